@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Congestion controls that wrap the kernel's own CUBIC, Reno and BBR.
+ *
+ * Congestion avoidance, recovery and slow start stay what they are: each
+ * callback goes straight to the kernel's function. Paceline adds two moments:
+ * before a transmission (min_tso_segs, called ahead of each transmit loop) the
+ * start-up law may set window and pace; after an ACK (pkts_acked, called for
+ * each ACK, SACKs too) it measures. A socket without a Paceline job behaves as
+ * under the wrapped algorithm alone.
+ */
+#include "maps.h"
+
+extern void cubictcp_init(struct sock *sk) __ksym;
+extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
+extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
+extern void cubictcp_state(struct sock *sk, u8 new_state) __ksym;
+extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym;
+extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
+extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
+extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
+extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
+/* Weak: BBR may be absent, or a module that is not loaded. */
+extern void bbr_init(struct sock *sk) __ksym __weak;
+extern u32 bbr_ssthresh(struct sock *sk) __ksym __weak;
+extern void bbr_set_state(struct sock *sk, u8 new_state) __ksym __weak;
+extern void bbr_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym __weak;
+extern u32 bbr_undo_cwnd(struct sock *sk) __ksym __weak;
+extern u32 bbr_sndbuf_expand(struct sock *sk) __ksym __weak;
+extern u32 bbr_min_tso_segs(struct sock *sk) __ksym __weak;
+/* Two arguments up to 6.9, four from 6.10: each is found on its own kernel only. */
+extern void bbr_main___v1(struct sock *sk, const struct rate_sample *rs) __ksym __weak;
+extern void bbr_main___v2(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs) __ksym __weak;
+
+static __always_inline void see(const struct sock *sk, struct pl_tcp *tcp)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	tcp->now_us = tp->tcp_mstamp;
+	tcp->cwnd = tp->snd_cwnd;
+	tcp->ssthresh = tp->snd_ssthresh;
+	tcp->srtt_us = tp->srtt_us >> 3;
+	tcp->min_rtt_us = tp->rtt_min.s[0].v;
+	tcp->mss = tp->mss_cache;
+	tcp->packets_out = tp->packets_out;
+	tcp->unsent = tp->write_seq - tp->snd_nxt;
+	tcp->sent_segs = tp->data_segs_out;
+	tcp->delivered_segs = tp->delivered;
+	tcp->retransmitted_segs = tp->total_retrans;
+	tcp->una = tp->snd_una;
+	tcp->nxt = tp->snd_nxt;
+	tcp->rtt_us = 0;
+	tcp->recovering = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >= TCP_CA_CWR;
+}
+
+static __always_inline void obey(struct sock *sk, struct pl_connection *conn, const struct pl_orders *orders)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (orders->cwnd)
+		tp->snd_cwnd = orders->cwnd < tp->snd_cwnd_clamp ? orders->cwnd : tp->snd_cwnd_clamp;
+	if (orders->ssthresh)
+		tp->snd_ssthresh = orders->ssthresh;
+	if (orders->pacing_bps) {
+		unsigned long rate = orders->pacing_bps;
+
+		sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
+		if (sk->sk_pacing_status == SK_PACING_NONE) {
+			sk->sk_pacing_status = SK_PACING_NEEDED;
+			conn->own_pacing = 1;
+		}
+	}
+	if (orders->stop && conn->own_pacing) {
+		sk->sk_pacing_status = SK_PACING_NONE;
+		conn->own_pacing = 0;
+	}
+}
+
+/* The connection of a socket whose policy asks for a start-up law, or NULL. */
+static __always_inline struct pl_connection *started(struct sock *sk)
+{
+	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
+
+	return conn && conn->policy.target != PL_TARGET_OFF && conn->reason == PL_REASON_NONE ? conn : NULL;
+}
+
+static __always_inline void before_send(struct sock *sk)
+{
+	struct pl_orders orders = {};
+	struct pl_path_slot *slot;
+	struct pl_connection *conn;
+	struct pl_tcp tcp;
+
+	conn = started(sk);
+	if (!conn)
+		return;
+	if (tcp_sk(sk)->packets_out && conn->start.state != PL_START_PACED)
+		return;
+	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
+	if (!slot)
+		return;
+	see(sk, &tcp);
+	bpf_spin_lock(&slot->lock);
+	pl_start_before_send(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
+	bpf_spin_unlock(&slot->lock);
+	obey(sk, conn, &orders);
+}
+
+/* Returns 1 when the window is what a paced start found. */
+static __always_inline int after_ack(struct sock *sk, const struct ack_sample *sample)
+{
+	struct pl_orders orders = {};
+	struct pl_path_slot *slot;
+	struct pl_connection *conn;
+	struct pl_tcp tcp;
+
+	conn = started(sk);
+	if (!conn)
+		return 0;
+	/* Bulk transfer under the base algorithm: nothing to measure. */
+	if (conn->start.state == PL_START_BASE && !conn->start.learning && tcp_sk(sk)->packets_out)
+		return 0;
+	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
+	if (!slot)
+		return 0;
+	see(sk, &tcp);
+	tcp.rtt_us = sample->rtt_us > 0 ? sample->rtt_us : 0;
+	bpf_spin_lock(&slot->lock);
+	pl_start_on_ack(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
+	bpf_spin_unlock(&slot->lock);
+	obey(sk, conn, &orders);
+	return orders.settled;
+}
+
+static __always_inline void leave(struct sock *sk)
+{
+	struct pl_connection *conn = started(sk);
+	struct pl_path_slot *slot;
+
+	if (!conn)
+		return;
+	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
+	if (slot) {
+		bpf_spin_lock(&slot->lock);
+		pl_leave_path(&conn->start, &slot->path);
+		bpf_spin_unlock(&slot->lock);
+	}
+	if (conn->own_pacing) {
+		sk->sk_pacing_status = SK_PACING_NONE;
+		conn->own_pacing = 0;
+	}
+}
+
+/* What tcp_tso_segs() takes when an algorithm has no min_tso_segs. */
+static __always_inline u32 usual_tso_segs(struct sock *sk)
+{
+	return sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_min_tso_segs;
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(pl_undo_cwnd, struct sock *sk)
+{
+	return tcp_reno_undo_cwnd(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_leave, struct sock *sk)
+{
+	leave(sk);
+}
+
+/* ---- CUBIC */
+
+SEC("struct_ops")
+void BPF_PROG(pl_cubic_init, struct sock *sk)
+{
+	cubictcp_init(sk);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(pl_cubic_ssthresh, struct sock *sk)
+{
+	return cubictcp_recalc_ssthresh(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_cubic_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	cubictcp_cong_avoid(sk, ack, acked);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_cubic_set_state, struct sock *sk, u8 new_state)
+{
+	cubictcp_state(sk, new_state);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_cubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	cubictcp_cwnd_event(sk, event);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_cubic_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	/*
+	 * CUBIC takes the window of a start for one where the path was full, as
+	 * after a loss: it then probes from there with care. Without that it
+	 * knows no maximum and grows by 5 % per RTT (tcp_cubic.c, cnt = 20).
+	 */
+	if (after_ack(sk, sample))
+		cubictcp_recalc_ssthresh(sk);
+	cubictcp_acked(sk, sample);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(pl_cubic_min_tso_segs, struct sock *sk)
+{
+	before_send(sk);
+	return usual_tso_segs(sk);
+}
+
+SEC(".struct_ops")
+struct tcp_congestion_ops paceline_cubic = {
+	.init = (void *)pl_cubic_init,
+	.ssthresh = (void *)pl_cubic_ssthresh,
+	.cong_avoid = (void *)pl_cubic_cong_avoid,
+	.set_state = (void *)pl_cubic_set_state,
+	.cwnd_event = (void *)pl_cubic_cwnd_event,
+	.pkts_acked = (void *)pl_cubic_acked,
+	.min_tso_segs = (void *)pl_cubic_min_tso_segs,
+	.undo_cwnd = (void *)pl_undo_cwnd,
+	.release = (void *)pl_leave,
+	.name = "paceline_cubic",
+};
+
+/* ---- Reno */
+
+SEC("struct_ops")
+u32 BPF_PROG(pl_reno_ssthresh, struct sock *sk)
+{
+	return tcp_reno_ssthresh(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_reno_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	tcp_reno_cong_avoid(sk, ack, acked);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_reno_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	after_ack(sk, sample);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(pl_reno_min_tso_segs, struct sock *sk)
+{
+	before_send(sk);
+	return usual_tso_segs(sk);
+}
+
+SEC(".struct_ops")
+struct tcp_congestion_ops paceline_reno = {
+	.ssthresh = (void *)pl_reno_ssthresh,
+	.cong_avoid = (void *)pl_reno_cong_avoid,
+	.pkts_acked = (void *)pl_reno_acked,
+	.min_tso_segs = (void *)pl_reno_min_tso_segs,
+	.undo_cwnd = (void *)pl_undo_cwnd,
+	.release = (void *)pl_leave,
+	.name = "paceline_reno",
+};
+
+/* ---- BBR: it paces and sets its window itself from the first ACK on, so only
+ * the time before that is ours. */
+
+SEC("struct_ops")
+void BPF_PROG(pl_bbr_init, struct sock *sk)
+{
+	bbr_init(sk);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(pl_bbr_ssthresh, struct sock *sk)
+{
+	return bbr_ssthresh(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_bbr_set_state, struct sock *sk, u8 new_state)
+{
+	bbr_set_state(sk, new_state);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_bbr_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	bbr_cwnd_event(sk, event);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(pl_bbr_undo_cwnd, struct sock *sk)
+{
+	return bbr_undo_cwnd(sk);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(pl_bbr_sndbuf_expand, struct sock *sk)
+{
+	return bbr_sndbuf_expand(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_bbr_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	after_ack(sk, sample);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(pl_bbr_min_tso_segs, struct sock *sk)
+{
+	before_send(sk);
+	return bbr_min_tso_segs(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_bbr_main_v1, struct sock *sk, const struct rate_sample *rs)
+{
+	bbr_main___v1(sk, rs);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_bbr_main_v2, struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
+{
+	bbr_main___v2(sk, ack, flag, rs);
+}
+
+#define PACELINE_BBR(main)                                                     \
+	{                                                                      \
+		.init = (void *)pl_bbr_init, .ssthresh = (void *)pl_bbr_ssthresh, \
+		.set_state = (void *)pl_bbr_set_state,                         \
+		.cwnd_event = (void *)pl_bbr_cwnd_event,                       \
+		.pkts_acked = (void *)pl_bbr_acked,                            \
+		.min_tso_segs = (void *)pl_bbr_min_tso_segs,                   \
+		.cong_control = (void *)main,                                  \
+		.undo_cwnd = (void *)pl_bbr_undo_cwnd,                         \
+		.sndbuf_expand = (void *)pl_bbr_sndbuf_expand,                 \
+		.release = (void *)pl_leave, .name = "paceline_bbr",           \
+	}
+
+SEC(".struct_ops")
+struct tcp_congestion_ops paceline_bbr_v1 = PACELINE_BBR(pl_bbr_main_v1);
+
+SEC(".struct_ops")
+struct tcp_congestion_ops paceline_bbr_v2 = PACELINE_BBR(pl_bbr_main_v2);

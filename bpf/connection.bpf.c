@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A connection gets its policy when it is established, connected or accepted.
+ *
+ * The program is attached to each job's cgroup. A socket belongs to the cgroup
+ * in which it was created; an accepted one to its listener's. In nested jobs
+ * the innermost one decides.
+ */
+#include "maps.h"
+
+#define IPPROTO_TCP 6
+#define TCP_CONGESTION 13
+#define PL_CGROUP_DEPTH 32 /* deeper nesting than systemd or Slurm make */
+
+/* The innermost job that a socket's cgroup belongs to, or 0. */
+static __always_inline u64 job_of(const struct tcp_sock *tp)
+{
+	const struct sock *sk = (const struct sock *)tp;
+	struct cgroup *cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
+	int level = cgroup ? BPF_CORE_READ(cgroup, level) : -1;
+
+	for (int i = 0; i < PL_CGROUP_DEPTH && level >= 0; i++, level--) {
+		struct cgroup *at = NULL;
+		u64 id;
+
+		bpf_probe_read_kernel(&at, sizeof(at),
+				      (void *)cgroup + bpf_core_field_offset(struct cgroup, ancestors) +
+					      level * sizeof(at));
+		if (!at)
+			break;
+		id = BPF_CORE_READ(at, kn, id);
+		if (bpf_map_lookup_elem(&pl_jobs, &id))
+			return id;
+	}
+	return 0;
+}
+
+static __always_inline void address_of(u32 to[4], const struct sock_common *skc, bool remote)
+{
+	if (BPF_CORE_READ(skc, skc_family) == AF_INET6) {
+		if (remote)
+			BPF_CORE_READ_INTO(to, skc, skc_v6_daddr.in6_u.u6_addr32);
+		else
+			BPF_CORE_READ_INTO(to, skc, skc_v6_rcv_saddr.in6_u.u6_addr32);
+		return;
+	}
+	to[0] = to[1] = 0;
+	to[2] = bpf_htonl(0xffff);
+	to[3] = remote ? BPF_CORE_READ(skc, skc_daddr) : BPF_CORE_READ(skc, skc_rcv_saddr);
+}
+
+/* To itself: 127/8, ::1, or one address at both ends. */
+static __always_inline bool is_loopback(const u32 remote[4], const u32 local[4])
+{
+	bool mapped = !remote[0] && !remote[1] && remote[2] == bpf_htonl(0xffff);
+
+	if (mapped && (bpf_ntohl(remote[3]) >> 24) == 127)
+		return true;
+	if (!remote[0] && !remote[1] && !remote[2] && remote[3] == bpf_htonl(1))
+		return true;
+	return remote[0] == local[0] && remote[1] == local[1] && remote[2] == local[2] && remote[3] == local[3];
+}
+
+/*
+ * Spreads connections over the jitter: the same connection, the same value.
+ * Whole ticks, because the kernel rounds up to them: anything finer would put
+ * nearly all connections on one.
+ */
+static __always_inline u32 jittered(const struct pl_policy *policy, u64 cookie)
+{
+	u64 hash = cookie * 0x9e3779b97f4a7c15ull; /* 2^64 / golden ratio: Fibonacci hashing */
+	u32 ticks = policy->tick_us ? policy->rto_jitter_us / policy->tick_us : 0;
+
+	return policy->rto_least_us + (u32)(hash >> 32) % (ticks + 1) * policy->tick_us;
+}
+
+/* Every setting that the policy names; stops at the first that is refused. */
+static __always_inline int apply(void *socket, struct pl_connection *conn, bool fresh)
+{
+	static const char names[2][4][PL_CC_NAME_LEN] = {
+		{ "", "cubic", "reno", "bbr" }, /* in the order of enum pl_base */
+		{ "", "paceline_cubic", "paceline_reno", "paceline_bbr" },
+	};
+	const struct pl_policy *policy = &conn->policy;
+	char name[PL_CC_NAME_LEN];
+	u32 base = policy->base;
+	int value, error = 0;
+
+	if (policy->rto_least_us) {
+		value = conn->rto_least_us;
+		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &value, sizeof(value));
+	}
+	if (!error && policy->delayed_ack_us) {
+		value = policy->delayed_ack_us;
+		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_DELACK_MAX, &value, sizeof(value));
+	}
+	if (!error && policy->initial_window_segs && fresh) {
+		value = policy->initial_window_segs;
+		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_IW, &value, sizeof(value));
+	}
+	if (!error && base) {
+		barrier_var(base); /* or the mask is optimised away from the verifier's sight */
+		base &= 3;
+		bpf_getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, conn->former, sizeof(conn->former));
+		__builtin_memcpy(name, names[policy->target != PL_TARGET_OFF][base], sizeof(name));
+		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name));
+	}
+	return error;
+}
+
+/* Puts one established socket under its job's policy. Returns 1 if it did. */
+static __always_inline int govern(void *socket, void *storage_of, struct tcp_sock *tp, u64 job_id, u64 cookie,
+				  bool fresh)
+{
+	struct sock_common *skc = (struct sock_common *)tp;
+	struct pl_path_slot empty = {};
+	struct pl_connection *conn;
+	struct pl_job *job;
+	u32 local[4];
+
+	job = bpf_map_lookup_elem(&pl_jobs, &job_id);
+	if (!job)
+		return 0;
+	conn = bpf_sk_storage_get(&pl_connections, storage_of, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!conn || conn->path.job)
+		return 0; /* no memory, or an inner job was first */
+	conn->path.job = job_id;
+	conn->path.netns = BPF_CORE_READ(skc, skc_net.net, net_cookie);
+	address_of(conn->path.address, skc, true);
+	address_of(local, skc, false);
+	if (is_loopback(conn->path.address, local))
+		conn->reason = PL_REASON_LOOPBACK;
+	else if (bpf_core_field_exists(tp->is_mptcp) && BPF_CORE_READ(tp, is_mptcp))
+		conn->reason = PL_REASON_MPTCP;
+	if (conn->reason)
+		return 0;
+	conn->policy = job->policy;
+	if (job->policy.rto_least_us)
+		conn->rto_least_us = jittered(&job->policy, cookie);
+	if (job->policy.target != PL_TARGET_OFF)
+		bpf_map_update_elem(&pl_paths, &conn->path, &empty, BPF_NOEXIST);
+	conn->error = apply(socket, conn, fresh);
+	if (conn->error) {
+		conn->reason = PL_REASON_REFUSED;
+		__sync_fetch_and_add(&job->refused, 1);
+		return 0;
+	}
+	__sync_fetch_and_add(&job->connections, 1);
+	return 1;
+}
+
+SEC("sockops")
+int pl_connection(struct bpf_sock_ops *ops)
+{
+	struct tcp_sock *tp;
+	struct bpf_sock *sk = ops->sk;
+
+	if (ops->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		return 1;
+	if (!sk)
+		return 1;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 1;
+	govern(ops, sk, tp, job_of(tp), bpf_get_socket_cookie(ops), true);
+	return 1;
+}
+
+/* What the iterators below work on; written by the agent under its lock. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} pl_subject SEC(".maps");
+
+static __always_inline u64 subject(void)
+{
+	u32 zero = 0;
+	u64 *job = bpf_map_lookup_elem(&pl_subject, &zero);
+
+	return job ? *job : 0;
+}
+
+/* Existing connections of the subject job come under its policy. One byte each. */
+SEC("iter/tcp")
+int pl_adopt(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	u8 adopted = 1;
+	struct tcp_sock *tp;
+	u64 job = subject();
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp || tp->snd_nxt == 0 || !job || job_of(tp) != job)
+		return 0;
+	if (BPF_CORE_READ(skc, skc_state) != BPF_TCP_ESTABLISHED)
+		return 0;
+	if (govern(tp, tp, tp, job, bpf_get_socket_cookie(tp), false))
+		bpf_seq_write(ctx->meta->seq, &adopted, sizeof(adopted));
+	return 0;
+}
+
+/* Connections of the subject job go back to what they had. One byte each. */
+SEC("iter/tcp")
+int pl_release(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct pl_connection *conn;
+	char name[PL_CC_NAME_LEN];
+	struct tcp_sock *tp;
+	int usual_us = 200000; /* TCP_RTO_MIN and TCP_DELACK_MAX, include/net/tcp.h */
+	u8 released = 1;
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp)
+		return 0;
+	conn = bpf_sk_storage_get(&pl_connections, tp, 0, 0);
+	if (!conn || conn->path.job != subject())
+		return 0;
+	if (conn->reason == PL_REASON_NONE) {
+		if (conn->policy.rto_least_us)
+			bpf_setsockopt(tp, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
+		if (conn->policy.delayed_ack_us)
+			bpf_setsockopt(tp, IPPROTO_TCP, TCP_BPF_DELACK_MAX, &usual_us, sizeof(usual_us));
+		__builtin_memcpy(name, conn->former, sizeof(name));
+		if (name[0])
+			bpf_setsockopt(tp, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name));
+		bpf_seq_write(ctx->meta->seq, &released, sizeof(released));
+	}
+	bpf_sk_storage_delete(&pl_connections, tp);
+	return 0;
+}

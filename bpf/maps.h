@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The maps that the programs share, and how a connection finds its own. */
+#ifndef PACELINE_MAPS_H
+#define PACELINE_MAPS_H
+
+#include "kernel.h"
+#include "control/startup.h"
+
+#define PL_MAX_PATHS 65536 /* destinations of all jobs; allocated as they come */
+
+/* What Paceline keeps with a socket. */
+struct pl_connection {
+	struct pl_path_key path; /* path.job is the job */
+	struct pl_policy policy;
+	struct pl_start start;
+	u32 rto_least_us; /* with this connection's jitter; 0: the kernel's */
+	__s32 error; /* -errno of a setting that the kernel refused */
+	u8 reason; /* enum pl_reason */
+	u8 own_pacing; /* 1: sk_pacing_status was NONE and is ours */
+	char former[PL_CC_NAME_LEN]; /* congestion control before ours */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} pl_meta SEC(".maps"); /* [0]: PL_ABI_VERSION of what is loaded */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PL_MAX_JOBS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, struct pl_job);
+} pl_jobs SEC(".maps");
+
+/* Not an LRU map: those may not hold a lock before kernel 6.x. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PL_MAX_PATHS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pl_path_key);
+	__type(value, struct pl_path_slot);
+} pl_paths SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct pl_connection);
+} pl_connections SEC(".maps");
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What `paceline status` reads: one record for each connection of any job. */
+#include "maps.h"
+
+
+SEC("iter/bpf_sk_storage_map")
+int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct pl_connection_record r = {};
+	struct pl_connection *conn = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct tcp_sock *tp;
+
+	if (!sk || !conn)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	r.job = conn->path.job;
+	r.netns = conn->path.netns;
+	r.cookie = bpf_get_socket_cookie(tp);
+	__builtin_memcpy(r.remote, conn->path.address, sizeof(r.remote));
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		BPF_CORE_READ_INTO(&r.local, sk, __sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32);
+	} else {
+		r.local[2] = bpf_htonl(0xffff);
+		r.local[3] = sk->__sk_common.skc_rcv_saddr;
+	}
+	r.local_port = sk->__sk_common.skc_num;
+	r.remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
+	r.tcp_state = sk->__sk_common.skc_state;
+	r.start_state = conn->start.state;
+	r.breaker_open = conn->start.breaker_until_us > bpf_ktime_get_ns() / 1000;
+	r.reason = conn->reason;
+	r.error = conn->error;
+	r.cwnd_segs = tp->snd_cwnd;
+	r.ssthresh_segs = tp->snd_ssthresh;
+	r.inflight_segs = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	r.mss = tp->mss_cache;
+	r.srtt_us = tp->srtt_us >> 3;
+	r.rttvar_us = tp->rttvar_us >> 2;
+	r.min_rtt_us = tp->rtt_min.s[0].v;
+	r.rto_ticks = tp->inet_conn.icsk_rto;
+	r.rto_least_ticks = tp->inet_conn.icsk_rto_min;
+	r.retransmitted_segs = tp->total_retrans;
+	r.starts = conn->start.starts;
+	r.bad_starts = conn->start.bad_starts;
+	r.breaker_opened = conn->start.breaker_opened;
+	r.start_rate_bps = conn->start.share_bps;
+	bpf_probe_read_kernel_str(r.congestion, sizeof(r.congestion),
+				  (void *)tp->inet_conn.icsk_ca_ops +
+					  bpf_core_field_offset(struct tcp_congestion_ops, name));
+	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
+	return 0;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * The one contract between what runs in the kernel and what runs beside it.
+ *
+ * Every struct and constant that two sides share is declared here and nowhere
+ * else. The BPF programs include this file, crates/abi generates the Rust
+ * bindings from it, and both sides assert the sizes below. A change of layout
+ * or of meaning raises PL_ABI_VERSION: a loaded kernel side of another version
+ * is never talked to (see ARCHITECTURE.md, "Upgrades").
+ *
+ * Units are in the names: _us microseconds, _ms milliseconds, _bps bytes of
+ * TCP payload per second (not bits), _segs segments of one MSS, _permille
+ * thousandths. Times are CLOCK_MONOTONIC.
+ */
+#ifndef PACELINE_ABI_H
+#define PACELINE_ABI_H
+
+#include <linux/types.h>
+#ifdef __bpf__
+#include <linux/bpf.h>
+#endif
+
+#define PL_ABI_VERSION 1
+#define PL_NAME_LEN 32 /* policy and job names, NUL included */
+#define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
+#define PL_MAX_JOBS 1024 /* jobs on one host at once */
+
+/* Which algorithm of the kernel carries the connection between bursts. */
+enum pl_base {
+	PL_BASE_KEEP = 0, /* whatever the socket has: do not wrap */
+	PL_BASE_CUBIC = 1,
+	PL_BASE_RENO = 2,
+	PL_BASE_BBR = 3,
+};
+
+/* Where a start after idle gets its rate (bpf/control/startup.h). */
+enum pl_target {
+	PL_TARGET_OFF = 0, /* the base algorithm's own start */
+	PL_TARGET_SSTHRESH = 1, /* ssthresh * MSS / RTT: matsuda-2005, 3.2 */
+	PL_TARGET_DELIVERY_RATE = 2, /* what the path delivered */
+};
+
+/* A policy as the kernel side sees it. Zero always means "as the kernel does". */
+struct pl_policy {
+	__u8 base; /* enum pl_base */
+	__u8 target; /* enum pl_target */
+	__u16 initial_window_segs; /* TCP_BPF_IW; 0: the kernel's 10 */
+	__u32 breaker_permille; /* a start that loses more is a bad one */
+	__u32 breaker_starts; /* bad starts in a row that open the breaker */
+	__u32 breaker_hold_ms; /* how long it stays open */
+	__u64 initial_rate_bps; /* for a path not yet known; 0: slow start */
+	__u32 half_life_ms; /* what is remembered halves in this time */
+	__u32 rto_least_us; /* TCP_BPF_RTO_MIN; 0: the kernel's 200 ms */
+	__u32 rto_jitter_us; /* spread added to it, per connection */
+	__u32 delayed_ack_us; /* TCP_BPF_DELACK_MAX; 0: the kernel's 40-200 ms */
+	__u32 tick_us; /* the kernel's 1/HZ: the jitter is drawn in whole ticks */
+	__u32 reserved;
+};
+
+/* One job: a cgroup whose sockets get one policy. Key: the cgroup's id. */
+struct pl_job {
+	struct pl_policy policy;
+	__u64 started_us; /* CLOCK_MONOTONIC when the job was made */
+	__u32 owner_uid; /* who started it */
+	__u32 attached; /* 1: the cgroup existed before (paceline attach) */
+	char policy_name[PL_NAME_LEN];
+	char group[PL_NAME_LEN]; /* paceline run --group; empty if none */
+	/* Counters, added up by the programs. */
+	__u64 connections; /* that got the policy */
+	__u64 refused; /* left alone because a setting was refused */
+};
+
+/* What the start-up law keeps per job, host and destination. */
+struct pl_path_key {
+	__u64 job; /* cgroup id */
+	__u64 netns; /* cookie of the network namespace */
+	__u32 address[4]; /* peer, network order; IPv4 as ::ffff:a.b.c.d */
+};
+
+/* What a job remembers of a path; kept by bpf/control/startup.h. */
+struct pl_path {
+	__u64 rate_bps; /* what the path delivered; 0: not yet known */
+	__u64 confirmed_us; /* when a train last confirmed or changed it */
+	__u64 started_us; /* the last start on this path */
+	__u64 lead_us; /* when a start last sent its lead and probe */
+	__u32 min_rtt_us; /* least RTT seen by any of the connections */
+	__u32 active; /* connections in a burst now: they divide the rate */
+	__u32 epoch; /* raised when a stale count is thrown away */
+	__u32 flight_segs; /* largest flight delivered without loss */
+};
+
+/* Value of pl_paths: the lock (a struct bpf_spin_lock) comes first. */
+struct pl_path_slot {
+#ifdef __bpf__
+	struct bpf_spin_lock lock;
+#else
+	__u32 lock;
+#endif
+	__u32 reserved;
+	struct pl_path path;
+};
+
+/* Why a connection is not under its policy, shown by `status`. */
+enum pl_reason {
+	PL_REASON_NONE = 0,
+	PL_REASON_LOOPBACK = 1,
+	PL_REASON_MPTCP = 2,
+	PL_REASON_REFUSED = 3, /* the kernel refused a setting: see error */
+};
+
+/* State of the start-up law, per connection. */
+enum pl_start_state {
+	PL_START_IDLE = 0, /* nothing in flight since the last burst */
+	PL_START_PACED = 1, /* sending at the target, no ACK yet */
+	PL_START_MEASURED = 2, /* ACKs of the paced part are coming in */
+	PL_START_BASE = 3, /* the base algorithm alone, until the next idle */
+};
+
+/* One connection as `status` reads it (bpf_iter over the socket storage). */
+struct pl_connection_record {
+	__u64 job;
+	__u64 netns; /* cookie of its network namespace, as in pl_path_key */
+	__u64 cookie; /* the kernel's socket cookie */
+	__u32 local[4], remote[4]; /* network order, IPv4 mapped */
+	__u16 local_port, remote_port; /* host order */
+	__u8 tcp_state; /* TCP_ESTABLISHED is 1 */
+	__u8 start_state; /* enum pl_start_state */
+	__u8 breaker_open; /* 1: plain base algorithm for now */
+	__u8 reason; /* enum pl_reason */
+	__s32 error; /* -errno of a refused setting, or 0 */
+	__u32 cwnd_segs, ssthresh_segs, inflight_segs, mss;
+	__u32 srtt_us, rttvar_us, min_rtt_us;
+	__u32 rto_ticks, rto_least_ticks; /* kernel ticks (1/HZ): the agent knows HZ */
+	__u32 retransmitted_segs;
+	__u32 starts; /* paced starts so far */
+	__u32 bad_starts; /* of these, with too much loss */
+	__u32 breaker_opened; /* times the breaker opened */
+	__u32 reserved;
+	__u64 start_rate_bps; /* rate of the last paced start, this connection's share */
+	char congestion[PL_CC_NAME_LEN]; /* the algorithm in force */
+};
+
+_Static_assert(sizeof(struct pl_policy) == 48, "pl_policy");
+_Static_assert(sizeof(struct pl_job) == 144, "pl_job");
+_Static_assert(sizeof(struct pl_path_key) == 32, "pl_path_key");
+_Static_assert(sizeof(struct pl_path) == 48, "pl_path");
+_Static_assert(sizeof(struct pl_path_slot) == 56, "pl_path_slot");
+_Static_assert(sizeof(struct pl_connection_record) == 152, "pl_connection_record");
+
+#endif

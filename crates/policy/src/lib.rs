@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What Paceline is to change about a job's TCP connections.
+//!
+//! A policy is a TOML file or one of the built-in presets. This crate reads and
+//! checks them, and turns them into what the kernel side takes. It looks at no
+//! clock, socket or global state; files are read by [`Policy::load`] alone.
+//! Keys, units, defaults and ranges are described in `docs/policies.md`.
+
+mod error;
+mod parse;
+mod policy;
+pub mod presets;
+pub mod units;
+
+pub use error::{PolicyError, Problem, ProblemKind};
+pub use policy::{Ack, Base, Breaker, Policy, Raised, Rto, Startup, Target, TickTime, Window};

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a policy says, and its form for the kernel side.
+
+use std::fmt;
+
+use paceline_abi::{pl_base, pl_policy, pl_target};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::PolicyError;
+use crate::parse;
+use crate::units::{Rate, Share, Time};
+
+/// What Paceline changes about the TCP connections of a job.
+///
+/// Absent parts leave the kernel's own behaviour. A policy that came from
+/// [`Policy::parse`], [`Policy::load`], [`Policy::preset`] or serde is valid;
+/// one whose fields were changed afterwards is checked by [`Policy::checked`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Policy {
+    /// 1 to 31 of `a-z A-Z 0-9 . _ -`; shown by `status`.
+    pub name: String,
+    /// One line for people; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The kernel's algorithm that carries the connection between bursts.
+    pub base: Base,
+    /// How a burst after idle starts; `None`: as the base algorithm does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub startup: Option<Startup>,
+    /// Bounds of the retransmission timeout; `None`: the kernel's 200 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rto: Option<Rto>,
+    /// How long an ACK may be delayed; `None`: the kernel's 40 to 200 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ack: Option<Ack>,
+    /// Windows of a new connection; `None`: the kernel's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+}
+
+/// The congestion control of the kernel that a policy builds on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Base {
+    /// Whatever the socket has; nothing is wrapped, so no start-up law.
+    Keep,
+    Cubic,
+    Reno,
+    Bbr,
+}
+
+impl Base {
+    /// The name of the registered congestion control that wraps this base, if
+    /// it is wrapped.
+    pub const fn congestion_control(self) -> Option<&'static str> {
+        match self {
+            Self::Keep => None,
+            Self::Cubic => Some("paceline_cubic"),
+            Self::Reno => Some("paceline_reno"),
+            Self::Bbr => Some("paceline_bbr"),
+        }
+    }
+}
+
+/// Where a start after idle gets its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// ssthresh * MSS / RTT, until the first ACK (matsuda-2005, 3.2).
+    Ssthresh,
+    /// What the path delivered, remembered per job, host and destination.
+    DeliveryRate,
+}
+
+/// The start-up law.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Startup {
+    pub target: Target,
+    /// The rate per destination while the path is not yet known, payload,
+    /// 100 kbit/s to 1000 Gbit/s; `None`: slow start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_rate: Option<Rate>,
+    /// What is remembered of a path halves in this time, 100 ms to 24 h.
+    /// `Some` with [`Target::DeliveryRate`] only: the other target remembers nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_life: Option<Time>,
+    /// `None` (`breaker = "off"`): the law never gives way.
+    #[serde(serialize_with = "breaker_or_off")]
+    pub breaker: Option<Breaker>,
+}
+
+/// When the start-up law gives way to the plain base algorithm, per connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Breaker {
+    /// A start that loses a larger share of its segments is a bad one, 0.1 to 100 %.
+    pub loss: Share,
+    /// Bad starts in a row that open the breaker, 1 to 1000.
+    pub starts: u32,
+    /// How long the breaker stays open, 10 ms to 24 h.
+    pub hold: Time,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self {
+            loss: Share::from_permille(20),
+            starts: 2,
+            hold: Time::from_secs(10),
+        }
+    }
+}
+
+fn breaker_or_off<S: Serializer>(
+    breaker: &Option<Breaker>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match breaker {
+        Some(breaker) => breaker.serialize(serializer),
+        None => serializer.serialize_str("off"),
+    }
+}
+
+/// A time bound of the kernel's timers: given, or what the kernel's tick allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TickTime {
+    /// `"tick"`: resolved by [`Policy::to_abi`].
+    Tick,
+    Time(Time),
+}
+
+impl fmt::Display for TickTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tick => f.write_str("tick"),
+            Self::Time(time) => time.fmt(f),
+        }
+    }
+}
+
+impl Serialize for TickTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The retransmission timeout of what this side sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rto {
+    /// The floor of the timeout, instead of 200 ms; `Tick` is two ticks. 2 to 200 ms.
+    pub least: TickTime,
+    /// Each connection adds its own share of this to `least`, so that senders
+    /// that lost together do not retransmit together; `Tick` is one tick.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<TickTime>,
+}
+
+/// The ACKs that this side sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Ack {
+    /// How long an ACK is delayed at most; `Tick` is two ticks, the least the
+    /// kernel takes. 2 to 200 ms.
+    pub delay: TickTime,
+}
+
+/// Windows of a new connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Window {
+    /// Segments sent before the first ACK, 1 to 1000.
+    pub initial: u16,
+}
+
+/// A time of the policy that is under what this kernel's tick allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// The key in the policy.
+    pub key: &'static str,
+    /// What the policy asks.
+    pub asked: Time,
+    /// What is used instead: two ticks.
+    pub used: Time,
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} = \"{}\" is under two ticks of this kernel; \"{}\" is used",
+            self.key, self.asked, self.used
+        )
+    }
+}
+
+/// The ABI's text arrays hold 31 bytes and a NUL.
+pub(crate) const LONGEST_NAME: usize = paceline_abi::PL_NAME_LEN as usize - 1;
+
+/// `TCP_BPF_RTO_MIN` and `TCP_BPF_DELACK_MAX` refuse more than this.
+pub(crate) const MOST_TIMER: Time = Time::from_millis(200);
+
+impl Policy {
+    /// Reads a policy from TOML text; `file` is the name for messages.
+    ///
+    /// # Errors
+    /// [`PolicyError::Invalid`] with every problem found, each with line,
+    /// column, key and the right form.
+    pub fn parse(text: &str, file: &str) -> Result<Self, PolicyError> {
+        parse::policy(text).map_err(|problems| PolicyError::Invalid {
+            file: file.to_owned(),
+            problems,
+        })
+    }
+
+    /// Checks a policy whose fields were set by a program.
+    ///
+    /// # Errors
+    /// As [`Policy::parse`]; positions refer to [`Policy::to_toml`].
+    pub fn checked(self) -> Result<Self, PolicyError> {
+        Self::parse(&self.to_toml(), &self.name)
+    }
+
+    /// The policy as TOML with all defaults written out; [`Policy::parse`]
+    /// gives the same policy again.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a policy is strings and integers in tables")
+    }
+
+    /// The policy for a kernel whose tick is `tick_us` microseconds (1,000,000
+    /// / CONFIG_HZ, rounded down).
+    ///
+    /// `"tick"` becomes two ticks for `rto.least` and `ack.delay`, the least
+    /// the kernel accepts (TCP_TIMEOUT_MIN), and one tick for `rto.jitter`.
+    /// Given times under two ticks are raised to that; [`Policy::raised`] names
+    /// them.
+    pub fn to_abi(&self, tick_us: u32) -> pl_policy {
+        let two_ticks = tick_us.saturating_mul(2);
+        let bound = |bound: &TickTime| match bound {
+            TickTime::Tick => two_ticks,
+            TickTime::Time(time) => saturating_u32(time.micros()).max(two_ticks),
+        };
+        let mut abi = pl_policy {
+            base: match self.base {
+                Base::Keep => pl_base::PL_BASE_KEEP,
+                Base::Cubic => pl_base::PL_BASE_CUBIC,
+                Base::Reno => pl_base::PL_BASE_RENO,
+                Base::Bbr => pl_base::PL_BASE_BBR,
+            } as u8,
+            target: pl_target::PL_TARGET_OFF as u8,
+            tick_us,
+            ..pl_policy::default()
+        };
+        if let Some(startup) = &self.startup {
+            abi.target = match startup.target {
+                Target::Ssthresh => pl_target::PL_TARGET_SSTHRESH,
+                Target::DeliveryRate => pl_target::PL_TARGET_DELIVERY_RATE,
+            } as u8;
+            abi.initial_rate_bps = startup.initial_rate.map_or(0, Rate::bytes_per_second);
+            abi.half_life_ms = startup.half_life.map_or(0, millis);
+            if let Some(breaker) = &startup.breaker {
+                abi.breaker_permille = saturating_u32(breaker.loss.permille());
+                abi.breaker_starts = breaker.starts;
+                abi.breaker_hold_ms = millis(breaker.hold);
+            }
+        }
+        if let Some(rto) = &self.rto {
+            abi.rto_least_us = bound(&rto.least);
+            let jitter = match rto.jitter {
+                None => 0,
+                Some(TickTime::Tick) => tick_us,
+                Some(TickTime::Time(time)) => saturating_u32(time.micros()),
+            };
+            // The kernel takes the sum, and refuses more than 200 ms.
+            let room = saturating_u32(MOST_TIMER.micros()).saturating_sub(abi.rto_least_us);
+            abi.rto_jitter_us = jitter.min(room);
+        }
+        if let Some(ack) = &self.ack {
+            abi.delayed_ack_us = bound(&ack.delay);
+        }
+        if let Some(window) = &self.window {
+            abi.initial_window_segs = window.initial;
+        }
+        abi
+    }
+
+    /// The times that [`Policy::to_abi`] raises for this tick.
+    pub fn raised(&self, tick_us: u32) -> Vec<Raised> {
+        let used = Time::from_micros(u64::from(tick_us) * 2);
+        let least = self.rto.as_ref().map(|rto| ("rto.least", rto.least));
+        let delay = self.ack.as_ref().map(|ack| ("ack.delay", ack.delay));
+        [least, delay]
+            .into_iter()
+            .flatten()
+            .filter_map(|(key, bound)| match bound {
+                TickTime::Time(asked) if asked < used => Some(Raised { key, asked, used }),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+fn millis(time: Time) -> u32 {
+    saturating_u32(time.micros() / 1_000)
+}
+
+fn saturating_u32(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+/// A policy inside another document (an experiment, a message): the same rules
+/// as in a file of its own, so that there is one reader of policies.
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let table = toml::Table::deserialize(deserializer)?;
+        let text = toml::to_string(&table).map_err(D::Error::custom)?;
+        parse::policy(&text).map_err(|problems| {
+            let lines: Vec<_> = problems.iter().map(|p| p.without_place()).collect();
+            D::Error::custom(lines.join("; "))
+        })
+    }
+}

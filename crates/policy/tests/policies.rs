@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What policies mean, that they survive being written and read, and that no
+//! text makes the reader panic.
+
+use std::io::Write;
+
+use paceline_abi::{pl_base, pl_policy, pl_target};
+use paceline_policy::units::{Rate, Share, Time};
+use paceline_policy::{
+    presets, Ack, Base, Breaker, Policy, PolicyError, Rto, Startup, Target, TickTime, Window,
+};
+use proptest::option;
+use proptest::prelude::*;
+
+/// HZ = 250.
+const TICK_US: u32 = 4_000;
+
+fn parse(text: &str) -> Policy {
+    Policy::parse(text, "test.toml").unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn presets_are_valid_and_called_what_they_are_called() {
+    let names: Vec<_> = presets::names().collect();
+    assert_eq!(names, ["standard", "lfn", "pace", "rto", "paper"]);
+    for name in names {
+        let preset = Policy::preset(name).expect("listed");
+        assert_eq!(preset.name, name);
+        assert!(!preset.description.is_empty(), "{name}");
+        assert_eq!(parse(&preset.to_toml()), preset);
+    }
+    assert!(Policy::preset(presets::DEFAULT).is_some());
+    assert_eq!(Policy::preset("Lfn"), None);
+}
+
+#[test]
+fn standard_changes_nothing() {
+    let standard = Policy::preset("standard").expect("a preset");
+    assert_eq!(standard.to_abi(TICK_US), pl_policy::default());
+}
+
+#[test]
+fn lfn_has_both_laws() {
+    let lfn = Policy::preset("lfn").expect("a preset").to_abi(TICK_US);
+    let expected = pl_policy {
+        base: pl_base::PL_BASE_CUBIC as u8,
+        target: pl_target::PL_TARGET_DELIVERY_RATE as u8,
+        breaker_permille: 20,
+        breaker_starts: 2,
+        breaker_hold_ms: 10_000,
+        half_life_ms: 60_000,
+        rto_least_us: 8_000,
+        rto_jitter_us: 4_000,
+        ..pl_policy::default()
+    };
+    assert_eq!(lfn, expected);
+}
+
+#[test]
+fn the_paper_has_neither_memory_nor_breaker() {
+    let paper = Policy::preset("paper").expect("a preset").to_abi(TICK_US);
+    let expected = pl_policy {
+        base: pl_base::PL_BASE_CUBIC as u8,
+        target: pl_target::PL_TARGET_SSTHRESH as u8,
+        ..pl_policy::default()
+    };
+    assert_eq!(paper, expected);
+}
+
+#[test]
+fn every_key_reaches_the_kernel_side_in_its_unit() {
+    let policy = parse(
+        r#"
+        name = "all-keys"
+        base = "reno"
+        startup.target = "delivery-rate"
+        startup.initial_rate = "250mbit"
+        startup.half_life = "1.5s"
+        startup.breaker = { loss = "0.5%", starts = 3, hold = "1min" }
+        rto = { least = "20ms", jitter = "6ms" }
+        ack.delay = "12ms"
+        window.initial = 32
+        "#,
+    );
+    let expected = pl_policy {
+        base: pl_base::PL_BASE_RENO as u8,
+        target: pl_target::PL_TARGET_DELIVERY_RATE as u8,
+        initial_window_segs: 32,
+        breaker_permille: 5,
+        breaker_starts: 3,
+        breaker_hold_ms: 60_000,
+        initial_rate_bps: 31_250_000,
+        half_life_ms: 1_500,
+        rto_least_us: 20_000,
+        rto_jitter_us: 6_000,
+        delayed_ack_us: 12_000,
+    };
+    assert_eq!(policy.to_abi(TICK_US), expected);
+    assert_eq!(policy.raised(TICK_US), []);
+}
+
+#[test]
+fn the_example_of_the_documentation_is_valid() {
+    let text = include_str!("../../../docs/policies.md");
+    let (_, rest) = text.split_once("```toml\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    assert_eq!(parse(example).name, "site-a");
+}
+
+#[test]
+fn a_part_of_a_breaker_keeps_the_other_defaults() {
+    let policy =
+        parse("name = 'b'\nbase = 'bbr'\n[startup]\ntarget = 'delivery-rate'\nbreaker.loss = '5%'");
+    let breaker = policy.startup.and_then(|startup| startup.breaker);
+    let expected = Breaker {
+        loss: Share::from_permille(50),
+        ..Breaker::default()
+    };
+    assert_eq!(breaker, Some(expected));
+}
+
+#[test]
+fn empty_tables_and_a_target_that_is_off_change_nothing() {
+    let policy = parse("name = 'e'\n[startup]\ntarget = 'off'\n[rto]\n[ack]\n[window]");
+    assert_eq!(policy.to_abi(TICK_US), pl_policy::default());
+}
+
+#[test]
+fn times_under_two_ticks_are_raised_and_named() {
+    let policy = parse("name = 't'\nrto.least = '5ms'\nack.delay = '2ms'");
+    let abi = policy.to_abi(TICK_US);
+    assert_eq!((abi.rto_least_us, abi.delayed_ack_us), (8_000, 8_000));
+    let raised: Vec<_> = policy
+        .raised(TICK_US)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        raised,
+        [
+            "rto.least = \"5ms\" is under two ticks of this kernel; \"8ms\" is used",
+            "ack.delay = \"2ms\" is under two ticks of this kernel; \"8ms\" is used",
+        ]
+    );
+    assert_eq!(policy.to_abi(1_000).rto_least_us, 5_000);
+    assert_eq!(policy.raised(1_000), []);
+}
+
+#[test]
+fn a_policy_inside_another_document_has_the_same_rules() {
+    #[derive(serde::Deserialize, Debug)]
+    struct Document {
+        policy: Policy,
+    }
+    let good = "[policy]\nname = 'inner'\nbase = 'cubic'\nstartup.target = 'ssthresh'";
+    let document: Document = toml::from_str(good).expect("valid");
+    assert_eq!(document.policy.base, Base::Cubic);
+    let json = serde_json::to_string(&document.policy).expect("text");
+    assert_eq!(
+        serde_json::from_str::<Policy>(&json).expect("valid"),
+        document.policy
+    );
+
+    let bad = "[policy]\nname = 'inner'\nrto.jitter = 'tick'";
+    let error = toml::from_str::<Document>(bad)
+        .expect_err("no least")
+        .to_string();
+    assert!(
+        error.contains("rto.jitter: has no effect without rto.least"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_name_that_is_neither_preset_nor_path_suggests_one() {
+    let error = Policy::load("lnf").expect_err("no such preset").to_string();
+    assert!(error.contains("did you mean \"lfn\"?"), "{error}");
+    assert!(error.contains("standard, lfn, pace, rto, paper"), "{error}");
+    assert_eq!(Policy::load("pace").expect("a preset").name, "pace");
+}
+
+#[test]
+fn files_are_read_and_named_in_errors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+
+    let good = path("mine.toml");
+    std::fs::write(&good, "name = 'mine'").expect("writable");
+    assert_eq!(Policy::load(&good).expect("valid").name, "mine");
+
+    let bad = path("bad.toml");
+    std::fs::write(&bad, "name = 'mine'\nbase = 7\n").expect("writable");
+    let error = Policy::load(&bad)
+        .expect_err("base is a number")
+        .to_string();
+    assert!(error.starts_with(&format!("{bad}:2:8: base: ")), "{error}");
+
+    let missing = Policy::load(&path("missing.toml")).expect_err("no file");
+    assert!(matches!(missing, PolicyError::Read { .. }), "{missing}");
+    assert!(matches!(
+        Policy::load("/dev/zero"),
+        Err(PolicyError::NotText { .. })
+    ));
+    let latin1 = path("latin1.toml");
+    let mut file = std::fs::File::create(&latin1).expect("writable");
+    file.write_all(b"name = '\xe9'").expect("writable");
+    assert!(matches!(
+        Policy::load(&latin1),
+        Err(PolicyError::NotText { .. })
+    ));
+}
+
+#[test]
+fn a_policy_changed_by_a_program_is_checked() {
+    let mut policy = Policy::preset("lfn").expect("a preset");
+    policy.startup.as_mut().expect("lfn has it").initial_rate =
+        Some(Rate::from_bits_per_second(250_000_000));
+    let policy = policy.checked().expect("valid");
+    let error = Policy {
+        base: Base::Keep,
+        ..policy
+    }
+    .checked()
+    .expect_err("nothing wrapped")
+    .to_string();
+    assert!(
+        error.contains("startup.target: needs a wrapped algorithm"),
+        "{error}"
+    );
+}
+
+fn tick_time(range: std::ops::Range<u64>) -> impl Strategy<Value = TickTime> {
+    prop_oneof![
+        Just(TickTime::Tick),
+        range.prop_map(|micros| TickTime::Time(Time::from_micros(micros))),
+    ]
+}
+
+fn breaker() -> impl Strategy<Value = Breaker> {
+    (1u64..=1000, 1u32..=1000, 10u64..86_400_000).prop_map(|(loss, starts, hold)| Breaker {
+        loss: Share::from_permille(loss),
+        starts,
+        hold: Time::from_millis(hold),
+    })
+}
+
+fn startup() -> impl Strategy<Value = Startup> {
+    let rate = option::of((100_000u64..1_000_000_000_000).prop_map(Rate::from_bits_per_second));
+    let half_life = option::of((100_000u64..86_400_000_000).prop_map(Time::from_micros));
+    (rate, half_life, option::of(breaker())).prop_map(|(initial_rate, half_life, breaker)| {
+        Startup {
+            target: half_life.map_or(Target::Ssthresh, |_| Target::DeliveryRate),
+            initial_rate,
+            half_life,
+            breaker,
+        }
+    })
+}
+
+prop_compose! {
+    fn policy()(
+        name in "[a-zA-Z0-9._-]{1,31}",
+        description in "\\PC{0,200}",
+        wrapped in prop_oneof![Just(Base::Cubic), Just(Base::Reno)],
+        startup in option::of(startup()),
+        rto in option::of((tick_time(2_000..100_000), option::of(tick_time(1..100_000)))),
+        ack in option::of(tick_time(2_000..200_001)),
+        window in option::of(1u16..=1000),
+    ) -> Policy {
+        Policy {
+            name,
+            description,
+            base: if startup.is_some() { wrapped } else { Base::Keep },
+            startup,
+            rto: rto.map(|(least, jitter)| Rto { least, jitter }),
+            ack: ack.map(|delay| Ack { delay }),
+            window: window.map(|initial| Window { initial }),
+        }
+    }
+}
+
+/// Lines that are near to a policy, so that the reader's own code is reached.
+fn nearly_a_policy() -> impl Strategy<Value = String> {
+    let key = prop_oneof![
+        prop::sample::select(vec![
+            "name",
+            "base",
+            "startup",
+            "startup.target",
+            "startup.initial_rate",
+            "startup.half_life",
+            "startup.breaker",
+            "startup.breaker.loss",
+            "startup.breaker.starts",
+            "rto",
+            "rto.least",
+            "rto.jitter",
+            "ack.delay",
+            "window",
+            "window.initial",
+            "[startup]",
+            "[startup.breaker]",
+            "[[rto]]",
+            "target",
+            "least",
+            "jitter",
+            "initial",
+            "loss",
+        ])
+        .prop_map(str::to_owned),
+        "[a-zé\" .-]{0,12}",
+    ];
+    let value = prop_oneof![
+        prop::sample::select(vec![
+            "'tick'",
+            "'cubic'",
+            "'bbr'",
+            "'delivery-rate'",
+            "'ssthresh'",
+            "'off'",
+            "'200ms'",
+            "'2%'",
+            "0",
+            "-1",
+            "1e400",
+            "nan",
+            "0xffffffffffffffffffffffff",
+            "true",
+            "[]",
+            "{}",
+            "{least = 'tick'}",
+            "1979-05-27",
+            "9223372036854775808",
+            "'''\n'''",
+        ])
+        .prop_map(str::to_owned),
+        "'[0-9.]{0,30}[a-zA-Z%]{0,4}'",
+        "\\PC{0,10}",
+    ];
+    let line = (key, option::of(value)).prop_map(|(key, value)| match value {
+        Some(value) => format!("{key} = {value}"),
+        None => key,
+    });
+    prop::collection::vec(line, 0..8).prop_map(|lines| lines.join("\n"))
+}
+
+fn lines_of_errors_name_their_place(text: &str) -> Result<(), TestCaseError> {
+    let Err(error) = Policy::parse(text, "p.toml") else {
+        return Ok(());
+    };
+    let PolicyError::Invalid { file, problems } = &error else {
+        return Err(TestCaseError::fail(format!("{error:?}")));
+    };
+    prop_assert_eq!(file, "p.toml");
+    prop_assert!(!problems.is_empty());
+    for problem in problems {
+        prop_assert!(problem.line >= 1 && problem.line <= text.matches('\n').count() + 1);
+        prop_assert!(problem.column >= 1);
+        prop_assert!(problem.kind.to_string().len() < 400, "{}", problem);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn every_valid_policy_survives_toml_and_json(policy in policy()) {
+        let toml = policy.to_toml();
+        let read = Policy::parse(&toml, "p").map_err(|e| TestCaseError::fail(format!("{e}\n{toml}")))?;
+        prop_assert_eq!(&read, &policy);
+        let json = serde_json::to_string(&policy).expect("text");
+        prop_assert_eq!(serde_json::from_str::<Policy>(&json).expect("valid"), policy);
+    }
+
+    #[test]
+    fn the_kernel_never_gets_a_timer_that_it_refuses(policy in policy(), tick in prop::sample::select(vec![1_000u32, 3_333, 4_000, 10_000])) {
+        let abi = policy.to_abi(tick);
+        for timer in [abi.rto_least_us, abi.delayed_ack_us] {
+            prop_assert!(timer == 0 || (2 * tick..=200_000).contains(&timer));
+        }
+        prop_assert!(abi.rto_least_us + abi.rto_jitter_us <= 200_000);
+        prop_assert!(abi.rto_jitter_us == 0 || abi.rto_least_us > 0);
+    }
+
+    #[test]
+    fn no_text_panics(text in "\\PC{0,200}") {
+        lines_of_errors_name_their_place(&text)?;
+    }
+
+    #[test]
+    fn no_nearly_valid_text_panics(text in nearly_a_policy()) {
+        lines_of_errors_name_their_place(&format!("name = 'p'\n{text}"))?;
+        lines_of_errors_name_their_place(&text)?;
+    }
+}
