@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bandwidth over one chunk, a panel per variant, one below the other on the same
+//! axes: the manner of Figure 3 of matsuda-2005.
+
+use crate::quantity::{alone, ratio, Scale};
+use crate::table::to_bound;
+use crate::{Report, Series};
+
+use super::svg::{colors, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 50.0;
+const PANEL: f64 = 62.0;
+const BETWEEN: f64 = 26.0;
+const BOTTOM: f64 = 42.0;
+/// Steps drawn per panel: two per pixel. More samples than that are averaged.
+const MOST_STEPS: usize = 1600;
+
+/// The parts of which there are series, in the order of the metrics.
+pub fn parts(report: &Report) -> Vec<&str> {
+    let metrics = report
+        .results
+        .variants
+        .values()
+        .flat_map(|metrics| metrics.keys());
+    let order: Vec<&str> = metrics
+        .map(|metric| crate::quantity::tail(metric))
+        .collect();
+    let mut parts: Vec<&str> = Vec::new();
+    for series in report
+        .series
+        .iter()
+        .filter(|series| !series.points.is_empty())
+    {
+        if !parts.contains(&series.experiment_part.as_str()) {
+            parts.push(&series.experiment_part);
+        }
+    }
+    parts.sort_by_key(|part| {
+        order
+            .iter()
+            .position(|known| known == part)
+            .unwrap_or(usize::MAX)
+    });
+    parts
+}
+
+/// Draws the panels of `part`, in the order of the results' variants. `None` if
+/// there is no series of it with a point.
+///
+/// The dashed line across is the link's rate, where y is in Mbit/s; the dashed
+/// line down is the bound of `completion_s/PART`, where x is in ms.
+pub fn figure(report: &Report, part: &str) -> Option<String> {
+    let results = &report.results;
+    let mut panels: Vec<&Series> = report
+        .series
+        .iter()
+        .filter(|s| s.experiment_part == part && !s.points.is_empty())
+        .collect();
+    let first = *panels.first()?;
+    panels.sort_by_key(|series| {
+        results
+            .variants
+            .get_index_of(&series.variant)
+            .unwrap_or(usize::MAX)
+    });
+    let colors = colors(
+        results,
+        report.series.iter().map(|series| series.variant.clone()),
+    );
+
+    let rate = first
+        .y_label
+        .contains("Mbit/s")
+        .then_some(results.link.rate_bps.asked / 1e6);
+    let bound = results
+        .bounds
+        .get(&format!("completion_s/{part}"))
+        .filter(|_| first.x_label.contains("ms"))
+        .map(|seconds| seconds * 1e3);
+    let ends: Vec<f64> = panels.iter().map(|series| traffic_end(series)).collect();
+    let x_end = ends.iter().copied().chain(bound).fold(0.0, f64::max) * 1.02;
+    let peak = panels
+        .iter()
+        .flat_map(|series| series.points.iter().map(|point| point.1));
+    let y_end = peak
+        .chain(rate)
+        .filter(|y| y.is_finite())
+        .fold(0.0, f64::max)
+        * 1.05;
+    let (x_end, y_end) = (positive(x_end), positive(y_end));
+
+    let x = |value: f64| LEFT + (value / x_end).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);
+    let mut canvas = Canvas::new(WIDTH);
+    let x_ticks = ticks(x_end, 10);
+    let y_ticks = ticks(y_end, 2);
+    let panels_end = TOP + panels.len() as f64 * (PANEL + BETWEEN) - BETWEEN;
+
+    for (index, (series, end)) in panels.iter().zip(&ends).enumerate() {
+        let top = TOP + index as f64 * (PANEL + BETWEEN);
+        let y = |value: f64| top + PANEL - (value / y_end).clamp(0.0, 1.0) * PANEL;
+        let color = colors[&series.variant];
+        for &tick in &x_ticks {
+            canvas.line((x(tick), top), (x(tick), top + PANEL), GRID, 1.0, "");
+        }
+        for &tick in &y_ticks {
+            canvas.line((LEFT, y(tick)), (WIDTH - RIGHT, y(tick)), GRID, 1.0, "");
+            canvas.text(
+                (LEFT - 7.0, y(tick) + 4.0),
+                Anchor::End,
+                FAINT,
+                11.0,
+                "",
+                &tick_label(tick, &y_ticks),
+            );
+        }
+        if let Some(rate) = rate {
+            canvas.line((LEFT, y(rate)), (WIDTH - RIGHT, y(rate)), FAINT, 1.0, "2 3");
+        }
+        let (outline, floor) = outline(&series.points, x_end, &x, &y);
+        canvas.area(&outline, &floor, color);
+        canvas.line(
+            (LEFT, top + PANEL),
+            (WIDTH - RIGHT, top + PANEL),
+            FAINT,
+            1.0,
+            "",
+        );
+        if let Some(bound) = bound {
+            canvas.line((x(bound), top), (x(bound), top + PANEL), INK, 1.2, "5 3");
+        }
+        canvas.circle((LEFT + 5.0, top - 11.5), 5.5, color, &series.variant);
+        canvas.text(
+            (LEFT + 16.0, top - 7.0),
+            Anchor::Start,
+            INK,
+            13.0,
+            "font-weight=\"650\"",
+            &series.variant,
+        );
+        // An advance of 8 is generous for this size: the label never touches.
+        let name_end = LEFT + 16.0 + 8.0 * series.variant.chars().count() as f64 + 12.0;
+        canvas.text(
+            (name_end, top - 7.0),
+            Anchor::Start,
+            FAINT,
+            12.0,
+            "",
+            &summary(report, series, *end),
+        );
+    }
+    let keys = [
+        bound.map(|bound| {
+            (
+                format!("bound of the completion, {}", alone("bound_s", bound / 1e3)),
+                INK,
+                "5 3",
+            )
+        }),
+        rate.map(|rate| {
+            (
+                format!("link, {}", alone("rate_bps", rate * 1e6)),
+                FAINT,
+                "2 3",
+            )
+        }),
+    ];
+    let advance = |label: &str| 56.0 + 6.5 * label.chars().count() as f64;
+    let mut start = WIDTH - RIGHT + 16.0
+        - keys
+            .iter()
+            .flatten()
+            .map(|key| advance(&key.0))
+            .sum::<f64>();
+    for (label, color, dash) in keys.iter().flatten() {
+        canvas.line((start, 12.0), (start + 26.0, 12.0), color, 1.2, dash);
+        canvas.text((start + 33.0, 16.0), Anchor::Start, INK, 12.0, "", label);
+        start += advance(label);
+    }
+    for &tick in &x_ticks {
+        let label = tick_label(tick, &x_ticks);
+        canvas.text(
+            (x(tick), panels_end + 16.0),
+            Anchor::Middle,
+            FAINT,
+            11.0,
+            "",
+            &label,
+        );
+    }
+    let longest = panels
+        .iter()
+        .map(|series| series.points.len())
+        .max()
+        .unwrap_or(0);
+    let averaged = longest.div_ceil(MOST_STEPS);
+    let x_label = match averaged {
+        0 | 1 => first.x_label.clone(),
+        n => format!("{}; each step is the mean of {n} samples", first.x_label),
+    };
+    let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
+    canvas.text(
+        (middle, panels_end + 34.0),
+        Anchor::Middle,
+        INK,
+        12.0,
+        "",
+        &x_label,
+    );
+    let height = panels_end + BOTTOM;
+    let centre = (TOP + panels_end) / 2.0;
+    let turned = format!("transform=\"rotate(-90 13 {})\"", short(centre));
+    canvas.text(
+        (13.0, centre),
+        Anchor::Middle,
+        INK,
+        12.0,
+        &turned,
+        &first.y_label,
+    );
+    Some(canvas.finish(
+        height,
+        &format!("{} over one chunk of {part}, per variant", first.y_label),
+    ))
+}
+
+/// What a panel says beside its variant: the median completion of the part, or
+/// without one the end of the traffic shown.
+fn summary(report: &Report, series: &Series, end: f64) -> String {
+    let metric = format!("completion_s/{}", series.experiment_part);
+    let found = report
+        .results
+        .variants
+        .get(&series.variant)
+        .and_then(|metrics| metrics.get(&metric));
+    match found {
+        Some(found) => {
+            let median = Scale::fit(&metric, [found.median]).with_unit(found.median);
+            match to_bound(&report.results, &metric, found.median) {
+                Some(over) => format!(
+                    "median completion {median}, {}\u{d7} the bound",
+                    ratio(over)
+                ),
+                None => format!("median completion {median}"),
+            }
+        }
+        None if series.x_label.contains("ms") => format!("traffic ends at {end:.0} ms"),
+        None => format!("traffic ends at {end:.1}"),
+    }
+}
+
+fn positive(number: f64) -> f64 {
+    if number > 0.0 {
+        number
+    } else {
+        1.0
+    }
+}
+
+/// End of the last sample that is not zero.
+fn traffic_end(series: &Series) -> f64 {
+    let points = &series.points;
+    let last = points.iter().rposition(|point| point.1 > 0.0).unwrap_or(0);
+    points
+        .get(last + 1)
+        .map_or_else(|| points[last].0 + step(points), |next| next.0)
+}
+
+/// Length of the last sample, which nothing follows: that of the one before.
+fn step(points: &[(f64, f64)]) -> f64 {
+    match points {
+        [.., before, last] => last.0 - before.0,
+        _ => 0.0,
+    }
+}
+
+/// The stairs over the samples, and the way back along the floor.
+fn outline(
+    points: &[(f64, f64)],
+    x_end: f64,
+    x: &impl Fn(f64) -> f64,
+    y: &impl Fn(f64) -> f64,
+) -> (String, String) {
+    let averaged = points.len().div_ceil(MOST_STEPS);
+    let mean =
+        |samples: &[(f64, f64)]| samples.iter().map(|s| s.1).sum::<f64>() / samples.len() as f64;
+    let steps: Vec<(f64, f64)> = points
+        .chunks(averaged.max(1))
+        .map(|chunk| (chunk[0].0, mean(chunk)))
+        .collect();
+    let start = x(steps[0].0);
+    let mut outline = format!("M{} {}", short(start), short(y(0.0)));
+    let mut height = String::new();
+    for &(from, value) in steps.iter().take_while(|(from, _)| *from <= x_end) {
+        let next = short(y(value));
+        // A step as high as the one before needs no corner.
+        if next != height {
+            outline.push_str(&format!("H{}V{next}", short(x(from))));
+            height = next;
+        }
+    }
+    let last = points[points.len() - 1].0 + step(points);
+    outline.push_str(&format!("H{}", short(x(last))));
+    let floor = format!("V{}H{}Z", short(y(0.0)), short(start));
+    (outline, floor)
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What every figure needs: escaping, text, axes, and the colour of a variant.
+
+use indexmap::IndexMap;
+
+use crate::results::Results;
+
+/// Ink of text, of secondary text, and of grid lines.
+pub const INK: &str = "#1b2430";
+/// Secondary text. Contrast on white 5.9:1.
+pub const FAINT: &str = "#5b6776";
+/// Grid lines.
+pub const GRID: &str = "#e3e8ee";
+/// Fonts of the system: the page loads none.
+pub const FONT: &str =
+    "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+
+/// Colours that the usual names always have, so that reports can be laid side by
+/// side. From the palette of Okabe and Ito, which every kind of colour vision
+/// tells apart, the light ones darkened to be seen on white.
+const NAMED: [(&str, &str); 10] = [
+    ("paceline", "#0072b2"),
+    ("lfn", "#0072b2"),
+    ("cubic", "#d55e00"),
+    ("cubic-no-idle-restart", "#e69f00"),
+    ("bbr", "#009e73"),
+    ("paper", "#b8578f"),
+    ("pce", "#b8578f"),
+    ("reno", "#3d9fd6"),
+    ("all", "#5b4bb3"),
+    ("ideal", "#6b7280"),
+];
+
+/// For all other variants, in their order, while they last.
+const OTHERS: [&str; 8] = [
+    "#5b4bb3", "#8c510a", "#3d9fd6", "#7f1d4e", "#4d7c0f", "#b45309", "#0f766e", "#6b7280",
+];
+
+/// One colour per variant, the same in every figure of the report.
+pub fn colors(
+    results: &Results,
+    others: impl Iterator<Item = String>,
+) -> IndexMap<String, &'static str> {
+    let mut names: Vec<String> = results.variants.keys().cloned().collect();
+    for name in others {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let named = |name: &str| {
+        NAMED
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, color)| *color)
+    };
+    let mut used: Vec<&str> = Vec::new();
+    let mut colors = IndexMap::new();
+    for name in &names {
+        if let Some(color) = named(name).filter(|color| !used.contains(color)) {
+            used.push(color);
+            colors.insert(name.clone(), color);
+        }
+    }
+    for name in names {
+        if !colors.contains_key(&name) {
+            let all = NAMED.iter().map(|(_, color)| *color).chain(OTHERS);
+            // With more variants than colours, the labels alone tell them apart.
+            let free = OTHERS
+                .into_iter()
+                .chain(all)
+                .find(|color| !used.contains(color));
+            let color = free.unwrap_or(OTHERS[colors.len() % OTHERS.len()]);
+            used.push(color);
+            colors.insert(name, color);
+        }
+    }
+    colors
+}
+
+/// Escapes text for element content and attribute values. Characters that XML
+/// cannot hold become U+FFFD.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\t' | '\n' | '\r' => escaped.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// A drawing under construction, in user units that are pixels at full size.
+pub struct Canvas {
+    body: String,
+    width: f64,
+}
+
+/// Where a text is held.
+#[derive(Clone, Copy)]
+pub enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Canvas {
+    pub fn new(width: f64) -> Self {
+        Canvas {
+            body: String::new(),
+            width,
+        }
+    }
+
+    /// A straight line. `dash` is an SVG dash pattern, empty for a solid line.
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), color: &str, width: f64, dash: &str) {
+        let dash = if dash.is_empty() {
+            String::new()
+        } else {
+            format!(" stroke-dasharray=\"{dash}\"")
+        };
+        self.body.push_str(&format!(
+            "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}/>\n",
+            short(from.0), short(from.1), short(to.0), short(to.1)
+        ));
+    }
+
+    /// `style` is further attributes, such as `font-weight="600"`.
+    pub fn text(
+        &mut self,
+        at: (f64, f64),
+        anchor: Anchor,
+        color: &str,
+        size: f64,
+        style: &str,
+        text: &str,
+    ) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let space = if style.is_empty() { "" } else { " " };
+        self.body.push_str(&format!(
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\" fill=\"{color}\" font-size=\"{size}\"{space}{style}>{}</text>\n",
+            short(at.0), short(at.1), escape(text)
+        ));
+    }
+
+    pub fn circle(&mut self, at: (f64, f64), radius: f64, color: &str, title: &str) {
+        self.body.push_str(&format!(
+            "<circle cx=\"{}\" cy=\"{}\" r=\"{radius}\" fill=\"{color}\" stroke=\"#fff\" stroke-width=\"1.5\"><title>{}</title></circle>\n",
+            short(at.0), short(at.1), escape(title)
+        ));
+    }
+
+    /// A path with a filled area under it, both in one colour.
+    pub fn area(&mut self, outline: &str, floor: &str, color: &str) {
+        self.body.push_str(&format!(
+            "<path d=\"{outline}{floor}\" fill=\"{color}\" fill-opacity=\"0.28\"/>\n"
+        ));
+        self.body.push_str(&format!(
+            "<path d=\"{outline}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.3\" stroke-linejoin=\"round\"/>\n"
+        ));
+    }
+
+    /// The finished drawing, `height` high, on white. `title` is what a screen
+    /// reader says.
+    pub fn finish(self, height: f64, title: &str) -> String {
+        let (width, height) = (short(self.width), short(height));
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" font-family=\"{FONT}\">\n\
+             <title>{}</title>\n<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n{}</svg>\n",
+            escape(title),
+            self.body
+        )
+    }
+}
+
+/// A coordinate with a tenth of a pixel, which is what can be seen.
+pub fn short(number: f64) -> String {
+    let text = format!("{number:.1}");
+    match text.strip_suffix(".0") {
+        Some("-0") => "0".to_owned(),
+        Some(whole) => whole.to_owned(),
+        None => text,
+    }
+}
+
+/// Round values from 0 up to `end`, about `count` steps of 1, 2 or 5 times a
+/// power of ten. Only 0 if `end` is not a positive number.
+pub fn ticks(end: f64, count: usize) -> Vec<f64> {
+    if !(end > 0.0 && end.is_finite()) {
+        return vec![0.0];
+    }
+    let rough = end / count.max(1) as f64;
+    let power = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= rough * 0.999)
+        .unwrap_or(rough);
+    (0..=count + 1)
+        .map(|i| i as f64 * step)
+        .take_while(|tick| *tick <= end * 1.0001)
+        .collect()
+}
+
+/// A tick's label: as many decimals as the step needs.
+pub fn tick_label(tick: f64, ticks: &[f64]) -> String {
+    let step = ticks.get(1).copied().unwrap_or(1.0);
+    let decimals = if step > 0.0 {
+        (-step.log10().floor()).clamp(0.0, 6.0) as usize
+    } else {
+        0
+    };
+    format!("{tick:.decimals$}")
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The crate from outside.
+
+mod claims;
+mod results;
+mod sample;
+mod views;

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The table, the page and the figure.
+
+use crate::sample;
+use paceline_report::html::{figure_svg, page};
+use paceline_report::table::{render, Options};
+use paceline_report::Report;
+
+fn parse(text: &str) -> roxmltree::Document<'_> {
+    let options = roxmltree::ParsingOptions {
+        allow_dtd: true,
+        ..Default::default()
+    };
+    roxmltree::Document::parse_with_options(text, options).unwrap()
+}
+
+/// A report whose every text tries to break out of the page.
+fn hostile() -> Report {
+    let text = "</p><script src=x>alert(1)</script>&\"'\u{1}";
+    let mut report = sample::startup();
+    let results = &mut report.results;
+    for field in [
+        &mut results.title,
+        &mut results.description,
+        &mut results.command,
+    ] {
+        *field = Some(text.to_owned());
+    }
+    for field in [
+        &mut results.experiment,
+        &mut results.kernel,
+        &mut results.backend,
+    ] {
+        *field = text.to_owned();
+    }
+    results.warnings.push(text.into());
+    results.notes.push(text.into());
+    results.holds[0].claim = text.into();
+    let metrics = results.variants["bbr"].clone();
+    results.variants.insert(text.into(), metrics);
+    let metric = results.variants["bbr"]["first_s"].clone();
+    results.variants["bbr"].insert(text.into(), metric);
+    for series in &mut report.series {
+        series.x_label = text.into();
+        series.variant = text.into();
+    }
+    report
+}
+
+#[test]
+fn table_as_on_a_terminal() {
+    let table = render(
+        &sample::startup().results,
+        Options {
+            color: false,
+            width: 100,
+        },
+    );
+    let expected = include_str!("table.txt");
+    assert!(table == expected, "the table is now\n{table}");
+}
+
+#[test]
+fn table_fits_the_width_and_is_plain_without_colour() {
+    for report in [sample::startup(), sample::incast()] {
+        let plain = render(
+            &report.results,
+            Options {
+                color: false,
+                width: 72,
+            },
+        );
+        let body = plain
+            .split("\n\n")
+            .filter(|block| block.contains("\nbound ") || block.contains("\ncubic "));
+        for line in body.flat_map(str::lines) {
+            assert!(line.chars().count() <= 72, "{line}");
+        }
+        assert!(!plain.contains('\x1b'));
+        let colored = render(
+            &report.results,
+            Options {
+                color: true,
+                width: 72,
+            },
+        );
+        let mut stripped = String::new();
+        for piece in colored.split('\x1b') {
+            stripped.push_str(
+                piece
+                    .split_once('m')
+                    .filter(|_| piece.starts_with('['))
+                    .map_or(piece, |(_, rest)| rest),
+            );
+        }
+        let lines = |text: &str| {
+            text.lines()
+                .map(|line| line.trim_end().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lines(&stripped), lines(&plain));
+    }
+}
+
+#[test]
+fn an_invalid_run_says_so_first() {
+    let report = sample::incast();
+    let table = render(&report.results, Options::default());
+    assert!(table.contains("\nINVALID"));
+    let page = page(&report);
+    let (warning, numbers) = (
+        page.find("the run is invalid").unwrap(),
+        page.find("What was asked").unwrap(),
+    );
+    assert!(warning < numbers);
+    assert!(!page.contains("claims hold"));
+}
+
+#[test]
+fn the_page_is_well_formed_and_loads_nothing() {
+    for report in [sample::startup(), sample::incast(), hostile()] {
+        let page = page(&report);
+        let document = parse(&page);
+        for node in document.descendants().filter(roxmltree::Node::is_element) {
+            assert_ne!(node.tag_name().name(), "script");
+            assert_ne!(node.tag_name().name(), "link");
+            for attribute in node.attributes() {
+                assert!(
+                    !["src", "href"].contains(&attribute.name()),
+                    "{attribute:?}"
+                );
+                assert!(!attribute.name().starts_with("on"), "{attribute:?}");
+            }
+        }
+        let without = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        assert!(
+            !without.contains("http") && !without.contains("url(") && !without.contains("@import")
+        );
+    }
+}
+
+#[test]
+fn the_page_shows_every_part_of_the_results() {
+    let report = sample::startup();
+    let page = page(&report);
+    let document = parse(&page);
+    let text: String = document
+        .descendants()
+        .filter_map(|node| node.text())
+        .collect::<Vec<_>>()
+        .join(" ");
+    let results = &report.results;
+    let claims = results.holds.iter().map(|hold| hold.claim.as_str());
+    let variants = results.variants.keys().map(String::as_str);
+    let others = [
+        &results.kernel,
+        &results.backend,
+        results.command.as_ref().unwrap(),
+        &results.warnings[0],
+    ];
+    for wanted in claims.chain(variants).chain(others.map(String::as_str)) {
+        assert!(text.contains(wanted), "{wanted} is missing");
+    }
+    assert!(text.contains("1 of 11 claims fails"));
+}
+
+#[test]
+fn the_figure_has_a_panel_per_variant_on_the_same_axes() {
+    let report = sample::startup();
+    let svg = figure_svg(&report, "10MB").unwrap();
+    let document = parse(&svg);
+    let filled = document
+        .descendants()
+        .filter(|node| node.attribute("fill-opacity").is_some())
+        .count();
+    assert_eq!(filled, report.results.variants.len());
+    let texts: Vec<&str> = document
+        .descendants()
+        .filter(|node| node.tag_name().name() == "text")
+        .filter_map(|node| node.text())
+        .collect();
+    assert_eq!(
+        texts.iter().filter(|text| **text == "500").count(),
+        report.results.variants.len()
+    );
+    assert!(
+        texts.contains(&"bound of the completion, 190 ms") && texts.contains(&"link, 500 Mbit/s")
+    );
+    assert_eq!(figure_svg(&report, "7MB"), None);
+}
+
+#[test]
+fn equal_reports_give_equal_pages() {
+    assert_eq!(page(&sample::startup()), page(&sample::startup()));
+}
+
+#[test]
+fn empty_and_odd_reports_are_drawn_too() {
+    let mut report = sample::startup();
+    for series in &mut report.series {
+        series.points.truncate(usize::from(series.variant == "bbr"));
+    }
+    report.series[0].points = vec![(0.0, 0.0)];
+    for metrics in report.results.variants.values_mut() {
+        for metric in metrics.values_mut() {
+            (metric.median, metric.min, metric.max) = (0.0, 0.0, 0.0);
+        }
+    }
+    report
+        .results
+        .bounds
+        .values_mut()
+        .for_each(|bound| *bound = 0.0);
+    let first = page(&report);
+    parse(&first);
+    assert!(!first.contains("NaN") && !first.contains("inf\""));
+    report.results.variants.clear();
+    report.results.bounds.clear();
+    report.results.holds.clear();
+    report.series.clear();
+    parse(&page(&report));
+    assert!(!render(
+        &report.results,
+        Options {
+            color: false,
+            width: 0
+        }
+    )
+    .contains("bound"));
+}
