@@ -38,10 +38,13 @@ static __always_inline u64 job_of(const struct tcp_sock *tp)
 static __always_inline void address_of(u32 to[4], const struct sock_common *skc, bool remote)
 {
 	if (BPF_CORE_READ(skc, skc_family) == AF_INET6) {
+		struct in6_addr address;
+
 		if (remote)
-			BPF_CORE_READ_INTO(to, skc, skc_v6_daddr.in6_u.u6_addr32);
+			BPF_CORE_READ_INTO(&address, skc, skc_v6_daddr);
 		else
-			BPF_CORE_READ_INTO(to, skc, skc_v6_rcv_saddr.in6_u.u6_addr32);
+			BPF_CORE_READ_INTO(&address, skc, skc_v6_rcv_saddr);
+		__builtin_memcpy(to, &address, sizeof(address));
 		return;
 	}
 	to[0] = to[1] = 0;

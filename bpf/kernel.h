@@ -121,7 +121,9 @@ struct ack_sample {
 	u32 in_flight;
 };
 
-struct rate_sample;
+struct rate_sample {
+	u32 prior_delivered;
+};
 union tcp_cc_info;
 enum tcp_ca_event { CA_EVENT_TX_START = 0 };
 

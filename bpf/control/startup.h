@@ -55,7 +55,7 @@
 #define PL_TRAIN_MIN_SEGS 16 /* shortest train whose stretch is believed */
 #define PL_QUEUE_SEGS 20 /* what lead and probe may leave queued: no sign of a full path */
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
-#define PL_BLOCK_MAX_SEGS 128 /* to this: the longer, the less a late ACK matters */
+#define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
 #define PL_FLIGHT_GROWTH 4 /* a start exceeds the largest proven flight by this at most */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
@@ -198,7 +198,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 
 		if (probe > rate + (rate >> 4))
 			rate = probe < 2 * rate ? probe : 2 * rate;
-		else if (acked_us < sent_us + sent_us / 128 &&
+		else if (acked_us < sent_us - sent_us / 128 &&
 			 pl_bdp_segs(rate, s->train_rtt_us - path->min_rtt_us, tcp->mss) <= PL_QUEUE_SEGS)
 			rate += rate / 64;
 	}
@@ -221,8 +221,8 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 
 	if (!paced)
 		return;
-	if (lost && s->rated && path->rate_bps >= s->rate_bps) {
-		/* It arrived as it was sent, and yet a queue overflowed. */
+	if (lost && s->rated && path->rate_bps > s->rate_bps - s->rate_bps / 16) {
+		/* It arrived nearly as it was sent, and yet a queue overflowed. */
 		path->rate_bps = s->rate_bps - s->rate_bps / 16;
 		path->confirmed_us = tcp->now_us;
 	}
@@ -491,7 +491,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	}
 	if (over) {
 		if (s->learning && !path->rate_bps && s->learned_bps) {
-			path->rate_bps = s->learned_bps - (s->learned_bps >> 6);
+			path->rate_bps = s->learned_bps - (s->learned_bps >> 4);
 			path->confirmed_us = tcp->now_us;
 			path->flight_segs = s->flight_segs;
 		}
