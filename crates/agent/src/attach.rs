@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A policy for a cgroup that exists already, and its connections.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::sched::{setns, CloneFlags};
+use paceline_abi::name_text;
+
+use crate::cgroup::{Cgroup, Hierarchy};
+use crate::error::{Error, Result};
+use crate::job::{self, JobOptions};
+use crate::kernel_side::{detach_from, KernelSide};
+use crate::leftovers;
+
+/// What [`attach`] or [`detach`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The cgroup's directory.
+    pub cgroup: PathBuf,
+    /// Existing connections that came under the policy, or went back.
+    pub connections: usize,
+    /// Network namespaces of the cgroup's processes that were looked through.
+    pub namespaces: usize,
+    /// Existing connections that were not reached: where, and why.
+    pub unreachable: Vec<String>,
+}
+
+/// Puts an existing cgroup's connections under a policy: those it has, and
+/// those it will make. `options.user` has no meaning here.
+///
+/// # Errors
+/// [`Error::NotACgroup`], [`Error::AlreadyAttached`], and what stands in the
+/// way of the kernel side. On error nothing is changed.
+pub fn attach(path: &Path, options: &JobOptions) -> Result<Changed> {
+    job::require_root("paceline attach")?;
+    let hierarchy = Hierarchy::find()?;
+    let cgroup = hierarchy.named(path)?;
+    let id = cgroup.id()?;
+    let lock = hierarchy.lock()?;
+    let cleaned = leftovers::clean(&hierarchy, &lock)?;
+    if let Some(found) = &cleaned.found {
+        found.require_ours(|| leftovers::describe_jobs(&hierarchy, found))?;
+        if found.job_ids().contains(&id) {
+            let jobs = KernelSide::join(found)?.jobs()?;
+            let policy = jobs
+                .iter()
+                .find(|(other, _)| *other == id)
+                .map(|(_, job)| name_text(&job.policy_name))
+                .unwrap_or_default();
+            return Err(Error::AlreadyAttached {
+                path: cgroup.path().to_path_buf(),
+                policy,
+            });
+        }
+    }
+    let attached = KernelSide::ensure(&lock, cleaned.found, &options.policy).and_then(|side| {
+        side.put_job(id, &job::entry(options, true))?;
+        side.attach_to(&cgroup)?;
+        side.set_subject(&lock, id)?;
+        Ok(in_each_namespace(&side, "pl_adopt", &cgroup))
+    });
+    if attached.is_err() {
+        if let Some(found) = crate::kernel_side::discover::find()? {
+            detach_from(&cgroup)?;
+            found.delete_job(id)?;
+        }
+        leftovers::clean(&hierarchy, &lock)?;
+    }
+    attached
+}
+
+/// Takes the policy off a cgroup again and gives its connections back to what
+/// they had before.
+///
+/// # Errors
+/// [`Error::NotAttached`] where `attach` did not put it there. What another
+/// build attached is detached too, but its existing connections keep what they
+/// have.
+pub fn detach(path: &Path) -> Result<Changed> {
+    job::require_root("paceline detach")?;
+    let hierarchy = Hierarchy::find()?;
+    let cgroup = hierarchy.named(path)?;
+    let id = cgroup.id()?;
+    let lock = hierarchy.lock()?;
+    let cleaned = leftovers::clean(&hierarchy, &lock)?;
+    let not_attached = |run| Error::NotAttached {
+        path: cgroup.path().to_path_buf(),
+        run,
+    };
+    let found = cleaned.found.ok_or_else(|| not_attached(false))?;
+    if !found.job_ids().contains(&id) {
+        return Err(not_attached(false));
+    }
+    if !found.is_ours() {
+        // Its records cannot be read, but its jobs can be ended: the way out of
+        // an upgrade while a service is attached.
+        if cgroup.is_job() {
+            return Err(not_attached(true));
+        }
+        detach_from(&cgroup)?;
+        found.delete_job(id)?;
+        drop(found);
+        leftovers::clean(&hierarchy, &lock)?;
+        return Ok(Changed {
+            cgroup: cgroup.path().to_path_buf(),
+            connections: 0,
+            namespaces: 0,
+            unreachable: vec![
+                "another Paceline build made them; they keep its policy until they close"
+                    .to_owned(),
+            ],
+        });
+    }
+    let side = KernelSide::join(&found)?;
+    let jobs = side.jobs()?;
+    let (_, job) = jobs
+        .iter()
+        .find(|(other, _)| *other == id)
+        .ok_or_else(|| not_attached(false))?;
+    if job.attached == 0 {
+        return Err(not_attached(true));
+    }
+    // New connections first, then those that exist.
+    detach_from(&cgroup)?;
+    side.set_subject(&lock, id)?;
+    let changed = in_each_namespace(&side, "pl_release", &cgroup);
+    found.delete_job(id)?;
+    drop(found);
+    leftovers::clean(&hierarchy, &lock)?;
+    Ok(changed)
+}
+
+/// Runs an iterator over TCP sockets once in each network namespace that the
+/// cgroup's processes live in: it sees only the sockets of the namespace in
+/// which it is started. The programs write one byte per connection they change.
+fn in_each_namespace(side: &KernelSide, program: &str, cgroup: &Cgroup) -> Changed {
+    let mut changed = Changed {
+        cgroup: cgroup.path().to_path_buf(),
+        connections: 0,
+        namespaces: 0,
+        unreachable: Vec::new(),
+    };
+    let mut namespaces = BTreeMap::new();
+    for pid in cgroup.processes() {
+        // A process that ends meanwhile has no connections left to change.
+        let Ok(file) = File::open(format!("/proc/{pid}/ns/net")) else {
+            continue;
+        };
+        if let Ok(metadata) = file.metadata() {
+            namespaces
+                .entry((metadata.dev(), metadata.ino()))
+                .or_insert(file);
+        }
+    }
+    for ((_, inode), namespace) in namespaces {
+        // A thread of its own: the caller stays in its namespace.
+        let result = std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    setns(&namespace, CloneFlags::CLONE_NEWNET)
+                        .map_err(|errno| Error::system("cannot enter it", errno.into()))?;
+                    side.iterate_tcp(program)
+                })
+                .join()
+                .expect("the thread does not panic")
+        });
+        match result {
+            Ok(bytes) => {
+                changed.namespaces += 1;
+                changed.connections += bytes.len();
+            }
+            Err(error) => changed
+                .unreachable
+                .push(format!("network namespace {inode}: {error}")),
+        }
+    }
+    changed
+}

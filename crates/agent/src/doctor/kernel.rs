@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Checks of the kernel's BPF and of what it lets BPF do to TCP.
+
+use std::path::Path;
+
+use super::{sysctl, Check};
+use crate::cgroup::Hierarchy;
+use crate::error::Result;
+use crate::kernel_side::{self, bbr_form, discover, BbrForm, KernelSide};
+use crate::leftovers;
+
+pub(super) fn checks(root: bool) -> Vec<Check> {
+    let mut checks = vec![version(), btf(), jit()];
+    if !root {
+        for (name, meaning) in [
+            ("sockops", SOCKOPS),
+            ("iterators", ITERATORS),
+            ("cubic", CUBIC),
+            ("reno", RENO),
+            ("bbr", BBR),
+            ("registering", REGISTERING),
+        ] {
+            checks.push(Check::unchecked(name, meaning));
+        }
+        return checks;
+    }
+    checks.push(sockops());
+    checks.push(iterators());
+    checks.push(congestion("cubic", "paceline_cubic", CUBIC));
+    checks.push(congestion("reno", "paceline_reno", RENO));
+    checks.push(bbr());
+    checks.push(registering());
+    checks
+}
+
+const SOCKOPS: &str = "each connection of a job gets its policy when it is established";
+const ITERATORS: &str = "attach reaches connections that exist, status reads them";
+const CUBIC: &str = "policies with base = \"cubic\", which the presets are, can wrap it";
+const RENO: &str = "policies with base = \"reno\" can wrap it";
+const BBR: &str = "policies with base = \"bbr\" can wrap it";
+const REGISTERING: &str = "the kernel takes a congestion control written in BPF";
+
+fn version() -> Check {
+    let release = sysctl("kernel.osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse().ok());
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let found = format!("Linux {release} on {}", std::env::consts::ARCH);
+    if version >= (6, 1) {
+        Check::ok(
+            "kernel",
+            found,
+            "for information: the features below decide",
+        )
+    } else {
+        Check::warn(
+            "kernel",
+            found,
+            "Paceline is made for Linux 6.1 and later; the features below decide",
+            "boot a newer kernel where one of them fails",
+        )
+    }
+}
+
+fn btf() -> Check {
+    const FILE: &str = "/sys/kernel/btf/vmlinux";
+    if Path::new(FILE).exists() {
+        Check::ok("btf", FILE, "programs built elsewhere fit this kernel")
+    } else {
+        Check::fail(
+            "btf",
+            format!("no {FILE}"),
+            "programs cannot be fitted to this kernel",
+            "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as the distributions' are",
+        )
+    }
+}
+
+fn jit() -> Check {
+    const NAME: &str = "net.core.bpf_jit_enable";
+    match sysctl(NAME).as_deref() {
+        Some("0") => Check::fail(
+            "jit",
+            format!("{NAME} = 0"),
+            "the kernel registers no congestion control written in BPF without its JIT",
+            "sysctl -w net.core.bpf_jit_enable=1",
+        ),
+        Some(value) => Check::ok(
+            "jit",
+            format!("{NAME} = {value}"),
+            "BPF programs are compiled",
+        ),
+        None => Check::warn(
+            "jit",
+            format!("{NAME} cannot be read"),
+            "in a container this is usual; registering, below, decides",
+            "run paceline doctor on the host",
+        ),
+    }
+}
+
+fn sockops() -> Check {
+    match KernelSide::probe(&["pl_connection"], None) {
+        Ok(()) => Check::ok("sockops", "the program loads", SOCKOPS),
+        Err(error) => Check::fail(
+            "sockops",
+            error.to_string(),
+            "connections cannot get a policy",
+            "boot a kernel built with CONFIG_CGROUP_BPF=y; paceline -vv doctor shows the kernel's words",
+        ),
+    }
+}
+
+fn iterators() -> Check {
+    match KernelSide::probe(&["pl_status", "pl_adopt", "pl_release"], None) {
+        Ok(()) => Check::ok("iterators", "the programs load", ITERATORS),
+        Err(error) => Check::fail(
+            "iterators",
+            error.to_string(),
+            "status cannot see connections, attach cannot reach existing ones",
+            "boot Linux 6.1 or later",
+        ),
+    }
+}
+
+fn congestion(name: &'static str, map: &str, meaning: &str) -> Check {
+    match KernelSide::probe(&[], Some(map)) {
+        Ok(()) => Check::ok(name, "the kernel's functions can be wrapped", meaning),
+        Err(error) => {
+            let advice = match std::env::consts::ARCH {
+                "aarch64" => "arm64 kernels before 6.10 do not let BPF call these functions: boot a newer one",
+                _ => "boot a kernel that offers them to BPF (Linux 6.1 or later with CONFIG_DYNAMIC_FTRACE=y)",
+            };
+            let no = format!("policies with base = \"{name}\" and a startup law do not run here");
+            // Without CUBIC the default policy is gone; the rest is a choice.
+            match name {
+                "cubic" => Check::fail(name, error.to_string(), &no, advice),
+                _ => Check::warn(name, error.to_string(), &no, advice),
+            }
+        }
+    }
+}
+
+fn bbr() -> Check {
+    kernel_side::load_bbr_module();
+    match bbr_form() {
+        None => Check::warn(
+            "bbr",
+            "no bbr_main with BTF, in the kernel or as module tcp_bbr",
+            "policies with base = \"bbr\" do not run here",
+            "install the module tcp_bbr, or use base = \"cubic\"",
+        ),
+        Some(form) => {
+            let mut check = congestion("bbr", form.map(), BBR);
+            if check.level == super::Level::Ok {
+                check.found.push_str(match form {
+                    BbrForm::TwoArguments => " (two-argument form)",
+                    BbrForm::FourArguments => " (four-argument form)",
+                });
+            }
+            check
+        }
+    }
+}
+
+/// Registers the wrapped Reno for a moment, unless something of ours is
+/// registered already, and cleans up what ended jobs left on the way.
+fn registering() -> Check {
+    let tried = || -> Result<String> {
+        let hierarchy = Hierarchy::find()?;
+        let lock = hierarchy.lock()?;
+        let cleaned = leftovers::clean(&hierarchy, &lock)?;
+        if let Some(found) = cleaned.found {
+            let names = found.congestion();
+            if !names.is_empty() {
+                return Ok(format!("{} registered for running jobs", names.join(", ")));
+            }
+        }
+        KernelSide::probe_registering(&lock, "paceline_reno")?;
+        discover::unregister_strays()?;
+        Ok("registered and removed one".to_owned())
+    };
+    match tried() {
+        Ok(found) => Check::ok("registering", found, REGISTERING),
+        Err(error) => Check::fail(
+            "registering",
+            error.to_string(),
+            "no policy with a startup law can run",
+            "boot a kernel built with CONFIG_BPF_JIT=y and CONFIG_DEBUG_INFO_BTF=y",
+        ),
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What this kernel and machine can do for Paceline, found by trying.
+//!
+//! Kernel versions decide nothing here: each feature is probed.
+
+mod buffers;
+mod host;
+mod kernel;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// The path that buffers are judged against.
+#[derive(Debug, Clone, Copy)]
+pub struct PathOptions {
+    /// Bits of payload per second.
+    pub rate_bits_per_s: u64,
+    /// Round-trip time.
+    pub rtt: Duration,
+}
+
+impl PathOptions {
+    /// Bandwidth-delay product in bytes.
+    pub fn bdp_bytes(self) -> u64 {
+        (u128::from(self.rate_bits_per_s) * self.rtt.as_micros() / 8_000_000)
+            .try_into()
+            .unwrap_or(u64::MAX)
+    }
+}
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be, or for information.
+    Ok,
+    /// Paceline runs, but less of it, or less well.
+    Warn,
+    /// Paceline cannot run.
+    Fail,
+}
+
+/// One feature.
+#[derive(Debug, Clone, Serialize)]
+pub struct Check {
+    /// Short fixed name.
+    pub name: &'static str,
+    /// How it came out.
+    pub level: Level,
+    /// What was found.
+    pub found: String,
+    /// What that means for Paceline.
+    pub meaning: String,
+    /// What to do about it, where something can be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+impl Check {
+    fn new(name: &'static str, level: Level, found: impl Into<String>, meaning: &str) -> Self {
+        Self {
+            name,
+            level,
+            found: found.into(),
+            meaning: meaning.to_owned(),
+            advice: None,
+        }
+    }
+
+    fn ok(name: &'static str, found: impl Into<String>, meaning: &str) -> Self {
+        Self::new(name, Level::Ok, found, meaning)
+    }
+
+    fn warn(name: &'static str, found: impl Into<String>, meaning: &str, advice: &str) -> Self {
+        Self::new(name, Level::Warn, found, meaning).advise(advice)
+    }
+
+    fn fail(name: &'static str, found: impl Into<String>, meaning: &str, advice: &str) -> Self {
+        Self::new(name, Level::Fail, found, meaning).advise(advice)
+    }
+
+    /// A check that was not made, because it takes root.
+    fn unchecked(name: &'static str, meaning: &str) -> Self {
+        Self::warn(
+            name,
+            "not checked: needs root",
+            meaning,
+            "sudo paceline doctor",
+        )
+    }
+
+    fn advise(mut self, advice: &str) -> Self {
+        self.advice = Some(advice.to_owned());
+        self
+    }
+}
+
+/// All checks.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// No check failed.
+    pub can_run: bool,
+    /// In the order in which they build on each other.
+    pub checks: Vec<Check>,
+}
+
+/// Makes every check. Changes nothing that stays: what is registered or made
+/// for a probe is taken away again, and ended jobs' leftovers are cleaned.
+pub fn examine(path: PathOptions) -> Report {
+    let root = crate::job::capable();
+    let mut checks = vec![host::privileges(root)];
+    // First, because the probes below clean up as every command does.
+    checks.push(host::leftovers(root));
+    checks.extend(kernel::checks(root));
+    checks.extend(host::checks(root));
+    checks.extend(buffers::checks(root, path));
+    Report {
+        can_run: checks.iter().all(|check| check.level != Level::Fail),
+        checks,
+    }
+}
+
+/// A sysctl's value, trimmed; none where this kernel does not have it.
+fn sysctl(name: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/")))
+        .ok()
+        .map(|value| value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bdp_is_rate_times_rtt() {
+        let path = PathOptions {
+            rate_bits_per_s: 500_000_000,
+            rtt: Duration::from_millis(20),
+        };
+        assert_eq!(path.bdp_bytes(), 1_250_000);
+    }
+}

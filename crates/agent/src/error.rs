@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can go wrong on the way from a policy to a running job.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Result of this crate's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Every failure of the agent. Each message names what was wrong, where, and
+/// what would be right where that is known.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Neither root nor the capabilities that loading BPF takes.
+    #[error(
+        "{action} needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN together: sudo paceline ..."
+    )]
+    NotPermitted {
+        /// What was asked for.
+        action: &'static str,
+    },
+
+    /// No cgroup v2 hierarchy is mounted.
+    #[error(
+        "no cgroup v2 hierarchy in /proc/self/mountinfo (ip netns exec hides it: use nsenter --net=/run/netns/NAME paceline ...; otherwise: mount -t cgroup2 none /sys/fs/cgroup/unified)"
+    )]
+    NoCgroup2,
+
+    /// The hierarchy is there but cannot be written.
+    #[error(
+        "the cgroup v2 hierarchy at {} is mounted read-only, as in most containers: a job's cgroup cannot be made. Run paceline on the host, or start the container with a writable cgroup (docker: --privileged --cgroupns=host)",
+        path.display()
+    )]
+    CgroupReadOnly {
+        /// Mount point.
+        path: PathBuf,
+    },
+
+    /// The caller's own cgroup is not below any mounted hierarchy.
+    #[error(
+        "this process is in cgroup {own}, which no mounted cgroup v2 hierarchy contains (mount a cgroup2 in this namespace)"
+    )]
+    CgroupOutside {
+        /// Path from /proc/self/cgroup.
+        own: String,
+    },
+
+    /// A path given by the user is not a cgroup v2 directory.
+    #[error("{} is not a cgroup v2 directory (it has no cgroup.procs); the hierarchy is mounted at {}", path.display(), mount.display())]
+    NotACgroup {
+        /// The path as given.
+        path: PathBuf,
+        /// Where the hierarchy is.
+        mount: PathBuf,
+    },
+
+    /// `attach` on a cgroup that is a job already.
+    #[error("{} has policy {policy} already; detach it first: paceline detach --cgroup {}", path.display(), path.display())]
+    AlreadyAttached {
+        /// The cgroup.
+        path: PathBuf,
+        /// Name of the policy in force.
+        policy: String,
+    },
+
+    /// `detach` on a cgroup that has no policy, or on a job of `run`.
+    #[error("{} was not attached with paceline attach{}", path.display(), if *run { " (it is a job of paceline run and ends with it)" } else { "" })]
+    NotAttached {
+        /// The cgroup.
+        path: PathBuf,
+        /// It belongs to `paceline run`.
+        run: bool,
+    },
+
+    /// PL_MAX_JOBS jobs exist.
+    #[error("{limit} jobs run on this host already, which is the limit")]
+    TooManyJobs {
+        /// The limit.
+        limit: u32,
+    },
+
+    /// Another version of Paceline has live jobs.
+    #[error(
+        "the kernel side of another Paceline build ({found}; this is {ours}) carries running jobs: {jobs}. Wait until they end, detach those that were attached (paceline detach), or use the paceline that started them"
+    )]
+    OtherBuild {
+        /// Identity found in the kernel.
+        found: String,
+        /// Our own.
+        ours: String,
+        /// The jobs' cgroups.
+        jobs: String,
+    },
+
+    /// The policy wants an algorithm that this kernel cannot wrap.
+    #[error("policy {policy} is based on {base}, which this kernel cannot wrap: {why}")]
+    BaseUnavailable {
+        /// Name of the policy.
+        policy: String,
+        /// cubic, reno or bbr.
+        base: &'static str,
+        /// The reason, with what to do.
+        why: String,
+    },
+
+    /// libbpf or the verifier refused.
+    #[error("{action}: {source}")]
+    Bpf {
+        /// What was tried.
+        action: String,
+        /// libbpf's error.
+        source: libbpf_rs::Error,
+    },
+
+    /// The kernel side's records have another length than ours.
+    #[error(transparent)]
+    WrongLength(#[from] paceline_abi::WrongLength),
+
+    /// A file or system call failed.
+    #[error("{action}: {source}")]
+    System {
+        /// What was tried, with the path.
+        action: String,
+        /// The system's error.
+        source: io::Error,
+    },
+
+    /// The command could not be executed.
+    #[error("{}: {source}", program.display())]
+    Spawn {
+        /// The program.
+        program: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+
+    /// No such user.
+    #[error("no user named {name} on this host")]
+    NoSuchUser {
+        /// As given.
+        name: String,
+    },
+
+    /// The embedded object lacks a part: a defect of the build.
+    #[error("the embedded BPF object has no {what}")]
+    Incomplete {
+        /// Name of the missing map or program.
+        what: &'static str,
+    },
+}
+
+impl Error {
+    /// An I/O error with what was tried.
+    pub(crate) fn system(action: impl Into<String>, source: io::Error) -> Self {
+        Error::System {
+            action: action.into(),
+            source,
+        }
+    }
+
+    /// An I/O error on a path.
+    pub(crate) fn path(verb: &str, path: &Path, source: io::Error) -> Self {
+        Error::system(format!("cannot {verb} {}", path.display()), source)
+    }
+
+    /// A libbpf error with what was tried.
+    pub(crate) fn bpf(action: impl Into<String>, source: libbpf_rs::Error) -> Self {
+        Error::Bpf {
+            action: action.into(),
+            source,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A job: a command in a cgroup of its own whose sockets get one policy.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use nix::unistd::{Gid, Uid, User};
+use paceline_abi::{name_to_array, pl_job};
+use paceline_policy::Policy;
+
+use crate::cgroup::{Cgroup, Hierarchy};
+use crate::error::{Error, Result};
+use crate::kernel_side::{discover, KernelSide};
+use crate::leftovers;
+use crate::supervise::{Outcome, Signals};
+use crate::tick;
+
+/// What a job is made of besides its command.
+#[derive(Debug, Clone)]
+pub struct JobOptions {
+    /// What its connections get.
+    pub policy: Policy,
+    /// A name for `status`; longer than 31 bytes is cut.
+    pub group: Option<String>,
+    /// Run the command as this user instead of the caller.
+    pub user: Option<String>,
+}
+
+impl JobOptions {
+    /// A job with this policy, no group name, as the calling user.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            group: None,
+            user: None,
+        }
+    }
+}
+
+/// A running job. Dropping it changes nothing: the job and its adaptation go
+/// on, and a later command cleans up when its last process has ended.
+#[derive(Debug)]
+pub struct Job {
+    hierarchy: Hierarchy,
+    cgroup: Cgroup,
+}
+
+impl Job {
+    /// Makes the job's cgroup below the caller's own and starts `command` in
+    /// it. Returns once the command has been executed.
+    ///
+    /// # Errors
+    /// [`Error::Spawn`] where the command cannot be executed; otherwise what
+    /// stood in the way of the job. Nothing is left behind in either case.
+    pub fn start(options: &JobOptions, command: &mut Command) -> Result<(Job, Child)> {
+        require_root("paceline run")?;
+        let hierarchy = Hierarchy::find()?;
+        if hierarchy.read_only() {
+            return Err(Error::CgroupReadOnly {
+                path: hierarchy.mount().to_path_buf(),
+            });
+        }
+        let user = options.user.as_deref().map(Identity::of).transpose()?;
+
+        // Held until the command runs inside: an empty cgroup of a job is a
+        // leftover to everybody else.
+        let lock = hierarchy.lock()?;
+        let cleaned = leftovers::clean(&hierarchy, &lock)?;
+        if let Some(found) = &cleaned.found {
+            found.require_ours(|| leftovers::describe_jobs(&hierarchy, found))?;
+        }
+        let cgroup = hierarchy.own()?.create_job()?;
+        let started = KernelSide::ensure(&lock, cleaned.found, &options.policy)
+            .and_then(|side| {
+                side.put_job(cgroup.id()?, &entry(options, false))?;
+                side.attach_to(&cgroup)
+            })
+            .and_then(|()| spawn_inside(&cgroup, user, command));
+        match started {
+            Ok(child) => Ok((Job { hierarchy, cgroup }, child)),
+            Err(error) => {
+                undo(&cgroup);
+                // With the job's entry gone, the kernel side may have none left.
+                leftovers::clean(&hierarchy, &lock)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The job's cgroup directory.
+    pub fn path(&self) -> &Path {
+        self.cgroup.path()
+    }
+
+    /// The job's cgroup.
+    pub fn cgroup(&self) -> &Cgroup {
+        &self.cgroup
+    }
+
+    /// Ends the job if no process is left in it: detaches, forgets, removes,
+    /// and takes the kernel side away with the last job. Returns whether the
+    /// job ended; a job with processes in the background goes on.
+    pub fn end(self) -> Result<bool> {
+        let lock = self.hierarchy.lock()?;
+        leftovers::clean(&self.hierarchy, &lock)?;
+        Ok(!self.cgroup.path().exists())
+    }
+}
+
+/// Runs `command` as a job and waits for it, passing on the signals that this
+/// process gets. For the main thread of a program that does nothing else.
+///
+/// # Errors
+/// As [`Job::start`]. A failure to clean up afterwards is logged, not returned:
+/// the command's own outcome counts, and the next command cleans.
+pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome> {
+    let signals = Signals::take()?;
+    signals.give_back_in(command);
+    let (job, child) = Job::start(options, command)?;
+    tracing::info!(
+        "policy {} for cgroup {}",
+        options.policy.name,
+        job.path().display()
+    );
+    let outcome = signals.wait(child)?;
+    let path = job.path().to_path_buf();
+    match job.end() {
+        Ok(true) => {}
+        Ok(false) => tracing::info!(
+            "processes of the job are still running in {}; they keep its policy",
+            path.display()
+        ),
+        Err(error) => tracing::warn!("the job has ended but is not cleaned up yet: {error}"),
+    }
+    Ok(outcome)
+}
+
+/// Fails where the caller cannot load BPF and walk its objects.
+pub(crate) fn require_root(action: &'static str) -> Result<()> {
+    if capable() {
+        Ok(())
+    } else {
+        Err(Error::NotPermitted { action })
+    }
+}
+
+/// CAP_NET_ADMIN (12), CAP_SYS_ADMIN (21) and CAP_BPF (39) are effective.
+pub(crate) fn capable() -> bool {
+    const NEEDED: u64 = 1 << 12 | 1 << 21 | 1 << 39;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+        .is_some_and(|set| set & NEEDED == NEEDED)
+}
+
+/// A job's entry for the kernel side.
+pub(crate) fn entry(options: &JobOptions, attached: bool) -> pl_job {
+    let tick_us = tick::tick_us();
+    for raised in options.policy.raised(tick_us) {
+        tracing::warn!("policy {}: {raised}", options.policy.name);
+    }
+    pl_job {
+        policy: options.policy.to_abi(tick_us),
+        started_us: monotonic_us(),
+        owner_uid: owner(),
+        attached: attached.into(),
+        policy_name: name_to_array(&options.policy.name),
+        group: name_to_array(options.group.as_deref().unwrap_or("")),
+        ..pl_job::default()
+    }
+}
+
+/// CLOCK_MONOTONIC in microseconds, the clock of the ABI.
+pub(crate) fn monotonic_us() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+        .expect("CLOCK_MONOTONIC always exists");
+    now.tv_sec() as u64 * 1_000_000 + now.tv_nsec() as u64 / 1_000
+}
+
+/// Who started the job: through sudo, the person behind it.
+fn owner() -> u32 {
+    std::env::var("SUDO_UID")
+        .ok()
+        .and_then(|uid| uid.parse().ok())
+        .unwrap_or_else(|| Uid::current().as_raw())
+}
+
+fn undo(cgroup: &Cgroup) {
+    let removed = discover::find().and_then(|found| leftovers::remove_job(found.as_ref(), cgroup));
+    if let Err(error) = removed {
+        tracing::warn!("{error}");
+    }
+}
+
+fn spawn_inside(cgroup: &Cgroup, user: Option<Identity>, command: &mut Command) -> Result<Child> {
+    if let Some(user) = &user {
+        command
+            .env("HOME", &user.home)
+            .env("USER", &user.name)
+            .env("LOGNAME", &user.name);
+    }
+    let procs = cgroup.open_procs()?;
+    let descriptor = procs.as_raw_fd();
+    // SAFETY: `enter` only makes system calls on what was prepared before the
+    // fork, and `procs` is open until the spawn below returns.
+    unsafe {
+        command.pre_exec(move || enter(descriptor, user.as_ref()));
+    }
+    let spawned = command.spawn();
+    drop(procs);
+    spawned.map_err(|source| {
+        if source.raw_os_error() == Some(libc::EOPNOTSUPP) {
+            return Error::path("move the command into", cgroup.path(), source);
+        }
+        Error::Spawn {
+            program: PathBuf::from(command.get_program()),
+            source,
+        }
+    })
+}
+
+/// In the child, before its exec: into the job's cgroup, then to its user.
+fn enter(procs: RawFd, user: Option<&Identity>) -> io::Result<()> {
+    // SAFETY: plain system calls; "0" means the caller itself.
+    unsafe {
+        if libc::write(procs, b"0".as_ptr().cast(), 1) != 1 {
+            return Err(io::Error::last_os_error());
+        }
+        if let Some(user) = user {
+            let failed = libc::setgroups(user.groups.len(), user.groups.as_ptr()) != 0
+                || libc::setresgid(user.gid, user.gid, user.gid) != 0
+                || libc::setresuid(user.uid, user.uid, user.uid) != 0;
+            if failed {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A user's numbers, looked up before the fork.
+#[derive(Debug, Clone)]
+struct Identity {
+    name: String,
+    home: PathBuf,
+    uid: libc::uid_t,
+    gid: libc::gid_t,
+    groups: Vec<libc::gid_t>,
+}
+
+impl Identity {
+    fn of(name: &str) -> Result<Self> {
+        let no_such_user = || Error::NoSuchUser {
+            name: name.to_owned(),
+        };
+        let user = User::from_name(name)
+            .map_err(|errno| Error::system(format!("cannot look up user {name}"), errno.into()))?
+            .ok_or_else(no_such_user)?;
+        let c_name = std::ffi::CString::new(name).map_err(|_| no_such_user())?;
+        let groups = nix::unistd::getgrouplist(&c_name, user.gid)
+            .map_err(|errno| Error::system(format!("cannot look up user {name}"), errno.into()))?;
+        Ok(Self {
+            name: user.name,
+            home: user.dir,
+            uid: user.uid.as_raw(),
+            gid: user.gid.as_raw(),
+            groups: groups.into_iter().map(Gid::as_raw).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_user_is_named() {
+        let error = Identity::of("no-such-user-here").unwrap_err();
+        assert!(error.to_string().contains("no-such-user-here"));
+    }
+}

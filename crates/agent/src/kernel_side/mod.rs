@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What runs inside the kernel: found, loaded, registered, retired.
+//!
+//! Nothing is pinned and no file is written. A registered congestion control
+//! outlives the process that loaded it, and so does a program attached to a
+//! cgroup; both hold the maps. Any later command finds them again by walking the
+//! kernel's objects ([`discover`]), loads the short-lived programs (iterators,
+//! the sockops program of a new job) and lets them share those maps.
+//!
+//! Life of the kernel side, all under [`crate::cgroup::Lock`]:
+//!
+//! ```text
+//!   absent --load--> loaded --register, bind maps--> carried --write identity--> live
+//!   live --last job ends: identity = 0, unregister--> lingering --last socket closes--> absent
+//! ```
+//!
+//! A process killed on the way to `live` leaves an identity of 0, which
+//! [`discover`] treats as absent and [`discover::unregister_strays`] removes.
+
+mod btf;
+pub(crate) mod discover;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Once;
+
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::{
+    Iter, Link, MapCore, MapFlags, MapType, Object, ObjectBuilder, OpenObject, PrintLevel,
+    ProgramAttachType, ProgramMut, ProgramType,
+};
+use paceline_abi::{
+    as_bytes, from_bytes, pl_connection_record, pl_job, pl_path, pl_path_key, pl_path_slot,
+    PL_ABI_VERSION,
+};
+use paceline_policy::{Base, Policy};
+
+use crate::cgroup::{Cgroup, Lock};
+use crate::error::{Error, Result};
+pub(crate) use btf::{bbr_form, load_bbr_module, BbrForm};
+use discover::Found;
+
+/// The compiled bpf/paceline.bpf.c.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/paceline.bpf.o"));
+
+/// The sockops program that applies a job's policy to its connections.
+const CONNECTION_PROGRAM: &str = "pl_connection";
+/// The `release` member that all of Paceline's congestion controls share.
+const LEAVE_PROGRAM: &str = "pl_leave";
+/// The iterator that writes one record per connection with socket storage.
+const STATUS_PROGRAM: &str = "pl_status";
+
+/// ABI version in the low half, build of the BPF object in the high half. Never
+/// zero.
+pub fn identity() -> u64 {
+    let build: u32 = env!("PACELINE_BPF_BUILD")
+        .parse()
+        .expect("build.rs wrote a number");
+    u64::from(build) << 32 | u64::from(PL_ABI_VERSION)
+}
+
+/// An identity for people: `abi 1, build 5f3a90c1`.
+pub fn describe_identity(identity: u64) -> String {
+    format!("abi {}, build {:08x}", identity as u32, identity >> 32)
+}
+
+/// The kernel side as this process has it loaded: maps shared with what is
+/// registered, and programs of its own.
+#[derive(Debug)]
+pub struct KernelSide {
+    object: Object,
+}
+
+impl KernelSide {
+    /// The live kernel side with everything that `policy` takes, loading what is
+    /// missing.
+    ///
+    /// # Errors
+    /// [`Error::OtherBuild`] where another build carries jobs,
+    /// [`Error::BaseUnavailable`] where the kernel cannot wrap its base,
+    /// [`Error::Bpf`] where it refuses the programs.
+    pub(crate) fn ensure(lock: &Lock, found: Option<Found>, policy: &Policy) -> Result<Self> {
+        let wanted = congestion_map(policy)?;
+        let missing = match (&found, wanted) {
+            (_, None) => None,
+            (Some(found), Some(name)) if found.registered(name) => None,
+            (_, Some(name)) => Some(name),
+        };
+        let mut side = Self::load(found.as_ref(), missing).map_err(|error| match (error, missing) {
+            // The functions are in the kernel's BTF, but it does not let BPF
+            // call them, or the verifier refuses: say which base needs them.
+            (Error::Bpf { source, .. }, Some(_)) => Error::BaseUnavailable {
+                policy: policy.name.clone(),
+                base: base_name(policy.base),
+                why: format!(
+                    "{source}; see paceline doctor (on arm64, kernels before 6.10 lack the CUBIC and BBR functions), and paceline -vv for the verifier's words"
+                ),
+            },
+            (error, _) => error,
+        })?;
+        if let Some(name) = missing {
+            side.register(name)?;
+        }
+        side.bind_maps(CONNECTION_PROGRAM)?;
+        side.write_identity(lock)?;
+        Ok(side)
+    }
+
+    /// The live kernel side with short-lived programs only, to read and adopt.
+    pub(crate) fn join(found: &Found) -> Result<Self> {
+        Self::load(Some(found), None)
+    }
+
+    /// Loads these programs, and a congestion control by its map's name, to see
+    /// whether the kernel takes them. Leaves nothing behind.
+    pub(crate) fn probe(programs: &[&str], congestion: Option<&str>) -> Result<()> {
+        route_libbpf_messages();
+        let mut open = open_object()?;
+        choose_congestion(&mut open, congestion)?;
+        for mut program in open.progs_mut() {
+            if program.prog_type() != ProgramType::StructOps {
+                let name = program.name().to_string_lossy().into_owned();
+                program.set_autoload(programs.contains(&name.as_str()));
+            }
+        }
+        load_object(open).map(drop)
+    }
+
+    /// Registers a congestion control under a live kernel side's absence, to see
+    /// whether the kernel takes it. The caller unregisters strays afterwards.
+    pub(crate) fn probe_registering(_lock: &Lock, congestion: &str) -> Result<()> {
+        Self::load(None, Some(congestion))?.register(congestion)
+    }
+
+    fn load(share: Option<&Found>, congestion: Option<&str>) -> Result<Self> {
+        route_libbpf_messages();
+        let mut open = open_object()?;
+        choose_congestion(&mut open, congestion)?;
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if let Some(shared) = share.and_then(|found| found.map(&name)) {
+                map.reuse_fd(shared.as_fd())
+                    .map_err(|error| Error::bpf(format!("cannot share map {name}"), error))?;
+            }
+        }
+        Ok(Self {
+            object: load_object(open)?,
+        })
+    }
+
+    fn register(&mut self, name: &str) -> Result<()> {
+        let mut map = self
+            .object
+            .maps_mut()
+            .find(|map| map.name() == name)
+            .ok_or(Error::Incomplete {
+                what: "congestion control of that name",
+            })?;
+        let mut link = map
+            .attach_struct_ops()
+            .map_err(|error| Error::bpf(format!("cannot register {name}"), error))?;
+        // The registration must outlive this process: a crash of paceline
+        // leaves jobs adapted.
+        link.disconnect();
+        drop(link);
+        // Every congestion control gives its path back when it leaves a socket.
+        self.bind_maps(LEAVE_PROGRAM)
+    }
+
+    /// Makes `program` hold every shared map, whether it uses it or not, so
+    /// that they live and are found as long as it does.
+    fn bind_maps(&self, program: &str) -> Result<()> {
+        let program = self.program(program)?;
+        for map in self.object.maps() {
+            if map.map_type() == MapType::StructOps || !map.autocreate() {
+                continue;
+            }
+            // SAFETY: both descriptors are open for the duration of the call.
+            let result = unsafe {
+                libbpf_sys::bpf_prog_bind_map(
+                    program.as_fd().as_raw_fd(),
+                    map.as_fd().as_raw_fd(),
+                    std::ptr::null(),
+                )
+            };
+            // The program uses the map anyway.
+            if result != 0 && result != -libc::EEXIST {
+                return Err(Error::bpf(
+                    format!("cannot bind map {}", map.name().to_string_lossy()),
+                    libbpf_rs::Error::from_raw_os_error(-result),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn write_identity(&self, _lock: &Lock) -> Result<()> {
+        self.map("pl_meta")?
+            .update(
+                &0u32.to_ne_bytes(),
+                &identity().to_ne_bytes(),
+                MapFlags::ANY,
+            )
+            .map_err(|error| Error::bpf("cannot write pl_meta", error))
+    }
+
+    fn map(&self, name: &'static str) -> Result<libbpf_rs::Map<'_>> {
+        self.object
+            .maps()
+            .find(|map| map.name() == name)
+            .ok_or(Error::Incomplete { what: name })
+    }
+
+    fn program(&self, name: &str) -> Result<ProgramMut<'_>> {
+        self.object
+            .progs_mut()
+            .find(|program| program.name() == OsStr::new(name))
+            .ok_or(Error::Incomplete {
+                what: "program of that name",
+            })
+    }
+
+    /// Writes a job's entry; from now on its sockets get the policy.
+    pub(crate) fn put_job(&self, id: u64, job: &pl_job) -> Result<()> {
+        match self
+            .map("pl_jobs")?
+            .update(&id.to_ne_bytes(), as_bytes(job), MapFlags::ANY)
+        {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::TooBig => Err(Error::TooManyJobs {
+                limit: paceline_abi::PL_MAX_JOBS,
+            }),
+            Err(error) => Err(Error::bpf("cannot write the job's entry", error)),
+        }
+    }
+
+    /// All jobs with their cgroups' ids.
+    pub fn jobs(&self) -> Result<Vec<(u64, pl_job)>> {
+        let mut jobs = Vec::new();
+        for (key, value) in self.entries("pl_jobs")? {
+            let id = <[u8; 8]>::try_from(key.as_slice()).map(u64::from_ne_bytes);
+            jobs.push((
+                id.expect("libbpf checked the key's size"),
+                from_bytes(&value)?,
+            ));
+        }
+        jobs.sort_by_key(|(id, _)| *id);
+        Ok(jobs)
+    }
+
+    /// What all jobs remember of their paths.
+    pub fn paths(&self) -> Result<Vec<(pl_path_key, pl_path)>> {
+        self.entries("pl_paths")?
+            .iter()
+            .map(|(key, value)| Ok((from_bytes(key)?, from_bytes::<pl_path_slot>(value)?.path)))
+            .collect()
+    }
+
+    fn entries(&self, map: &'static str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let map = self.map(map)?;
+        let mut entries = Vec::new();
+        for key in map.keys() {
+            // An entry that goes while this runs is not an error.
+            if let Some(value) = map
+                .lookup(&key, MapFlags::ANY)
+                .map_err(|error| Error::bpf("cannot read a map", error))?
+            {
+                entries.push((key, value));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Every connection with state of Paceline, in all network namespaces.
+    pub fn connections(&self) -> Result<Vec<pl_connection_record>> {
+        let connections = self.map("pl_connections")?;
+        let link = self
+            .program(STATUS_PROGRAM)?
+            .attach_iter(connections.as_fd())
+            .map_err(|error| Error::bpf("cannot read the connections", error))?;
+        read_iterator(&link)?
+            .chunks(size_of::<pl_connection_record>())
+            .map(|record| Ok(from_bytes(record)?))
+            .collect()
+    }
+
+    /// Names the job that `pl_adopt` and `pl_release` work on.
+    pub(crate) fn set_subject(&self, _lock: &Lock, id: u64) -> Result<()> {
+        self.map("pl_subject")?
+            .update(&0u32.to_ne_bytes(), &id.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| Error::bpf("cannot write pl_subject", error))
+    }
+
+    /// Runs an iterator over the TCP sockets of the calling thread's network
+    /// namespace and returns what it wrote.
+    pub(crate) fn iterate_tcp(&self, program: &str) -> Result<Vec<u8>> {
+        let link = self
+            .program(program)?
+            .attach_iter_with_opts(libbpf_rs::IterOpts::None)
+            .map_err(|error| Error::bpf(format!("cannot attach {program}"), error))?;
+        read_iterator(&link)
+    }
+
+    /// Attaches the sockops program to a cgroup. It stays as long as the cgroup
+    /// does, without a pin and without this process.
+    pub(crate) fn attach_to(&self, cgroup: &Cgroup) -> Result<()> {
+        let directory = cgroup.open()?;
+        let program = self.program(CONNECTION_PROGRAM)?;
+        // SAFETY: both descriptors are open for the duration of the call.
+        let result = unsafe {
+            libbpf_sys::bpf_prog_attach(
+                program.as_fd().as_raw_fd(),
+                directory.as_raw_fd(),
+                ProgramAttachType::CgroupSockOps as u32,
+                libbpf_sys::BPF_F_ALLOW_MULTI,
+            )
+        };
+        if result != 0 {
+            return Err(Error::bpf(
+                format!(
+                    "cannot attach to {} (another program may own a cgroup above it exclusively)",
+                    cgroup.path().display()
+                ),
+                libbpf_rs::Error::from_raw_os_error(-result),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Takes Paceline's sockops program off a cgroup, whichever build put it there.
+pub(crate) fn detach_from(cgroup: &Cgroup) -> Result<()> {
+    let directory = cgroup.open()?;
+    for program in attached_programs(&directory) {
+        // SAFETY: both descriptors are open for the duration of the call.
+        let result = unsafe {
+            libbpf_sys::bpf_prog_detach2(
+                program.as_raw_fd(),
+                directory.as_raw_fd(),
+                ProgramAttachType::CgroupSockOps as u32,
+            )
+        };
+        if result != 0 && result != -libc::ENOENT {
+            return Err(Error::bpf(
+                format!("cannot detach from {}", cgroup.path().display()),
+                libbpf_rs::Error::from_raw_os_error(-result),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn attached_programs(directory: &File) -> Vec<OwnedFd> {
+    let mut ids = [0u32; 64];
+    let mut count = ids.len() as u32;
+    // SAFETY: `ids` has room for `count` identifiers.
+    let result = unsafe {
+        libbpf_sys::bpf_prog_query(
+            directory.as_raw_fd(),
+            ProgramAttachType::CgroupSockOps as u32,
+            0,
+            std::ptr::null_mut(),
+            ids.as_mut_ptr(),
+            &mut count,
+        )
+    };
+    if result != 0 {
+        return Vec::new();
+    }
+    ids[..count as usize]
+        .iter()
+        .filter_map(|id| libbpf_rs::ProgramHandle::from_prog_id(*id).ok())
+        .filter(|program| program.name() == CONNECTION_PROGRAM)
+        .filter_map(|program| program.as_fd().try_clone_to_owned().ok())
+        .collect()
+}
+
+/// Name of the struct_ops map that a policy needs registered; none where its
+/// connections use the kernel's own algorithm.
+fn congestion_map(policy: &Policy) -> Result<Option<&'static str>> {
+    if policy.base == Base::Bbr {
+        load_bbr_module();
+    }
+    if policy.startup.is_none() {
+        return Ok(None);
+    }
+    match policy.base {
+        Base::Keep => Ok(None),
+        Base::Cubic => Ok(Some("paceline_cubic")),
+        Base::Reno => Ok(Some("paceline_reno")),
+        Base::Bbr => match bbr_form() {
+            Some(form) => Ok(Some(form.map())),
+            None => Err(Error::BaseUnavailable {
+                policy: policy.name.clone(),
+                base: "bbr",
+                why: "it has no bbr_main with BTF; install or build the module tcp_bbr, or use base = \"cubic\"".to_owned(),
+            }),
+        },
+    }
+}
+
+fn base_name(base: Base) -> &'static str {
+    match base {
+        Base::Keep => "keep",
+        Base::Cubic => "cubic",
+        Base::Reno => "reno",
+        Base::Bbr => "bbr",
+    }
+}
+
+fn open_object() -> Result<OpenObject> {
+    ObjectBuilder::default()
+        .name("paceline")
+        .and_then(|builder| builder.open_memory(OBJECT))
+        .map_err(|error| Error::bpf("cannot open the embedded BPF object", error))
+}
+
+/// Leaves out every struct_ops map but one. libbpf loads a struct_ops program
+/// only if a map that stays uses it.
+fn choose_congestion(open: &mut OpenObject, congestion: Option<&str>) -> Result<()> {
+    for mut map in open.maps_mut() {
+        if map.map_type() == MapType::StructOps {
+            let chosen = congestion.is_some_and(|name| map.name() == name);
+            map.set_autocreate(chosen)
+                .map_err(|error| Error::bpf("cannot choose a congestion control", error))?;
+        }
+    }
+    Ok(())
+}
+
+fn load_object(open: OpenObject) -> Result<Object> {
+    open.load()
+        .map_err(|error| Error::bpf("the kernel refused Paceline's BPF programs", error))
+}
+
+fn read_iterator(link: &Link) -> Result<Vec<u8>> {
+    let mut iterator =
+        Iter::new(link).map_err(|error| Error::bpf("cannot start an iterator", error))?;
+    let mut bytes = Vec::new();
+    iterator
+        .read_to_end(&mut bytes)
+        .map_err(|error| Error::system("cannot read an iterator", error))?;
+    Ok(bytes)
+}
+
+/// libbpf's words go to the log, not to the user's terminal.
+fn route_libbpf_messages() {
+    static ROUTED: Once = Once::new();
+    ROUTED.call_once(|| {
+        libbpf_rs::set_print(Some((PrintLevel::Debug, |level, message| {
+            let message = message.trim_end();
+            match level {
+                PrintLevel::Warn => tracing::info!(target: "libbpf", "{message}"),
+                _ => tracing::trace!(target: "libbpf", "{message}"),
+            }
+        })));
+    });
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Launchers that start a job's processes somewhere else.
+//!
+//! `srun`, `ssh` and MPI launchers with remote hosts ask a daemon to start the
+//! processes, so they are not descendants of `paceline run` and not in the
+//! job's cgroup. Paceline has to stand on the other side of the launcher.
+
+/// What to say about a command that `paceline run` is about to start: none
+/// where its processes will be in the job.
+///
+/// `environment` looks up a variable; passed in, so that this reads none.
+pub fn warning(
+    command: &[String],
+    policy: &str,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let launcher = command.first()?.rsplit('/').next()?;
+    let arguments = &command[1..];
+    let runs_paceline = arguments
+        .iter()
+        .any(|argument| argument.rsplit('/').next() == Some("paceline"));
+    if runs_paceline {
+        return None;
+    }
+    let (why, form) = match launcher {
+        "srun" => (
+            "srun's tasks are started by slurmstepd".to_owned(),
+            format!("srun [OPTIONS] paceline run --policy {policy} -- ./prog"),
+        ),
+        "ssh" | "rsh" | "pdsh" => (
+            format!("{launcher} starts the command on another host"),
+            format!("{launcher} HOST paceline run --policy {policy} -- ./prog"),
+        ),
+        "mpirun" | "mpiexec" | "mpiexec.hydra" | "orterun" | "prun" | "prterun" => {
+            let where_from = remote_hosts(arguments, environment)?;
+            (
+                format!("{launcher} starts ranks on other hosts ({where_from})"),
+                format!("{launcher} [OPTIONS] paceline run --policy {policy} -- ./prog"),
+            )
+        }
+        _ => return None,
+    };
+    Some(format!(
+        "{why}: those processes are outside of this job and keep the kernel's TCP. The form that works: {form}"
+    ))
+}
+
+/// Where an MPI launcher learns of hosts other than this one.
+fn remote_hosts(
+    arguments: &[String],
+    environment: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let (option, attached) = match argument.split_once('=') {
+            Some((option, value)) => (option, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        match option {
+            "-H" | "-host" | "--host" | "-hosts" | "--hosts" => {
+                let hosts = attached.or_else(|| arguments.next().cloned())?;
+                if hosts.split(',').any(is_elsewhere) {
+                    return Some(format!("{option} {hosts}"));
+                }
+            }
+            "-hostfile" | "--hostfile" | "-machinefile" | "--machinefile"
+            | "--default-hostfile" | "-f" => {
+                let file = attached.or_else(|| arguments.next().cloned())?;
+                return Some(format!("{option} {file}"));
+            }
+            _ => {}
+        }
+    }
+    let several =
+        |name: &str| environment(name).and_then(|value| value.parse::<u32>().ok()) > Some(1);
+    if several("SLURM_JOB_NUM_NODES") || several("SLURM_NNODES") {
+        return Some("the Slurm allocation has several nodes".to_owned());
+    }
+    // Without the counts, the list itself: a comma or a range is several.
+    let list = environment("SLURM_JOB_NODELIST")?;
+    list.contains([',', '['])
+        .then(|| format!("SLURM_JOB_NODELIST={list}"))
+}
+
+fn is_elsewhere(host: &str) -> bool {
+    // Open MPI writes slots after a colon.
+    let name = host.split(':').next().unwrap_or(host).trim();
+    !matches!(name, "" | "localhost" | "127.0.0.1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warn(command: &str, environment: &[(&str, &str)]) -> Option<String> {
+        let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
+        warning(&command, "lfn", |name| {
+            environment
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn local_commands_need_no_warning() {
+        for command in [
+            "./prog srun",
+            "mpirun -np 4 ./prog",
+            "mpirun -H localhost:4 ./prog",
+            "mpiexec --host localhost,127.0.0.1 ./prog",
+        ] {
+            assert_eq!(warn(command, &[]), None, "{command}");
+        }
+    }
+
+    #[test]
+    fn launchers_of_remote_ranks_get_the_form_that_works() {
+        let shown = warn("/usr/bin/srun -n 4 ./prog", &[]).unwrap();
+        assert!(shown.contains("srun [OPTIONS] paceline run --policy lfn -- ./prog"));
+        for command in [
+            "mpirun --host a,b ./prog",
+            "mpirun --host=a ./prog",
+            "mpiexec -f hosts ./prog",
+            "orterun --hostfile h ./prog",
+            "ssh a ./prog",
+        ] {
+            assert!(warn(command, &[]).is_some(), "{command}");
+        }
+    }
+
+    #[test]
+    fn a_slurm_allocation_of_several_nodes_counts() {
+        let command = "mpirun ./prog";
+        assert!(warn(command, &[("SLURM_JOB_NUM_NODES", "2")]).is_some());
+        assert!(warn(command, &[("SLURM_JOB_NODELIST", "n[1-2]")]).is_some());
+        assert_eq!(warn(command, &[("SLURM_JOB_NUM_NODES", "1")]), None);
+        assert_eq!(warn(command, &[("SLURM_JOB_NODELIST", "n1")]), None);
+    }
+
+    #[test]
+    fn the_right_form_is_not_warned_about() {
+        assert_eq!(warn("srun paceline run --policy lfn -- ./prog", &[]), None);
+        assert_eq!(
+            warn("mpirun -H a,b /opt/bin/paceline run -- ./prog", &[]),
+            None
+        );
+    }
+}

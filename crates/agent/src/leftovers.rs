@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Cleaning up after jobs that ended without their `paceline run`.
+//!
+//! A job lives on when its `paceline` is killed: its processes, its cgroup, its
+//! entry and its congestion control stay. Whoever comes next cleans what no
+//! longer has a process in it.
+
+use std::path::PathBuf;
+
+use crate::cgroup::{Cgroup, Hierarchy, Lock};
+use crate::error::Result;
+use crate::kernel_side::{detach_from, discover};
+
+/// What a [`clean`] removed, and what it found alive.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaned {
+    /// Directories of jobs that had no process left.
+    pub directories: Vec<PathBuf>,
+    /// The live kernel side, if jobs are left in it.
+    pub found: Option<discover::Found>,
+}
+
+/// Removes what ended jobs left, and the kernel side with the last of them.
+pub(crate) fn clean(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Cleaned> {
+    let mut cleaned = Cleaned::default();
+    let found = discover::find()?;
+
+    // Children first: a nested job's directory keeps its parent's.
+    for directory in hierarchy.job_directories().into_iter().rev() {
+        if directory.populated() {
+            continue;
+        }
+        if let Err(error) = remove_job(found.as_ref(), &directory) {
+            tracing::warn!("leftover of an ended job stays: {error}");
+            continue;
+        }
+        tracing::debug!(
+            "removed {}, left by an ended job",
+            directory.path().display()
+        );
+        cleaned.directories.push(directory.path().to_path_buf());
+    }
+
+    let Some(found) = found else {
+        discover::unregister_strays()?;
+        return Ok(cleaned);
+    };
+    for id in found.job_ids() {
+        if !hierarchy.exists(id) {
+            found.delete_job(id)?;
+            tracing::debug!("removed the entry of cgroup {id}, which is gone");
+        }
+    }
+    if found.job_ids().is_empty() {
+        found.retire()?;
+    } else {
+        cleaned.found = Some(found);
+    }
+    Ok(cleaned)
+}
+
+/// Detaches, forgets and removes one job's cgroup. Gone already is success.
+pub(crate) fn remove_job(found: Option<&discover::Found>, cgroup: &Cgroup) -> Result<()> {
+    if !cgroup.path().exists() {
+        return Ok(());
+    }
+    // Before the directory goes: sockets that linger keep a removed cgroup and
+    // what is attached to it.
+    detach_from(cgroup)?;
+    if let Some(found) = found {
+        found.delete_job(cgroup.id()?)?;
+    }
+    cgroup.remove()
+}
+
+/// The cgroups of a kernel side's jobs, for messages.
+pub(crate) fn describe_jobs(hierarchy: &Hierarchy, found: &discover::Found) -> String {
+    let paths: Vec<String> = found
+        .job_ids()
+        .into_iter()
+        .map(|id| match hierarchy.by_id(id) {
+            Some(cgroup) => cgroup.path().display().to_string(),
+            None => format!("cgroup {id}"),
+        })
+        .collect();
+    paths.join(", ")
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Paceline's agent: everything between a policy and a packet that is not
+//! inside the kernel.
+//!
+//! - [`job`]: a command in a cgroup of its own, with its policy
+//!   ([`job::run_in_job`], [`job::Job`]);
+//! - [`attach`]: a policy for a cgroup that exists already;
+//! - [`status`]: what is changed on which connection, and why;
+//! - [`doctor`]: what this kernel and machine can do;
+//! - [`launcher`]: launchers whose processes are not in the job;
+//! - `kernel_side`: finding, loading, registering and retiring the BPF
+//!   programs, the only place that does;
+//! - [`cgroup`], [`tick`]: facts of the host.
+//!
+//! Everything here needs root and Linux 6.1 or later.
+
+pub mod attach;
+pub mod cgroup;
+pub mod doctor;
+mod error;
+pub mod job;
+mod kernel_side;
+pub mod launcher;
+mod leftovers;
+pub mod status;
+mod supervise;
+pub mod tick;
+
+pub use error::{Error, Result};
+pub use supervise::Outcome;

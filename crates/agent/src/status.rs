@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What Paceline does at this moment: jobs, connections, and why each is as it
+//! is.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use paceline_abi::{
+    name_text, pl_base, pl_connection_record, pl_job, pl_path, pl_path_key, pl_policy, pl_reason,
+    pl_start_state, pl_target,
+};
+use serde::Serialize;
+
+use crate::cgroup::{Cgroup, Hierarchy};
+use crate::error::Result;
+use crate::kernel_side::{describe_identity, identity, KernelSide};
+use crate::leftovers;
+use crate::{job, tick};
+
+/// Everything `paceline status` shows.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    /// This program's ABI version and BPF build.
+    pub build: String,
+    /// Congestion controls registered now.
+    pub congestion_controls: Vec<String>,
+    /// Ended jobs' cgroups that this call removed.
+    pub cleaned: Vec<PathBuf>,
+    /// Running jobs, oldest first.
+    pub jobs: Vec<JobStatus>,
+}
+
+/// One job.
+#[derive(Debug, Clone, Serialize)]
+pub struct JobStatus {
+    /// Id of its cgroup.
+    pub id: u64,
+    /// The cgroup's directory; none where this mount does not show it.
+    pub cgroup: Option<PathBuf>,
+    /// Name of the policy.
+    pub policy: String,
+    /// `paceline run --group`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Made by `attach`, not by `run`.
+    pub attached: bool,
+    /// Since it was made, seconds.
+    pub age_s: u64,
+    /// Who made it.
+    pub owner_uid: u32,
+    /// What the policy asks of each connection, in words.
+    pub changes: Vec<String>,
+    /// Processes, as this PID namespace sees them.
+    pub processes: Vec<Process>,
+    /// Connections that got the policy so far, ended ones too.
+    pub governed: u64,
+    /// Connections left alone because the kernel refused a setting.
+    pub refused: u64,
+    /// What the job remembers of its paths.
+    pub paths: Vec<Path>,
+    /// Its connections now.
+    pub connections: Vec<Connection>,
+}
+
+/// One process of a job.
+#[derive(Debug, Clone, Serialize)]
+pub struct Process {
+    /// Process id.
+    pub pid: i32,
+    /// The kernel's short name of it.
+    pub name: String,
+}
+
+/// What a job remembers of the path to one destination.
+#[derive(Debug, Clone, Serialize)]
+pub struct Path {
+    /// The destination.
+    pub peer: IpAddr,
+    /// Cookie of the network namespace.
+    pub netns: u64,
+    /// What the path delivered, payload in bits per second; 0: not yet known.
+    pub rate_bits_per_s: u64,
+    /// Least RTT of any connection, microseconds; 0: none yet.
+    pub min_rtt_us: u32,
+    /// Connections that are in a burst now and divide the rate.
+    pub active: u32,
+}
+
+/// One connection.
+#[derive(Debug, Clone, Serialize)]
+pub struct Connection {
+    /// Local end.
+    pub local: SocketAddr,
+    /// Remote end.
+    pub remote: SocketAddr,
+    /// Cookie of the network namespace.
+    pub netns: u64,
+    /// The kernel's socket cookie.
+    pub cookie: u64,
+    /// TCP state.
+    pub state: &'static str,
+    /// Congestion control in force.
+    pub congestion: String,
+    /// What Paceline does on it now and why, in words.
+    pub why: String,
+    /// `none`, `loopback`, `mptcp` or `refused`.
+    pub reason: &'static str,
+    /// errno of a refused setting, 0 if none.
+    pub errno: i32,
+    /// Start-up law: `idle`, `paced`, `measured` or `base`.
+    pub start: &'static str,
+    /// The breaker is open: the base algorithm alone for now.
+    pub breaker_open: bool,
+    /// Times the breaker has opened.
+    pub breaker_opened: u32,
+    /// Paced starts so far.
+    pub starts: u32,
+    /// Of these, with more loss than the policy allows.
+    pub bad_starts: u32,
+    /// This connection's share at its last paced start, payload in bits per
+    /// second.
+    pub start_rate_bits_per_s: u64,
+    /// Congestion window, segments.
+    pub cwnd_segs: u32,
+    /// Slow-start threshold, segments.
+    pub ssthresh_segs: u32,
+    /// In flight, segments.
+    pub inflight_segs: u32,
+    /// Maximum segment size, bytes.
+    pub mss: u32,
+    /// Smoothed RTT, microseconds.
+    pub srtt_us: u32,
+    /// RTT variation, microseconds.
+    pub rttvar_us: u32,
+    /// Least RTT of the kernel's window, microseconds.
+    pub min_rtt_us: u32,
+    /// Retransmission timeout, microseconds.
+    pub rto_us: u64,
+    /// Its floor, microseconds.
+    pub rto_least_us: u64,
+    /// Segments retransmitted, tail-loss probes included.
+    pub retransmitted_segs: u32,
+}
+
+/// Reads the state of all jobs of this host, after cleaning up ended ones.
+///
+/// # Errors
+/// As the hierarchy, the kernel side and its iterators fail; a kernel side of
+/// another build with running jobs is [`crate::Error::OtherBuild`].
+pub fn status() -> Result<Status> {
+    job::require_root("paceline status")?;
+    let hierarchy = Hierarchy::find()?;
+    let lock = hierarchy.lock()?;
+    let cleaned = leftovers::clean(&hierarchy, &lock)?;
+    let mut status = Status {
+        build: describe_identity(identity()),
+        congestion_controls: Vec::new(),
+        cleaned: cleaned.directories,
+        jobs: Vec::new(),
+    };
+    let Some(found) = cleaned.found else {
+        return Ok(status);
+    };
+    found.require_ours(|| leftovers::describe_jobs(&hierarchy, &found))?;
+    status.congestion_controls = found.congestion();
+    let side = KernelSide::join(&found)?;
+    let connections = side.connections()?;
+    let paths = side.paths()?;
+    let now = job::monotonic_us();
+    let mut jobs = side.jobs()?;
+    jobs.sort_by_key(|(_, job)| job.started_us);
+    for (id, job) in jobs {
+        let cgroup = hierarchy.by_id(id);
+        status.jobs.push(JobStatus {
+            id,
+            policy: name_text(&job.policy_name),
+            group: Some(name_text(&job.group)).filter(|group| !group.is_empty()),
+            attached: job.attached != 0,
+            age_s: now.saturating_sub(job.started_us) / 1_000_000,
+            owner_uid: job.owner_uid,
+            changes: changes(&job),
+            processes: cgroup.as_ref().map(processes).unwrap_or_default(),
+            cgroup: cgroup.map(|cgroup| cgroup.path().to_path_buf()),
+            governed: job.connections,
+            refused: job.refused,
+            paths: paths
+                .iter()
+                .filter(|(key, _)| key.job == id)
+                .map(|(key, path)| path_of(key, path))
+                .collect(),
+            connections: connections
+                .iter()
+                .filter(|record| record.job == id)
+                .map(|record| connection(record, &job.policy))
+                .collect(),
+        });
+    }
+    Ok(status)
+}
+
+fn processes(cgroup: &Cgroup) -> Vec<Process> {
+    cgroup
+        .processes()
+        .into_iter()
+        .map(|pid| Process {
+            pid,
+            name: std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                .unwrap_or_default()
+                .trim_end()
+                .to_owned(),
+        })
+        .collect()
+}
+
+fn path_of(key: &pl_path_key, path: &pl_path) -> Path {
+    Path {
+        peer: address(&key.address),
+        netns: key.netns,
+        rate_bits_per_s: path.rate_bps.saturating_mul(8),
+        min_rtt_us: path.min_rtt_us,
+        active: path.active,
+    }
+}
+
+/// What the policy asks of each connection.
+fn changes(job: &pl_job) -> Vec<String> {
+    let policy = &job.policy;
+    let mut changes = Vec::new();
+    let base = base_name(policy);
+    match target(policy) {
+        Some(start) => changes.push(format!("{base} with starts after idle {start}")),
+        None if base != "keep" => changes.push(format!("congestion control {base}")),
+        None => {}
+    }
+    if policy.initial_rate_bps != 0 {
+        changes.push(format!(
+            "first start at {} per destination",
+            rate(policy.initial_rate_bps.saturating_mul(8))
+        ));
+    }
+    if policy.rto_least_us != 0 {
+        let jitter = match policy.rto_jitter_us {
+            0 => String::new(),
+            jitter => format!(" plus up to {}", milliseconds(jitter.into())),
+        };
+        changes.push(format!(
+            "least RTO {}{jitter}",
+            milliseconds(policy.rto_least_us.into())
+        ));
+    }
+    if policy.delayed_ack_us != 0 {
+        changes.push(format!(
+            "ACKs delayed by {} at most",
+            milliseconds(policy.delayed_ack_us.into())
+        ));
+    }
+    if policy.initial_window_segs != 0 {
+        changes.push(format!(
+            "initial window {} segments",
+            policy.initial_window_segs
+        ));
+    }
+    changes
+}
+
+fn base_name(policy: &pl_policy) -> &'static str {
+    match u32::from(policy.base) {
+        base if base == pl_base::PL_BASE_CUBIC as u32 => "cubic",
+        base if base == pl_base::PL_BASE_RENO as u32 => "reno",
+        base if base == pl_base::PL_BASE_BBR as u32 => "bbr",
+        _ => "keep",
+    }
+}
+
+fn target(policy: &pl_policy) -> Option<&'static str> {
+    match u32::from(policy.target) {
+        target if target == pl_target::PL_TARGET_SSTHRESH as u32 => {
+            Some("paced at ssthresh per RTT")
+        }
+        target if target == pl_target::PL_TARGET_DELIVERY_RATE as u32 => {
+            Some("paced at what the path delivered")
+        }
+        _ => None,
+    }
+}
+
+fn connection(record: &pl_connection_record, policy: &pl_policy) -> Connection {
+    let tick_us = tick::tick().as_micros() as u64;
+    Connection {
+        local: SocketAddr::new(address(&record.local), record.local_port),
+        remote: SocketAddr::new(address(&record.remote), record.remote_port),
+        netns: record.netns,
+        cookie: record.cookie,
+        state: tcp_state(record.tcp_state),
+        congestion: name_text(&record.congestion),
+        why: why(record, policy),
+        reason: reason(record.reason),
+        errno: record.error.saturating_neg(),
+        start: start_state(record.start_state),
+        breaker_open: record.breaker_open != 0,
+        breaker_opened: record.breaker_opened,
+        starts: record.starts,
+        bad_starts: record.bad_starts,
+        start_rate_bits_per_s: record.start_rate_bps.saturating_mul(8),
+        cwnd_segs: record.cwnd_segs,
+        ssthresh_segs: record.ssthresh_segs,
+        inflight_segs: record.inflight_segs,
+        mss: record.mss,
+        srtt_us: record.srtt_us,
+        rttvar_us: record.rttvar_us,
+        min_rtt_us: record.min_rtt_us,
+        rto_us: u64::from(record.rto_ticks) * tick_us,
+        rto_least_us: u64::from(record.rto_least_ticks) * tick_us,
+        retransmitted_segs: record.retransmitted_segs,
+    }
+}
+
+/// Why a connection is as it is, in one line.
+fn why(record: &pl_connection_record, policy: &pl_policy) -> String {
+    match reason(record.reason) {
+        "loopback" => return "left alone: both ends are on this host".to_owned(),
+        "mptcp" => return "left alone: a subflow of Multipath TCP".to_owned(),
+        "refused" => {
+            let error = std::io::Error::from_raw_os_error(record.error.saturating_neg());
+            return format!("left alone: the kernel refused a setting of the policy ({error})");
+        }
+        _ => {}
+    }
+    if record.breaker_open != 0 {
+        return format!(
+            "breaker open: {} of {} paced starts lost more than {} %, so the base algorithm alone for now",
+            record.bad_starts,
+            record.starts,
+            f64::from(policy.breaker_permille) / 10.0
+        );
+    }
+    let mut parts = Vec::new();
+    match (target(policy), record.starts) {
+        (None, _) => {}
+        (Some(_), 0) => parts.push("no paced start yet".to_owned()),
+        (Some(_), starts) => parts.push(format!(
+            "{starts} paced start{}, the last at {}",
+            if starts == 1 { "" } else { "s" },
+            rate(record.start_rate_bps.saturating_mul(8))
+        )),
+    }
+    if policy.rto_least_us != 0 {
+        let least = u64::from(record.rto_least_ticks) * tick::tick().as_micros() as u64;
+        parts.push(format!("least RTO {}", milliseconds(least)));
+    }
+    if parts.is_empty() {
+        parts.push("under the policy".to_owned());
+    }
+    parts.join(", ")
+}
+
+fn reason(value: u8) -> &'static str {
+    match u32::from(value) {
+        reason if reason == pl_reason::PL_REASON_LOOPBACK as u32 => "loopback",
+        reason if reason == pl_reason::PL_REASON_MPTCP as u32 => "mptcp",
+        reason if reason == pl_reason::PL_REASON_REFUSED as u32 => "refused",
+        _ => "none",
+    }
+}
+
+fn start_state(value: u8) -> &'static str {
+    match u32::from(value) {
+        state if state == pl_start_state::PL_START_PACED as u32 => "paced",
+        state if state == pl_start_state::PL_START_MEASURED as u32 => "measured",
+        state if state == pl_start_state::PL_START_BASE as u32 => "base",
+        _ => "idle",
+    }
+}
+
+/// include/net/tcp_states.h.
+fn tcp_state(value: u8) -> &'static str {
+    const NAMES: [&str; 13] = [
+        "unknown",
+        "established",
+        "syn-sent",
+        "syn-recv",
+        "fin-wait-1",
+        "fin-wait-2",
+        "time-wait",
+        "closed",
+        "close-wait",
+        "last-ack",
+        "listen",
+        "closing",
+        "new-syn-recv",
+    ];
+    NAMES.get(usize::from(value)).copied().unwrap_or(NAMES[0])
+}
+
+/// An address of the ABI: network order, IPv4 mapped.
+fn address(words: &[u32; 4]) -> IpAddr {
+    let mut octets = [0; 16];
+    for (four, word) in octets.chunks_exact_mut(4).zip(words) {
+        four.copy_from_slice(&word.to_ne_bytes());
+    }
+    Ipv6Addr::from(octets).to_canonical()
+}
+
+/// Bits per second for people: `487.2 Mbit/s`.
+pub fn rate(bits_per_s: u64) -> String {
+    match bits_per_s {
+        0..1_000_000 => format!("{:.1} kbit/s", bits_per_s as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} Mbit/s", bits_per_s as f64 / 1e6),
+        _ => format!("{:.2} Gbit/s", bits_per_s as f64 / 1e9),
+    }
+}
+
+/// Microseconds for people: `8 ms`, `0.25 ms`.
+pub fn milliseconds(us: u64) -> String {
+    format!("{} ms", us as f64 / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> pl_connection_record {
+        pl_connection_record {
+            local: [0, 0, 0xffffu32.to_be(), u32::from_ne_bytes([10, 0, 0, 1])],
+            remote: [u32::from_ne_bytes([0xfd, 0, 0, 0]), 0, 0, 2u32.to_be()],
+            local_port: 40_000,
+            remote_port: 80,
+            tcp_state: 1,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn addresses_read_as_people_write_them() {
+        let shown = connection(&record(), &pl_policy::default());
+        assert_eq!(shown.local.to_string(), "10.0.0.1:40000");
+        assert_eq!(shown.remote.to_string(), "[fd00::2]:80");
+        assert_eq!(shown.state, "established");
+    }
+
+    #[test]
+    fn a_refused_setting_names_the_errno() {
+        let mut record = record();
+        record.reason = pl_reason::PL_REASON_REFUSED as u8;
+        record.error = -libc::EINVAL;
+        let shown = connection(&record, &pl_policy::default());
+        assert_eq!(shown.errno, libc::EINVAL);
+        assert!(shown.why.contains("Invalid argument"), "{}", shown.why);
+    }
+
+    #[test]
+    fn an_open_breaker_gives_its_reason() {
+        let mut record = record();
+        (record.breaker_open, record.starts, record.bad_starts) = (1, 7, 2);
+        let policy = pl_policy {
+            breaker_permille: 20,
+            ..Default::default()
+        };
+        let shown = why(&record, &policy);
+        assert!(shown.contains("breaker open: 2 of 7"), "{shown}");
+        assert!(shown.contains("2 %"), "{shown}");
+    }
+
+    #[test]
+    fn rates_and_times_have_units() {
+        assert_eq!(rate(487_200_000), "487.2 Mbit/s");
+        assert_eq!(rate(64_000), "64.0 kbit/s");
+        assert_eq!(milliseconds(8_000), "8 ms");
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The library's own way to a job, as programs use it that start several.
+
+use std::process::{Command, Stdio};
+
+use paceline_agent::job::{Job, JobOptions};
+use paceline_agent::{status, Error};
+use paceline_policy::Policy;
+
+fn is_root() -> bool {
+    if nix::unistd::geteuid().is_root() {
+        return true;
+    }
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "in CI the tests that need root must run"
+    );
+    println!("skipped: needs root");
+    false
+}
+
+#[test]
+fn a_job_is_seen_while_it_runs_and_gone_afterwards() {
+    if !is_root() {
+        return;
+    }
+    let mut options = JobOptions::new(Policy::preset("lfn").unwrap());
+    options.group = Some("a test".to_owned());
+    let (job, mut child) = Job::start(&options, Command::new("cat").stdin(Stdio::piped())).unwrap();
+    let path = job.path().to_path_buf();
+
+    let status = status::status().unwrap();
+    let shown = status
+        .jobs
+        .iter()
+        .find(|shown| shown.cgroup.as_deref() == Some(path.as_path()))
+        .expect("status shows the job");
+    assert_eq!(shown.policy, "lfn");
+    assert_eq!(shown.group.as_deref(), Some("a test"));
+    assert!(shown
+        .processes
+        .iter()
+        .any(|process| process.pid == child.id() as i32));
+    assert!(shown
+        .changes
+        .iter()
+        .any(|change| change.contains("least RTO")));
+    assert!(status
+        .congestion_controls
+        .contains(&"paceline_cubic".to_owned()));
+
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert!(job.end().unwrap());
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_command_that_cannot_start_leaves_no_job() {
+    if !is_root() {
+        return;
+    }
+    let options = JobOptions::new(Policy::preset("pace").unwrap());
+    let error = Job::start(&options, &mut Command::new("/no/such/program")).unwrap_err();
+    assert!(matches!(error, Error::Spawn { .. }), "{error}");
+    let ours = format!("paceline.{}.", std::process::id());
+    let left = status::status().unwrap().jobs;
+    let is_left = |job: &status::JobStatus| {
+        let path = job.cgroup.as_ref().map(|path| path.to_string_lossy());
+        job.policy == "pace" && path.is_some_and(|path| path.contains(&ours))
+    };
+    assert!(!left.iter().any(is_left), "{left:?}");
+}
