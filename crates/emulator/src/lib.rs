@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A WAN link between two network interfaces, in user space.
+//!
+//! Ethernet frames that arrive at one interface leave at the other, later:
+//! each direction has its own rate, delay and drop-tail buffer, as the
+//! hardware emulator of matsuda-2005, 3.1 had. It is simple and it is honest:
+//! it measures its own lateness and says when a run is not to be trusted
+//! ([`Report::problems`]).
+//!
+//! - [`Link`] is the arithmetic of one direction, without clock or socket.
+//! - [`Port`] is an interface opened as one end.
+//! - [`Emulator`] joins two ports by a thread of its own.
+//!
+//! Interfaces that face a link must not leave segmentation or checksums to
+//! "hardware": [`disable_offloads`]. Hosts one hop behind may.
+
+mod forward;
+mod offload;
+mod port;
+mod queue;
+mod statistics;
+
+use std::io;
+
+pub use forward::{Change, Control, Direction, Emulator, Settings};
+pub use offload::disable_offloads;
+pub use port::Port;
+pub use queue::{Delivered, Link, LinkConfig, Schedule, ETHERNET_FRAMING};
+pub use statistics::{
+    Bins, Count, DirectionReport, Lateness, Problem, Report, BIN_NS, LATENESS_LIMIT_NS,
+};
+
+/// What can go wrong with a link.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulatorError {
+    /// A rate of zero.
+    #[error("a link needs a rate above 0 bit/s")]
+    NoRate,
+    /// A buffer that would drop everything.
+    #[error("a buffer of {buffer_bytes} bytes holds no frame: it needs at least {frame_bytes} bytes")]
+    BufferTooSmall {
+        /// What was asked for.
+        buffer_bytes: u64,
+        /// The largest frame of the link.
+        frame_bytes: u32,
+    },
+    /// An interface cannot be used as a port.
+    #[error("cannot {step} interface {interface}: {source}")]
+    Port {
+        /// The interface.
+        interface: String,
+        /// What was tried.
+        step: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The forwarding thread could not start or had to stop.
+    #[error("the link's thread cannot {step}: {source}")]
+    Thread {
+        /// What was tried.
+        step: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The link ended by itself; stopping it tells why.
+    #[error("the link has ended")]
+    Ended,
+    /// The forwarding thread panicked.
+    #[error("the link's thread panicked")]
+    Panicked,
+    /// An interface of the link went away or down while it ran.
+    #[error("interface {interface} of the link is down or gone")]
+    InterfaceLost {
+        /// The interface.
+        interface: String,
+    },
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a link did, and how far it can be believed.
+
+use std::fmt;
+
+/// Width of one bin of [`Bins`], nanoseconds.
+pub const BIN_NS: u64 = 1_000_000;
+
+/// Above this 99th percentile of lateness a run is not to be trusted,
+/// nanoseconds: a hundredth of a 20 ms round trip.
+pub const LATENESS_LIMIT_NS: u64 = 200_000;
+
+/// Packets and their bytes (frames with Ethernet header, without framing).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Count {
+    pub(crate) fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+}
+
+/// Bytes per millisecond since [`Report::started_ns`], allocated before the
+/// run so that counting never waits for memory.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Bins {
+    bytes: Vec<u32>,
+    used: usize,
+    /// Bytes that came after the last bin.
+    pub beyond: u64,
+}
+
+impl Clone for Bins {
+    /// A copy for reading: only the bins in use.
+    fn clone(&self) -> Self {
+        Bins { bytes: self.as_slice().to_vec(), ..*self }
+    }
+}
+
+impl Bins {
+    pub(crate) fn new(duration_ns: u64) -> Self {
+        let count = duration_ns.div_ceil(BIN_NS) as usize;
+        Bins { bytes: vec![0; count], used: 0, beyond: 0 }
+    }
+
+    pub(crate) fn add(&mut self, since_start_ns: u64, bytes: u32) {
+        let at = (since_start_ns / BIN_NS) as usize;
+        match self.bytes.get_mut(at) {
+            Some(bin) => {
+                *bin = bin.saturating_add(bytes);
+                self.used = self.used.max(at + 1);
+            }
+            None => self.beyond += u64::from(bytes),
+        }
+    }
+
+    /// The bins up to the last one that is not empty.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.bytes[..self.used]
+    }
+}
+
+/// Buckets per power of two: values are kept to 1/32.
+const SUB_BUCKETS: u64 = 32;
+
+/// A histogram of nanoseconds with a relative error of at most 1/32.
+#[derive(Clone)]
+pub(crate) struct Histogram {
+    counts: Vec<u64>,
+    total: u64,
+    max: u64,
+}
+
+impl Histogram {
+    pub(crate) fn new() -> Self {
+        Histogram { counts: vec![0; bucket(u64::MAX) + 1], total: 0, max: 0 }
+    }
+
+    pub(crate) fn add(&mut self, value: u64) {
+        self.counts[bucket(value)] += 1;
+        self.total += 1;
+        self.max = self.max.max(value);
+    }
+
+    /// The upper edge of the bucket where `share` (0 to 1) of the values lie
+    /// at or below.
+    pub(crate) fn quantile(&self, share: f64) -> u64 {
+        let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (at, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return upper_edge(at).min(self.max);
+            }
+        }
+        0
+    }
+
+    pub(crate) fn summary(&self) -> Lateness {
+        Lateness {
+            median_ns: self.quantile(0.5),
+            p99_ns: self.quantile(0.99),
+            max_ns: self.max,
+        }
+    }
+}
+
+fn bucket(value: u64) -> usize {
+    if value < SUB_BUCKETS {
+        return value as usize;
+    }
+    let shift = u64::from(value.ilog2()) - u64::from(SUB_BUCKETS.ilog2());
+    ((shift + 1) * SUB_BUCKETS + (value >> shift) - SUB_BUCKETS) as usize
+}
+
+fn upper_edge(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < SUB_BUCKETS {
+        return bucket;
+    }
+    let shift = bucket / SUB_BUCKETS - 1;
+    let lowest = (bucket % SUB_BUCKETS + SUB_BUCKETS) << shift;
+    lowest + ((1 << shift) - 1)
+}
+
+/// How long after their due time packets were handed to the far interface,
+/// nanoseconds. Taken after the system call returned, so it errs upwards.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// Half of the packets were at most this late.
+    pub median_ns: u64,
+    /// 99 of 100 packets were at most this late.
+    pub p99_ns: u64,
+    /// The latest of all.
+    pub max_ns: u64,
+}
+
+/// What one direction did.
+#[derive(Debug, Clone, Default)]
+pub struct DirectionReport {
+    /// What arrived at the link, dropped packets included.
+    pub offered: Count,
+    /// What was handed to the far interface.
+    pub carried: Count,
+    /// What the full buffer dropped.
+    pub dropped: Count,
+    /// What was in the buffer or on its way at the end.
+    pub in_flight: Count,
+    /// The most bytes the buffer held.
+    pub peak_backlog: u64,
+    /// Packets above the MTU (segmentation left to the interface): not
+    /// carried, not in `offered`.
+    pub oversize: u64,
+    /// Packets whose checksum was left to the interface: not carried, not in
+    /// `offered`.
+    pub without_checksum: u64,
+    /// Packets that the kernel lost before the emulator saw them.
+    pub missed: u64,
+    /// Packets that the far interface refused.
+    pub refused: u64,
+    /// How late packets were.
+    pub lateness: Lateness,
+    /// `offered` by arrival time.
+    pub offered_bins: Bins,
+    /// `carried` by the time the last bit left the line, before the delay.
+    pub carried_bins: Bins,
+}
+
+/// What a link did from start to stop.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// CLOCK_MONOTONIC at the start, nanoseconds; bin 0 begins here.
+    pub started_ns: u64,
+    /// How long the link was up, nanoseconds.
+    pub duration_ns: u64,
+    /// CPU time the forwarding thread used, nanoseconds.
+    pub cpu_ns: u64,
+    /// Whether the forwarding thread had real-time priority.
+    pub realtime: bool,
+    /// Times the thread slept on purpose, lest the kernel throttle it.
+    pub rests: u64,
+    /// From the first port to the second.
+    pub forward: DirectionReport,
+    /// From the second port to the first.
+    pub reverse: DirectionReport,
+}
+
+/// Why a run is not to be trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// The 99th percentile of lateness is above [`LATENESS_LIMIT_NS`].
+    Late {
+        /// "forward" or "reverse".
+        direction: &'static str,
+        /// The 99th percentile, nanoseconds.
+        p99_ns: u64,
+    },
+    /// Packets were lost that no buffer dropped.
+    Lost {
+        /// "forward" or "reverse".
+        direction: &'static str,
+        /// How many.
+        packets: u64,
+    },
+    /// An interface left segmentation or checksums to the link.
+    Offloaded {
+        /// "forward" or "reverse".
+        direction: &'static str,
+        /// How many.
+        packets: u64,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Late { direction, p99_ns } => write!(
+                f,
+                "emulator too late ({direction}): 99th percentile {} us, limit {} us; free a CPU or lower the rate",
+                p99_ns / 1_000,
+                LATENESS_LIMIT_NS / 1_000
+            ),
+            Problem::Lost { direction, packets } => write!(
+                f,
+                "emulator lost {packets} packets ({direction}) beside those its buffer dropped"
+            ),
+            Problem::Offloaded { direction, packets } => write!(
+                f,
+                "{packets} packets ({direction}) came above the MTU or without checksum; switch off TSO and checksum offload on the interface that faces the link"
+            ),
+        }
+    }
+}
+
+impl Report {
+    /// Everything that makes the run not to be trusted; empty when it is.
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (direction, report) in [("forward", &self.forward), ("reverse", &self.reverse)] {
+            let p99_ns = report.lateness.p99_ns;
+            if p99_ns > LATENESS_LIMIT_NS {
+                problems.push(Problem::Late { direction, p99_ns });
+            }
+            let packets = report.missed + report.refused;
+            if packets > 0 {
+                problems.push(Problem::Lost { direction, packets });
+            }
+            let packets = report.oversize + report.without_checksum;
+            if packets > 0 {
+                problems.push(Problem::Offloaded { direction, packets });
+            }
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bucket_holds_its_values() {
+        for value in (0..100_000).chain((17..63).map(|bit| (1 << bit) + 12_345)) {
+            let edge = upper_edge(bucket(value));
+            assert!(edge >= value && edge - value <= value / 32, "{value} in bucket up to {edge}");
+        }
+        assert_eq!(upper_edge(bucket(u64::MAX)), u64::MAX);
+    }
+
+    #[test]
+    fn quantiles_of_a_hundred_values() {
+        let mut histogram = Histogram::new();
+        (1..=100).for_each(|value| histogram.add(value * 1_000));
+        let Lateness { median_ns, p99_ns, max_ns } = histogram.summary();
+        assert!((50_000..=51_600).contains(&median_ns), "{median_ns}");
+        assert!((99_000..=100_000).contains(&p99_ns), "{p99_ns}");
+        assert_eq!(max_ns, 100_000);
+        assert_eq!(Histogram::new().summary(), Lateness::default());
+    }
+
+    #[test]
+    fn bins_end_at_the_last_used_one_and_count_what_is_beyond() {
+        let mut bins = Bins::new(3 * BIN_NS);
+        bins.add(BIN_NS, 10);
+        bins.add(2 * BIN_NS - 1, 5);
+        bins.add(3 * BIN_NS, 7);
+        assert_eq!(bins.as_slice(), [0, 15]);
+        assert_eq!(bins.beyond, 7);
+    }
+
+    #[test]
+    fn a_clean_run_has_no_problem_and_each_fault_has_one() {
+        let mut report = Report::default();
+        assert!(report.problems().is_empty());
+        report.forward.lateness.p99_ns = LATENESS_LIMIT_NS + 1;
+        report.forward.missed = 1;
+        report.reverse.oversize = 2;
+        let problems = report.problems();
+        assert_eq!(problems.len(), 3);
+        assert!(problems[2].to_string().contains("2 packets (reverse)"));
+    }
+}
