@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline attach` and `paceline detach`: a policy for a running service.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use paceline_agent::attach::{self, Changed};
+use paceline_agent::job::JobOptions;
+use paceline_policy::Policy;
+
+#[derive(clap::Args)]
+pub struct AttachArgs {
+    /// The cgroup: its directory, or its name as in /proc/PID/cgroup
+    #[arg(long, value_name = "PATH")]
+    cgroup: PathBuf,
+    /// A preset (see paceline policy list) or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "lfn")]
+    policy: String,
+    /// A name for the job, shown by status
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub struct DetachArgs {
+    /// The cgroup: its directory, or its name as in /proc/PID/cgroup
+    #[arg(long, value_name = "PATH")]
+    cgroup: PathBuf,
+}
+
+pub fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
+    let options = JobOptions {
+        policy: Policy::load(&args.policy)?,
+        group: args.group,
+        user: None,
+    };
+    let changed = attach::attach(&args.cgroup, &options)?;
+    report(
+        &changed,
+        &format!("under policy {}", options.policy.name),
+        "came under it",
+    )
+}
+
+pub fn detach(args: DetachArgs) -> anyhow::Result<ExitCode> {
+    let changed = attach::detach(&args.cgroup)?;
+    report(&changed, "detached", "went back to what they had")
+}
+
+fn report(changed: &Changed, state: &str, what: &str) -> anyhow::Result<ExitCode> {
+    for namespace in &changed.unreachable {
+        tracing::warn!("existing connections not reached: {namespace}");
+    }
+    crate::output::print(&format!(
+        "{}: {state}; existing connections that {what}: {} (in {} network namespace{})\n",
+        changed.cgroup.display(),
+        changed.connections,
+        changed.namespaces,
+        if changed.namespaces == 1 { "" } else { "s" },
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline doctor`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use paceline_agent::doctor::{self, Level, PathOptions, Report};
+use paceline_policy::units;
+
+/// Exits 1 when Paceline cannot run here.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+    /// Rate of the path that buffers are judged against
+    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = units::parse_rate)]
+    rate: u64,
+    /// Round-trip time of that path
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = units::parse_duration)]
+    rtt: Duration,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let report = doctor::examine(PathOptions {
+        rate_bits_per_s: args.rate,
+        rtt: args.rtt,
+    });
+    let text = if args.json {
+        serde_json::to_string_pretty(&report)? + "\n"
+    } else {
+        readable(&report)
+    };
+    crate::output::print(&text)?;
+    Ok(if report.can_run {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn readable(report: &Report) -> String {
+    let mut text = String::new();
+    for check in &report.checks {
+        let level = match check.level {
+            Level::Ok => "ok  ",
+            Level::Warn => "warn",
+            Level::Fail => "FAIL",
+        };
+        text.push_str(&format!("{level}  {:<15}  {}\n", check.name, check.found));
+        text.push_str(&format!("{:23}{}\n", "", check.meaning));
+        if let Some(advice) = &check.advice {
+            text.push_str(&format!("{:23}-> {advice}\n", ""));
+        }
+    }
+    let count = |level| {
+        report
+            .checks
+            .iter()
+            .filter(|check| check.level == level)
+            .count()
+    };
+    let verdict = match report.can_run {
+        true => "Paceline can run here",
+        false => "Paceline cannot run here",
+    };
+    text.push_str(&format!(
+        "\n{verdict}: {} ok, {} warnings, {} failures\n",
+        count(Level::Ok),
+        count(Level::Warn),
+        count(Level::Fail)
+    ));
+    text
+}

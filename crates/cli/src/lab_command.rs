@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline lab run EXPERIMENT` and `paceline lab report DIR...`.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use clap::{Subcommand, ValueEnum};
+use paceline_lab::run::{Backend, Options};
+use paceline_report::{table, Report};
+
+/// Exit status of a run that says nothing.
+const INVALID: u8 = 3;
+/// Columns of a table that goes to a file.
+const PLAIN_WIDTH: usize = 100;
+
+/// Arguments of `paceline lab`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum LabCommand {
+    /// Run an experiment: exit status 1 if a claim fails, 3 if the run is invalid
+    Run(RunArgs),
+    /// Show the results of earlier runs and write their pages again
+    Report {
+        /// Directories that `lab run` wrote
+        #[arg(required = true, value_name = "DIR")]
+        directories: Vec<PathBuf>,
+        /// Print results.json instead of the table
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(clap::Args, Debug)]
+struct RunArgs {
+    /// The experiment's TOML
+    experiment: PathBuf,
+    /// Where it runs: a virtual machine (no root), or this machine's kernel (root)
+    #[arg(long, value_enum, default_value = "virtual")]
+    backend: BackendName,
+    /// The smaller counts that the experiment names
+    #[arg(long)]
+    quick: bool,
+    /// Where results.json, series/ and report.html go [default: results/EXPERIMENT]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Instead of the experiment's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Only this variant; may be given several times. Claims about others are not judged
+    #[arg(long = "variant", value_name = "NAME")]
+    variants: Vec<String>,
+    /// Print results.json instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Virtual machines at once [default: one for each CPU]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    jobs: usize,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum BackendName {
+    Virtual,
+    Live,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the experiment is not valid or its run came to no end, a directory holds
+/// no results, or a report cannot be written.
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        LabCommand::Run(args) => run_experiment(&args),
+        LabCommand::Report { directories, json } => {
+            let mut worst = Outcome::Holds;
+            for directory in directories {
+                let report = Report::read(&directory)?;
+                report.write(&directory)?;
+                print(&report, json)?;
+                worst = worst.max(Outcome::of(&report));
+            }
+            Ok(worst.into())
+        }
+    }
+}
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+fn run_experiment(args: &RunArgs) -> Result<ExitCode> {
+    ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed)).context("cannot watch for Ctrl-C")?;
+    let options = Options {
+        backend: match args.backend {
+            BackendName::Virtual => Backend::Virtual,
+            BackendName::Live => Backend::Live,
+        },
+        quick: args.quick,
+        seed: args.seed,
+        variants: args.variants.clone(),
+        jobs: args.jobs,
+        progress: true,
+    };
+    let report = paceline_lab::run::run(&args.experiment, &options, &STOP)?;
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("results").join(&report.results.experiment));
+    let page = report.write(&out)?;
+    print(&report, args.json)?;
+    if !args.json {
+        println!("\n{}", page.display());
+    }
+    Ok(Outcome::of(&report).into())
+}
+
+fn print(report: &Report, json: bool) -> Result<()> {
+    if json {
+        print!("{}", report.results.to_json()?);
+        return Ok(());
+    }
+    let terminal = std::io::stdout().is_terminal();
+    let width = if terminal { terminal_width() } else { PLAIN_WIDTH };
+    print!("{}", table::render(&report.results, table::Options { color: terminal, width }));
+    Ok(())
+}
+
+fn terminal_width() -> usize {
+    // The shell's own knowledge; a table of the plain width is readable anywhere.
+    std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(PLAIN_WIDTH)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Holds,
+    ClaimFails,
+    Invalid,
+}
+
+impl Outcome {
+    fn of(report: &Report) -> Self {
+        if !report.results.valid {
+            Outcome::Invalid
+        } else if report.results.all_hold() {
+            Outcome::Holds
+        } else {
+            Outcome::ClaimFails
+        }
+    }
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Holds => ExitCode::SUCCESS,
+            Outcome::ClaimFails => ExitCode::FAILURE,
+            Outcome::Invalid => ExitCode::from(INVALID),
+        }
+    }
+}

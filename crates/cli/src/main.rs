@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The command `paceline`.
+
+mod attach_command;
+mod doctor_command;
+mod lab_command;
+mod output;
+mod policy_command;
+mod run_command;
+mod status_command;
+
+use std::process::ExitCode;
+
+use clap::{ArgAction, Parser, Subcommand};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    success
+  1    failure; doctor: Paceline cannot run here; lab: a claim does not hold
+  2    wrong usage
+  3    lab: the run is invalid
+  125  run: paceline itself failed, the command was not started
+  126  run: the command was found but cannot be executed
+  127  run: the command was not found
+  *    run: otherwise the command's own, or 128 plus the signal that ended it";
+
+/// TCP for parallel and distributed computing, adapted per job on a stock kernel.
+#[derive(Parser)]
+#[command(name = "paceline", version, after_help = EXIT_CODES)]
+struct Cli {
+    /// Say more on stderr; twice for the BPF verifier's words
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a command whose TCP connections get a policy
+    Run(run_command::Args),
+    /// Put an existing cgroup's connections under a policy
+    Attach(attach_command::AttachArgs),
+    /// Take the policy off a cgroup that was attached
+    Detach(attach_command::DetachArgs),
+    /// Show the jobs, what is changed on each connection, and why
+    Status(status_command::Args),
+    /// Say what this kernel and machine can do, and what to do about the rest
+    Doctor(doctor_command::Args),
+    /// List, show and check policies
+    Policy(policy_command::Args),
+    /// Run experiments
+    Lab(lab_command::Args),
+}
+
+fn main() -> ExitCode {
+    // The virtual lab's guest has this program as its /init.
+    if paceline_lab::guest::is_guest_init() {
+        paceline_lab::guest::init_main();
+    }
+    let cli = Cli::parse();
+    start_log(cli.verbose);
+    // Only `run` speaks for another program, so only there do paceline's own
+    // failures need a code apart.
+    let failure = match cli.command {
+        Command::Run(_) => ExitCode::from(run_command::FAILED),
+        _ => ExitCode::FAILURE,
+    };
+    let result = match cli.command {
+        Command::Run(args) => run_command::run(args),
+        Command::Attach(args) => attach_command::attach(args),
+        Command::Detach(args) => attach_command::detach(args),
+        Command::Status(args) => status_command::run(args),
+        Command::Doctor(args) => doctor_command::run(args),
+        Command::Policy(args) => policy_command::run(args),
+        Command::Lab(args) => lab_command::run(args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("paceline: error: {}", chain(&error));
+        failure
+    })
+}
+
+/// The error and its causes on one line; a cause that the text before it quotes
+/// already is left out.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+fn start_log(verbose: u8) {
+    use tracing_subscriber::EnvFilter;
+    let default = match verbose {
+        0 => "warn",
+        1 => "info,libbpf=warn",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter =
+        EnvFilter::try_from_env("PACELINE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_target(verbose > 1)
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline run`: a command as a job.
+
+use std::io::ErrorKind;
+use std::process::{Command, ExitCode};
+
+use paceline_agent::job::{self, JobOptions};
+use paceline_agent::{launcher, Error};
+use paceline_policy::Policy;
+
+/// Exit code when paceline itself fails, as env(1) and timeout(1) have it.
+pub const FAILED: u8 = 125;
+
+/// Exits with the command's code; see `paceline --help` for paceline's own.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A preset (see paceline policy list) or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "lfn")]
+    policy: String,
+    /// A name for the job, shown by status
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    /// Run the command as this user (with sudo: --user "$USER")
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<String>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let policy = Policy::load(&args.policy)?;
+    let warning = launcher::warning(&args.command, &args.policy, |name| std::env::var(name).ok());
+    if let Some(warning) = warning {
+        tracing::warn!("{warning}");
+    }
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]);
+    let options = JobOptions {
+        policy,
+        group: args.group,
+        user: args.user,
+    };
+    match job::run_in_job(&options, &mut command) {
+        Ok(outcome) => Ok(ExitCode::from(outcome.code())),
+        Err(Error::Spawn { program, source }) => {
+            eprintln!("paceline: error: {}: {source}", program.display());
+            Ok(ExitCode::from(match source.kind() {
+                ErrorKind::NotFound => 127,
+                _ => 126,
+            }))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

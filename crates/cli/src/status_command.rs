@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline status`.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use paceline_agent::status::{self, milliseconds, rate, JobStatus, Status};
+
+use crate::output;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let status = status::status()?;
+    let text = if args.json {
+        serde_json::to_string_pretty(&status)? + "\n"
+    } else {
+        readable(&status)
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn readable(status: &Status) -> String {
+    let mut text = String::new();
+    for path in &status.cleaned {
+        let _ = writeln!(text, "cleaned up after an ended job: {}", path.display());
+    }
+    if status.jobs.is_empty() {
+        text.push_str("no jobs\n");
+    }
+    for job in &status.jobs {
+        text.push_str(&job_text(job));
+    }
+    text
+}
+
+fn job_text(job: &JobStatus) -> String {
+    let mut text = String::new();
+    let place = match &job.cgroup {
+        Some(path) => path.display().to_string(),
+        None => format!("cgroup {} (not visible from here)", job.id),
+    };
+    let group = job.group.as_ref().map(|group| format!(" ({group})"));
+    let kind = if job.attached { "attached" } else { "run" };
+    let _ = writeln!(text, "{place}{}", group.unwrap_or_default());
+    let _ = writeln!(
+        text,
+        "  policy {}, {kind}, {} old, by uid {}",
+        job.policy,
+        age(job.age_s),
+        job.owner_uid
+    );
+    for change in &job.changes {
+        let _ = writeln!(text, "    {change}");
+    }
+    if job.changes.is_empty() {
+        let _ = writeln!(text, "    nothing is changed");
+    }
+    let processes: Vec<String> = job
+        .processes
+        .iter()
+        .map(|process| format!("{} {}", process.pid, process.name))
+        .collect();
+    let _ = writeln!(text, "  processes: {}", processes.join(", "));
+    let _ = writeln!(
+        text,
+        "  connections: {} now, {} governed so far, {} refused by the kernel",
+        job.connections.len(),
+        job.governed,
+        job.refused
+    );
+    text.push_str(&connections(job));
+    text.push_str(&paths(job));
+    text
+}
+
+fn connections(job: &JobStatus) -> String {
+    if job.connections.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![[
+        "local",
+        "remote",
+        "state",
+        "control",
+        "cwnd",
+        "srtt",
+        "rto",
+        "retr",
+        "what and why",
+    ]
+    .map(str::to_owned)
+    .to_vec()];
+    for connection in &job.connections {
+        rows.push(vec![
+            connection.local.to_string(),
+            connection.remote.to_string(),
+            connection.state.to_owned(),
+            connection.congestion.clone(),
+            connection.cwnd_segs.to_string(),
+            milliseconds(connection.srtt_us.into()),
+            milliseconds(connection.rto_us),
+            connection.retransmitted_segs.to_string(),
+            connection.why.clone(),
+        ]);
+    }
+    output::table("    ", &rows)
+}
+
+fn paths(job: &JobStatus) -> String {
+    let known: Vec<_> = job
+        .paths
+        .iter()
+        .filter(|path| path.rate_bits_per_s != 0)
+        .collect();
+    if known.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = known
+        .iter()
+        .map(|path| {
+            vec![
+                path.peer.to_string(),
+                rate(path.rate_bits_per_s),
+                format!("least RTT {}", milliseconds(path.min_rtt_us.into())),
+                format!("{} active", path.active),
+            ]
+        })
+        .collect();
+    format!("  paths remembered:\n{}", output::table("    ", &rows))
+}
+
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline attach` and `detach`: a policy for what runs already.
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::{alone, connect, is_root, jobs, output, status, Net, SERVER4, SERVER6};
+
+/// A cgroup that the test made, removed when empty.
+struct Service(PathBuf);
+
+impl Service {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "pltest-service-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = common::own_cgroup().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Service(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn add(&self, pid: &str) {
+        std::fs::write(self.0.join("cgroup.procs"), pid).unwrap();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // A failed test may leave it attached.
+        output(&["detach", "--cgroup", self.path()]);
+        common::remove_when_empty(&self.0);
+    }
+}
+
+#[test]
+fn existing_connections_come_under_the_policy_and_go_back() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let net = Net::new();
+    let service = Service::new();
+    let mut client = net.peer(0);
+    let mut server = net.peer(1);
+    service.add(&client.ask("pid"));
+    for address in [SERVER4, SERVER6] {
+        let (before, _) = connect(&mut client, &mut server, address);
+
+        let attached = output(&["attach", "--cgroup", service.path(), "--policy", "lfn"]);
+        assert!(attached.status.success(), "{attached:?}");
+        assert_eq!(client.ask("congestion"), "paceline_cubic");
+        let shown = jobs(&status(), service.path());
+        assert_eq!(shown[0]["attached"], true);
+        let connections = shown[0]["connections"].as_array().unwrap();
+        let is_it = |connection: &serde_json::Value| {
+            connection["remote"].as_str().unwrap().contains(address)
+        };
+        assert!(connections.iter().any(is_it), "{address}: {connections:?}");
+
+        let twice = output(&["attach", "--cgroup", service.path()]);
+        assert_eq!(twice.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&twice.stderr).contains("policy lfn already"));
+
+        let detached = output(&["detach", "--cgroup", service.path()]);
+        assert!(detached.status.success(), "{detached:?}");
+        assert_eq!(client.ask("congestion"), before);
+        assert!(jobs(&status(), service.path()).is_empty());
+    }
+    client.end();
+    server.end();
+}
+
+#[test]
+fn new_connections_of_an_attached_cgroup_are_adapted() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let net = Net::new();
+    let service = Service::new();
+    let mut client = net.peer(0);
+    let mut server = net.peer(1);
+    service.add(&client.ask("pid"));
+    let attached = output(&["attach", "--cgroup", service.path(), "--policy", "pace"]);
+    assert!(
+        String::from_utf8_lossy(&attached.stdout).contains("came under it: 0"),
+        "{attached:?}"
+    );
+    let (active, _) = connect(&mut client, &mut server, SERVER4);
+    assert_eq!(active, "paceline_cubic");
+    let detached = output(&["detach", "--cgroup", service.path()]);
+    assert!(
+        String::from_utf8_lossy(&detached.stdout).contains("went back to what they had: 1"),
+        "{detached:?}"
+    );
+    client.end();
+    server.end();
+}
+
+#[test]
+fn an_attached_cgroup_that_goes_is_forgotten() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let service = Service::new();
+    assert!(output(&["attach", "--cgroup", service.path()])
+        .status
+        .success());
+    assert_eq!(jobs(&status(), service.path()).len(), 1);
+    std::fs::remove_dir(&service.0).unwrap();
+    let left = status();
+    assert!(
+        left["jobs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|job| !job["cgroup"].is_null()),
+        "{left}"
+    );
+}
+
+#[test]
+fn what_is_no_cgroup_or_not_attached_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let service = Service::new();
+    for (arguments, message) in [
+        (["attach", "--cgroup", "/tmp"], "not a cgroup v2 directory"),
+        (["detach", "--cgroup", service.path()], "was not attached"),
+    ] {
+        let output = output(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains(message),
+            "{output:?}"
+        );
+    }
+}

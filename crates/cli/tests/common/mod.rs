@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two network namespaces joined by a veth pair, and a peer program that makes
+//! TCP connections in them on command.
+//!
+//! The peer program is this test binary itself, started again with
+//! `PACELINE_TEST_PEER` set: it needs nothing installed.
+
+#![allow(dead_code)] // each test file uses its own part
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use paceline_agent::cgroup::Hierarchy;
+
+pub const SERVER4: &str = "10.98.0.2";
+pub const SERVER6: &str = "fd98::2";
+
+/// Whether a test that needs root can run. In CI it must.
+pub fn is_root() -> bool {
+    // SAFETY: no arguments, cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        return true;
+    }
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "in CI the tests that need root must run"
+    );
+    println!("skipped: needs root");
+    false
+}
+
+/// One test with jobs at a time: they look at the kernel side as a whole.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The binary under test.
+pub fn paceline() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+    command.env_remove("SUDO_UID");
+    command
+}
+
+/// Runs `paceline ARGUMENTS` and returns what it wrote.
+pub fn output(arguments: &[&str]) -> Output {
+    paceline().args(arguments).output().expect("paceline runs")
+}
+
+/// `paceline status --json`.
+pub fn status() -> serde_json::Value {
+    let output = output(&["status", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("status writes JSON")
+}
+
+/// The running jobs whose cgroup's path contains `part`.
+pub fn jobs(status: &serde_json::Value, part: &str) -> Vec<serde_json::Value> {
+    status["jobs"]
+        .as_array()
+        .expect("jobs is a list")
+        .iter()
+        .filter(|job| {
+            job["cgroup"]
+                .as_str()
+                .is_some_and(|path| path.contains(part))
+        })
+        .cloned()
+        .collect()
+}
+
+/// Repeats `status` until `done` says so.
+pub fn wait_for(what: &str, mut done: impl FnMut(&serde_json::Value) -> bool) {
+    for _ in 0..600 {
+        if done(&status()) {
+            return;
+        }
+    }
+    panic!("never came: {what}");
+}
+
+/// The cgroup v2 directory of this test process.
+pub fn own_cgroup() -> PathBuf {
+    let hierarchy = Hierarchy::find().expect("a cgroup v2 hierarchy");
+    hierarchy.own().expect("our cgroup").path().to_path_buf()
+}
+
+/// Removes a cgroup whose last process is about to end.
+pub fn remove_when_empty(cgroup: &std::path::Path) {
+    for _ in 0..1000 {
+        match std::fs::remove_dir(cgroup) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => std::thread::yield_now(),
+            _ => return,
+        }
+    }
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip")
+        .args(arguments.split(' '))
+        .status()
+        .expect("iproute2 is installed");
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// Two namespaces, `10.98.0.1`/`fd98::1` and `10.98.0.2`/`fd98::2`.
+pub struct Net {
+    names: [String; 2],
+}
+
+impl Net {
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let tag = format!(
+            "{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let net = Net {
+            names: [format!("pltest-{tag}-a"), format!("pltest-{tag}-b")],
+        };
+        for name in &net.names {
+            ip(&format!("netns add {name}"));
+            ip(&format!("-n {name} link set lo up"));
+        }
+        let [a, b] = &net.names;
+        ip(&format!(
+            "-n {a} link add v type veth peer name v netns {b}"
+        ));
+        for (name, host) in [(a, 1), (b, 2)] {
+            ip(&format!("-n {name} addr add 10.98.0.{host}/24 dev v"));
+            ip(&format!("-n {name} addr add fd98::{host}/64 dev v nodad"));
+            ip(&format!("-n {name} link set v up"));
+        }
+        net
+    }
+
+    /// Makes `command` start in namespace 0 or 1.
+    pub fn enter(&self, host: usize, command: &mut Command) {
+        let namespace = File::open(format!("/run/netns/{}", self.names[host])).unwrap();
+        // SAFETY: one system call on a descriptor that the closure owns.
+        unsafe {
+            command.pre_exec(move || {
+                match libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+    }
+
+    /// A peer without paceline.
+    pub fn peer(&self, host: usize) -> Peer {
+        Peer::start(self, host, None)
+    }
+
+    /// A peer under `paceline run --policy POLICY`.
+    pub fn job(&self, host: usize, policy: &str) -> Peer {
+        Peer::start(self, host, Some(&["run", "--policy", policy, "--"]))
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+/// A running peer program: answers each command with one line, and ends when
+/// nobody can send commands any more.
+pub struct Peer {
+    pub process: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// `wrapper`: arguments of paceline before the peer's own command line.
+    pub fn start(net: &Net, host: usize, wrapper: Option<&[&str]>) -> Self {
+        let mut command = match wrapper {
+            Some(arguments) => {
+                let mut command = paceline();
+                command
+                    .args(arguments)
+                    .arg(std::env::current_exe().unwrap());
+                command
+            }
+            None => Command::new(std::env::current_exe().unwrap()),
+        };
+        net.enter(host, &mut command);
+        Self::spawn(command)
+    }
+
+    /// Starts a peer by a command that ends with this test binary.
+    pub fn spawn(mut command: Command) -> Self {
+        let mut process = command
+            .args([
+                "--exact",
+                "common::peer_program",
+                "--ignored",
+                "--nocapture",
+            ])
+            .args(["--test-threads", "1"])
+            .env("PACELINE_TEST_PEER", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the peer starts");
+        Peer {
+            commands: process.stdin.take().unwrap(),
+            answers: BufReader::new(process.stdout.take().unwrap()),
+            process,
+        }
+    }
+
+    /// Sends one command and returns the answer; none when the peer is gone.
+    pub fn try_ask(&mut self, command: &str) -> Option<String> {
+        writeln!(self.commands, "{command}").ok()?;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.answers.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            // The test harness writes lines of its own, not all ended.
+            if let Some((_, answer)) = line.split_once('@') {
+                return Some(answer.trim_end().to_owned());
+            }
+        }
+    }
+
+    pub fn ask(&mut self, command: &str) -> String {
+        self.try_ask(command)
+            .unwrap_or_else(|| panic!("the peer is gone before {command:?}"))
+    }
+
+    /// Lets the peer end and waits for the process that was started.
+    pub fn end(mut self) {
+        self.ask("exit");
+        self.process.wait().unwrap();
+    }
+}
+
+/// A connection from `client` to `server` at this address; both ends' answers
+/// are the congestion control in force.
+pub fn connect(client: &mut Peer, server: &mut Peer, address: &str) -> (String, String) {
+    let port = server.ask(&format!("listen {address}"));
+    let active = client.ask(&format!("connect {address} {port}"));
+    let passive = server.ask("accept");
+    (active, passive)
+}
+
+#[test]
+#[ignore = "the peer program of the other tests"]
+fn peer_program() {
+    if std::env::var_os("PACELINE_TEST_PEER").is_none() {
+        return;
+    }
+    let mut listener = None;
+    let mut streams: Vec<TcpStream> = Vec::new();
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        let answer = match words[..] {
+            ["listen", address] => {
+                let address: IpAddr = address.parse().unwrap();
+                let socket = TcpListener::bind((address, 0)).unwrap();
+                let port = socket.local_addr().unwrap().port();
+                listener = Some(socket);
+                port.to_string()
+            }
+            ["connect", address, port] => {
+                let address: IpAddr = address.parse().unwrap();
+                let stream = TcpStream::connect((address, port.parse().unwrap())).unwrap();
+                streams.push(stream);
+                congestion(streams.last().unwrap())
+            }
+            ["accept"] => {
+                let (stream, _) = listener.as_ref().unwrap().accept().unwrap();
+                streams.push(stream);
+                congestion(streams.last().unwrap())
+            }
+            ["congestion"] => congestion(streams.last().unwrap()),
+            ["send", bytes] => {
+                let data = vec![0; bytes.parse().unwrap()];
+                streams.last_mut().unwrap().write_all(&data).unwrap();
+                "sent".to_owned()
+            }
+            ["receive", bytes] => {
+                let mut data = vec![0; bytes.parse().unwrap()];
+                streams.last_mut().unwrap().read_exact(&mut data).unwrap();
+                "received".to_owned()
+            }
+            ["pid"] => std::process::id().to_string(),
+            ["uid"] => {
+                // SAFETY: no arguments, cannot fail.
+                let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+                format!("{uid} {gid} {}", std::env::var("HOME").unwrap())
+            }
+            ["cgroup"] => std::fs::read_to_string("/proc/self/cgroup")
+                .unwrap()
+                .lines()
+                .find_map(|line| line.strip_prefix("0::").map(str::to_owned))
+                .unwrap(),
+            ["exit"] => {
+                println!("@bye");
+                return;
+            }
+            _ => panic!("unknown command {line:?}"),
+        };
+        println!("@{answer}");
+    }
+}
+
+fn congestion(stream: &TcpStream) -> String {
+    let mut name = [0u8; 16];
+    let mut length = name.len() as libc::socklen_t;
+    // SAFETY: `name` has room for `length` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    assert_eq!(result, 0);
+    let end = name
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A sender host as the workloads see it: its namespace and, where the variant
+//! has a policy, the Paceline job that its sockets are born in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use paceline_agent::job::{self, JobOptions};
+use paceline_policy::Policy;
+
+use super::{CaseError, Doing, Namespace};
+use crate::plan::{Adaptation, PolicySource};
+
+/// A Paceline job for as long as it is needed. What the start-up law remembers is
+/// kept per host within it, so one job can serve several sender hosts.
+pub struct Job {
+    job: Option<job::Job>,
+    /// Keeps the job's cgroup populated: an empty one is a leftover to the agent.
+    holder: Child,
+    /// The job's, and the one that this process came from.
+    cgroups: [PathBuf; 2],
+}
+
+impl Job {
+    /// A job with the adaptation's policy; `None` if it has no policy.
+    pub fn start(adaptation: &Adaptation) -> Result<Option<Arc<Self>>, CaseError> {
+        let Some(source) = &adaptation.policy else { return Ok(None) };
+        let policy = match source {
+            PolicySource::Preset(name) => Policy::load(name),
+            PolicySource::Text { file, text } => Policy::parse(text, file),
+        }
+        .map_err(|error| CaseError::Policy { message: error.to_string() })?;
+        let home = own_cgroup()?;
+        // ip reads commands until its input ends, which is when this process drops
+        // its end of the pipe, however it dies.
+        let mut command = Command::new("ip");
+        command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let (job, holder) = job::Job::start(&JobOptions::new(policy), &mut command).map_err(agent)?;
+        let cgroups = [job.path().to_owned(), home];
+        Ok(Some(Arc::new(Job { job: Some(job), holder, cgroups })))
+    }
+
+    /// Runs `work` with this process in the job's cgroup.
+    fn inside<T>(&self, work: impl FnOnce() -> Result<T, CaseError>) -> Result<T, CaseError> {
+        move_to(&self.cgroups[0])?;
+        let result = work();
+        move_to(&self.cgroups[1])?;
+        result
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        drop(self.holder.stdin.take());
+        // What cannot be cleaned now, the next job's start cleans.
+        drop(self.holder.wait());
+        drop(self.job.take().map(job::Job::end));
+    }
+}
+
+fn agent(error: paceline_agent::Error) -> CaseError {
+    CaseError::Policy { message: error.to_string() }
+}
+
+/// This process's cgroup directory in the unified hierarchy.
+fn own_cgroup() -> Result<PathBuf, CaseError> {
+    let hierarchy = paceline_agent::cgroup::Hierarchy::find().map_err(agent)?;
+    Ok(hierarchy.own().map_err(agent)?.path().to_owned())
+}
+
+fn move_to(cgroup: &Path) -> Result<(), CaseError> {
+    let path = cgroup.join("cgroup.procs");
+    // 0 means the writing process, all of its threads.
+    fs::write(&path, "0").doing(format!("moving this process into {}", path.display()))
+}
+
+/// A sender host during one workload.
+pub struct Host {
+    namespace: Arc<Namespace>,
+    job: Option<Arc<Job>>,
+}
+
+impl Host {
+    /// A host whose sockets belong to `job`, if there is one.
+    pub fn new(namespace: &Arc<Namespace>, job: Option<Arc<Job>>) -> Self {
+        Host { namespace: Arc::clone(namespace), job }
+    }
+
+    /// Runs `work` in the host. Sockets made there belong to its job.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T, CaseError> + Send) -> Result<T, CaseError> {
+        match &self.job {
+            Some(job) => job.inside(|| self.namespace.enter(work)),
+            None => self.namespace.enter(work),
+        }
+    }
+}

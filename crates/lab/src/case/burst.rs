@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bursts after idle: the workload of matsuda-2005, 4.3.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Barrier;
+use std::thread::JoinHandle;
+
+use super::adaptation::{Host, Job};
+use super::connection::{connect, listen, now_ns, send_sized, serve_bursts, sleep_until, Counters};
+use super::cpu::CpuMeter;
+use super::sample::{per_millisecond, realtime_ns, Sampler};
+use super::{Case, CaseError, Doing};
+use crate::plan::Burst;
+use crate::record::{BurstRecord, Record, SampleRecord};
+
+/// Connections of one job to the receiver, each with its server thread.
+struct Connections {
+    // Order of the fields is order of dropping: sockets first, then the job.
+    senders: Vec<TcpStream>,
+    servers: Vec<JoinHandle<std::io::Result<u64>>>,
+    _host: Host,
+}
+
+impl Connections {
+    fn open(
+        host: Host,
+        listener: &TcpListener,
+        address: SocketAddr,
+        count: u32,
+        congestion: Option<&str>,
+    ) -> Result<Self, CaseError> {
+        let mut senders = Vec::new();
+        let mut servers = Vec::new();
+        for _ in 0..count {
+            let (sender, receiver) = connect(&host, listener, address, congestion)?;
+            senders.push(sender);
+            servers.push(std::thread::spawn(move || serve_bursts(receiver)));
+        }
+        Ok(Connections { senders, servers, _host: host })
+    }
+
+    fn counters(&self) -> Result<Vec<Counters>, CaseError> {
+        self.senders.iter().map(Counters::of).collect()
+    }
+
+    /// Sends `size` bytes, shared evenly, starting on all connections at once:
+    /// first write and last reply.
+    fn burst(&mut self, size: u64) -> Result<(u64, u64), CaseError> {
+        let count = self.senders.len() as u64;
+        let share = move |index: u64| size / count + u64::from(index < size % count);
+        let one = |stream: &mut TcpStream, size: u64| {
+            let start = now_ns();
+            send_sized(stream, size)?;
+            stream.read_exact(&mut [0])?;
+            Ok((start, now_ns()))
+        };
+        let times: std::io::Result<Vec<(u64, u64)>> = match self.senders.as_mut_slice() {
+            [stream] => one(stream, size).map(|times| vec![times]),
+            streams => {
+                let ready = Barrier::new(streams.len());
+                std::thread::scope(|scope| {
+                    let threads: Vec<_> = (0..)
+                        .zip(streams)
+                        .map(|(index, stream)| {
+                            let ready = &ready;
+                            scope.spawn(move || {
+                                ready.wait();
+                                one(stream, share(index))
+                            })
+                        })
+                        .collect();
+                    threads
+                        .into_iter()
+                        .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                        .collect()
+                })
+            }
+        };
+        let times = times.doing("sending a burst")?;
+        let start = times.iter().map(|times| times.0).min();
+        let end = times.iter().map(|times| times.1).max();
+        start.zip(end).ok_or(CaseError::Unexpected("a burst needs a connection"))
+    }
+
+    /// Closes the connections and waits for their servers: the payload received.
+    fn close(mut self) -> Result<u64, CaseError> {
+        self.senders.clear();
+        let mut payload = 0;
+        for server in self.servers.drain(..) {
+            payload += server
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                .doing("receiving a burst")?;
+        }
+        Ok(payload)
+    }
+}
+
+/// Runs the workload on the first sender host.
+pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseError> {
+    let plan = case.plan;
+    let (listener, address) = listen(&case.network)?;
+    let congestion = plan.adaptation.congestion.as_deref();
+    let open = |case: &Case<'_>| -> Result<Connections, CaseError> {
+        let host = Host::new(&case.network.senders[0], Job::start(&plan.adaptation)?);
+        Connections::open(host, &listener, address, burst.connections, congestion)
+    };
+    let mut connections = open(case)?;
+    let mut meter = CpuMeter::start()?;
+    // What else the machine does between bursts is none of the workload's.
+    meter.pause()?;
+    let mut active_ns = 0;
+    let mut payload = 0;
+    for number in 1..=burst.count {
+        if let Some(step) = burst.steps.iter().find(|step| step.at_burst == number) {
+            case.network.set_rate(step.rate_bps)?;
+        }
+        if burst.fresh && number > 1 {
+            payload += connections.close()?;
+            connections = open(case)?;
+        }
+        let sampler = (burst.sample_burst == Some(number)).then(|| Sampler::start(&case.network)).transpose()?;
+        let before = connections.counters()?;
+        let start_realtime_ns = realtime_ns();
+        meter.resume()?;
+        let (start, end) = connections.burst(burst.size_bytes)?;
+        meter.pause()?;
+        let after = connections.counters()?;
+        active_ns += end - start;
+        let packets = sampler.map(Sampler::stop).transpose()?;
+        let grown = |what: fn(&Counters) -> u32| -> u64 {
+            let sum = |of: &[Counters]| of.iter().map(|counters| u64::from(what(counters))).sum::<u64>();
+            sum(&after) - sum(&before)
+        };
+        case.record(&Record::Burst(BurstRecord {
+            workload,
+            burst: number,
+            completion_ns: end - start,
+            segments: grown(|counters| counters.data_segments),
+            retransmitted: grown(|counters| counters.retransmitted),
+            spurious: grown(|counters| counters.duplicates_reported),
+            cwnd: [before[0].cwnd, after[0].cwnd],
+            ssthresh: [before[0].ssthresh, after[0].ssthresh],
+        }))?;
+        if let Some(packets) = packets {
+            let bytes_per_ms = per_millisecond(&packets, start_realtime_ns, before[0].mss);
+            case.record(&Record::Samples(SampleRecord { workload, burst: number, bytes_per_ms }))?;
+        }
+        case.advance()?;
+        sleep_until(end + burst.gap_ns);
+    }
+    if !burst.steps.is_empty() {
+        case.network.set_rate(case.network.wanted.rate_bps)?;
+    }
+    payload += connections.close()?;
+    case.record(&Record::Cpu(meter.stop(workload, active_ns, payload)?))
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads the link back before anything is measured on it: what was asked for is
+//! not what counts.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use nix::sys::socket::{recvmsg, setsockopt, sockopt, ControlMessageOwned, MsgFlags};
+
+use super::adaptation::Host;
+use super::connection::{connect, listen, now_ns, send_sized, serve_bursts, sleep_until};
+use super::sample::{realtime_ns, Sampler};
+use super::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
+use super::{CaseError, Doing, Network};
+use crate::record::LinkReading;
+
+/// Payload of a full UDP packet on IPv4 over Ethernet.
+const FULL_PAYLOAD_BYTES: usize = 1472;
+/// The same packet as a kernel queue counts it.
+const QUEUED_BYTES: u64 = 1500 + ETHERNET_HEADER_BYTES as u64;
+/// The same packet as the wire carries it.
+const WIRE_BYTES: u64 = QUEUED_BYTES + FRAMING_BYTES as u64;
+/// Packets that a shaper's bucket lets through at once (3,100 bytes).
+const BUCKET_PACKETS: usize = 2;
+/// Packets over which a rate is worth measuring.
+const LEAST_QUEUED: usize = 12;
+/// Echoes whose least round trip is taken; the first one also resolves addresses.
+const ECHOES: usize = 6;
+/// Packets of the train that one write makes: UDP takes up to 64 KB.
+const PACKETS_PER_WRITE: usize = 40;
+const SOCKET_ROOM_BYTES: usize = 1 << 30;
+/// Payload of the TCP transfer whose packets are looked at.
+const PROBE_BYTES: u64 = 100_000;
+
+/// Measures rate, round trip and buffer with UDP, and the largest TCP packet.
+pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
+    let any: IpAddr = match network.wanted.ip {
+        6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    let socket = || {
+        let socket = UdpSocket::bind(SocketAddr::new(any, 0)).doing("opening a UDP socket")?;
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true).doing("asking for packet times")?;
+        setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_ROOM_BYTES).doing("enlarging a UDP socket")?;
+        setsockopt(&socket, sockopt::SndBufForce, &SOCKET_ROOM_BYTES).doing("enlarging a UDP socket")?;
+        Ok(socket)
+    };
+    let receiver = network.receiver.enter(socket)?;
+    let sender = network.senders[0].enter(socket)?;
+    let port = receiver.local_addr().doing("asking for a port")?.port();
+    sender.connect(network.receiver_address(port)).doing("reaching the receiver")?;
+    let sender_address = sender.local_addr().doing("asking for the sender's address")?;
+    receiver.connect(sender_address).doing("reaching the sender")?;
+    let rtt_ns = round_trip(&sender, &receiver)?;
+    let sampler = Sampler::start(network)?;
+    let arrivals = train(&sender, &receiver, network, rtt_ns)?;
+    let came_in: Vec<u64> = sampler.stop()?.iter().map(|packet| packet.time_ns).collect();
+    Ok(LinkReading {
+        rate_bps: rate(&arrivals, &came_in)?,
+        rtt_ns,
+        buffer_bytes: buffer(&arrivals, &came_in),
+        largest_packet_bytes: largest_packet(network)?,
+    })
+}
+
+fn round_trip(sender: &UdpSocket, receiver: &UdpSocket) -> Result<u64, CaseError> {
+    let mut least = u64::MAX;
+    for _ in 0..ECHOES {
+        let sent_ns = realtime_ns();
+        sender.send(&[0; 16]).doing("sending an echo request")?;
+        let (_, came_ns) = receive(receiver, &mut [0; 16], true)?
+            .ok_or(CaseError::Unexpected("an echo request came without a time"))?;
+        // The time that the receiving program takes to wake is not the link's.
+        let answered_ns = realtime_ns();
+        receiver.send(&[0; 16]).doing("answering an echo request")?;
+        let (_, arrived_ns) = receive(sender, &mut [0; 16], true)?
+            .ok_or(CaseError::Unexpected("an echo came back without a time"))?;
+        let away_ns = arrived_ns.saturating_sub(sent_ns);
+        least = least.min(away_ns.saturating_sub(answered_ns.saturating_sub(came_ns)));
+    }
+    Ok(least)
+}
+
+/// Sends a packet train that overflows the bottleneck, if the edge is faster:
+/// number and time of each packet that arrived.
+fn train(
+    sender: &UdpSocket,
+    receiver: &UdpSocket,
+    network: &Network,
+    rtt_ns: u64,
+) -> Result<Vec<(u64, u64)>, CaseError> {
+    let wanted = &network.wanted;
+    let spare = wanted.edge_rate_bps.saturating_sub(wanted.rate_bps).max(wanted.edge_rate_bps / 100);
+    let to_overflow = (wanted.buffer_bytes / QUEUED_BYTES + 2) * wanted.edge_rate_bps / spare;
+    let count = (to_overflow + to_overflow / 4 + 100).min(50_000);
+    let payload = FULL_PAYLOAD_BYTES - if wanted.ip == 6 { 20 } else { 0 };
+    // The kernel cuts each write into packets: a write for each packet would be
+    // slower than the link.
+    setsockopt(sender, sockopt::UdpGsoSegment, &(payload as i32)).doing("asking for UDP segmentation")?;
+    let begun_ns = now_ns();
+    let numbers: Vec<u64> = (0..count).collect();
+    for numbers in numbers.chunks(PACKETS_PER_WRITE) {
+        let mut packets = vec![0; numbers.len() * payload];
+        for (packet, number) in packets.chunks_mut(payload).zip(numbers) {
+            packet[..8].copy_from_slice(&number.to_be_bytes());
+        }
+        sender.send(&packets).doing("sending a packet train")?;
+    }
+    // All of it has arrived, or been dropped, by then; nothing reads meanwhile,
+    // so that the reader does not take the CPU from the packets.
+    let longest_ns = count * WIRE_BYTES * 8 * 1_000_000_000 / wanted.rate_bps.min(wanted.edge_rate_bps);
+    sleep_until(begun_ns + longest_ns + 2 * rtt_ns + Duration::from_millis(20).as_nanos() as u64);
+    let mut packet = [0; FULL_PAYLOAD_BYTES];
+    let mut arrivals = Vec::new();
+    while let Some((length, time_ns)) = receive(receiver, &mut packet, false)? {
+        if length == payload {
+            let number = packet[..8].try_into().map(u64::from_be_bytes).unwrap_or_default();
+            arrivals.push((number, time_ns));
+        }
+    }
+    Ok(arrivals)
+}
+
+/// Rate at which the train came out, framing included: of the part that was still
+/// queued when all had come in, as far as there is one, because a machine that
+/// takes packets in at the edge's rate has little time left for the bottleneck.
+fn rate(arrivals: &[(u64, u64)], came_in: &[u64]) -> Result<u64, CaseError> {
+    let last_in_ns = came_in.last().copied().unwrap_or_default();
+    let queued_from = arrivals.partition_point(|arrival| arrival.1 <= last_in_ns);
+    let from = if arrivals.len() - queued_from >= LEAST_QUEUED { queued_from } else { 0 };
+    // What the shaper's bucket lets through at once is left out.
+    let steady = arrivals.get(from + BUCKET_PACKETS..).unwrap_or_default();
+    match (steady.first(), steady.last()) {
+        (Some(first), Some(last)) if last.1 > first.1 => {
+            Ok((steady.len() as u64 - 1) * WIRE_BYTES * 8 * 1_000_000_000 / (last.1 - first.1))
+        }
+        _ => Err(CaseError::Unexpected("the packet train that measures the link did not arrive")),
+    }
+}
+
+/// Bytes that were queued when the first packet was dropped, to within a packet:
+/// what had come in by then less what had gone out. `came_in` is when each packet
+/// of the train reached the router.
+fn buffer(arrivals: &[(u64, u64)], came_in: &[u64]) -> Option<u64> {
+    let accepted = (0..).zip(arrivals).find(|(expected, arrival)| arrival.0 != *expected)?.0;
+    let dropped_ns = *came_in.get(usize::try_from(accepted).ok()?)?;
+    let gone = arrivals.iter().take_while(|arrival| arrival.1 <= dropped_ns).count() as u64;
+    Some(accepted.saturating_sub(gone) * QUEUED_BYTES)
+}
+
+/// Payload of the largest packet that the first sender's TCP hands to its link.
+fn largest_packet(network: &Network) -> Result<u64, CaseError> {
+    let (listener, address) = listen(network)?;
+    let host = Host::new(&network.senders[0], None);
+    let (mut sender, receiver) = connect(&host, &listener, address, None)?;
+    let serving = std::thread::spawn(move || serve_bursts(receiver));
+    let sampler = Sampler::start(network)?;
+    send_sized(&mut sender, PROBE_BYTES).doing("sending a probe")?;
+    io::Read::read_exact(&mut sender, &mut [0]).doing("waiting for a probe's reply")?;
+    let packets = sampler.stop()?;
+    drop(sender);
+    serving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).doing("receiving a probe")?;
+    packets
+        .iter()
+        .map(|packet| u64::from(packet.payload_bytes))
+        .max()
+        .ok_or(CaseError::Unexpected("no packet was seen on the router"))
+}
+
+/// One packet's length and arrival (CLOCK_REALTIME); `None` if there is none.
+fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> Result<Option<(usize, u64)>, CaseError> {
+    let mut control = nix::cmsg_space!(libc::timespec);
+    let mut slices = [io::IoSliceMut::new(buffer)];
+    let flags = if wait { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
+    let message = match recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut control), flags) {
+        Ok(message) => message,
+        Err(nix::errno::Errno::EAGAIN) => return Ok(None),
+        Err(errno) => return Err(errno).doing("receiving a packet"),
+    };
+    let time = message.cmsgs().doing("reading a packet's time")?.find_map(|item| match item {
+        ControlMessageOwned::ScmTimestampns(time) => Some(time),
+        _ => None,
+    });
+    Ok(time.map(|time| (message.bytes, time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)))
+}

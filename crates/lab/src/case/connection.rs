@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Connections from a sender host to the receiver, and what the kernel says
+//! about them.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::time::{clock_gettime, clock_nanosleep, ClockId, ClockNanosleepFlags};
+
+use super::adaptation::Host;
+use super::{CaseError, Doing, Network};
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("CLOCK_MONOTONIC exists");
+    Duration::from(time).as_nanos() as u64
+}
+
+/// Sleeps until `time_ns` of CLOCK_MONOTONIC.
+pub fn sleep_until(time_ns: u64) {
+    let time = Duration::from_nanos(time_ns).into();
+    // EINTR: sleep on; nothing else can go wrong with a valid clock and time.
+    while clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time).is_err() {}
+}
+
+/// What TCP_INFO tells and the lab uses. Counters of the connection's life.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counters {
+    pub cwnd: u32,
+    pub ssthresh: u32,
+    pub mss: u32,
+    pub retransmitted: u32,
+    pub data_segments: u32,
+    pub duplicates_reported: u32,
+    pub received_bytes: u64,
+}
+
+impl Counters {
+    /// Reads them from the socket.
+    pub fn of(stream: &TcpStream) -> Result<Self, CaseError> {
+        // struct tcp_info of linux/tcp.h as of 4.19 and later: offsets in bytes.
+        const SND_MSS: usize = 16;
+        const SND_SSTHRESH: usize = 76;
+        const SND_CWND: usize = 80;
+        const TOTAL_RETRANS: usize = 100;
+        const BYTES_RECEIVED: usize = 128;
+        const DATA_SEGS_OUT: usize = 156;
+        const DSACK_DUPS: usize = 216;
+        let mut info = [0_u8; 256];
+        let mut length = info.len() as libc::socklen_t;
+        // SAFETY: the buffer is as long as `length` says.
+        let result = unsafe {
+            libc::getsockopt(
+                stream.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &mut length,
+            )
+        };
+        nix::errno::Errno::result(result).doing("reading TCP_INFO")?;
+        if (length as usize) < DSACK_DUPS + 4 {
+            return Err(CaseError::Unexpected("this kernel's TCP_INFO is too old: 4.19 or later is needed"));
+        }
+        let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+        Ok(Counters {
+            cwnd: word(SND_CWND),
+            ssthresh: word(SND_SSTHRESH),
+            mss: word(SND_MSS),
+            retransmitted: word(TOTAL_RETRANS),
+            data_segments: word(DATA_SEGS_OUT),
+            duplicates_reported: word(DSACK_DUPS),
+            received_bytes: u64::from(word(BYTES_RECEIVED)) | u64::from(word(BYTES_RECEIVED + 4)) << 32,
+        })
+    }
+}
+
+/// Listens in the receiver on a free port.
+pub fn listen(network: &Network) -> Result<(TcpListener, SocketAddr), CaseError> {
+    network.receiver.enter(|| {
+        let listener = TcpListener::bind(network.receiver_address(0)).doing("listening in the receiver")?;
+        // std asks for a backlog of 128; more senders than that may come at once.
+        // SAFETY: a plain call on an open socket.
+        let result = unsafe { libc::listen(listener.as_raw_fd(), 1024) };
+        nix::errno::Errno::result(result).doing("listening in the receiver")?;
+        let address = listener.local_addr().doing("asking for the receiver's address")?;
+        Ok((listener, address))
+    })
+}
+
+/// Opens a connection from `host` to `listener`: the sender's end and the
+/// receiver's.
+pub fn connect(
+    host: &Host,
+    listener: &TcpListener,
+    address: SocketAddr,
+    congestion: Option<&str>,
+) -> Result<(TcpStream, TcpStream), CaseError> {
+    let sender = host.enter(|| {
+        let stream = socket(address)?;
+        if let Some(name) = congestion {
+            set_congestion(&stream, name)?;
+        }
+        stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
+        connect_socket(&stream, address).doing(format!("connecting to {address}"))?;
+        Ok(stream)
+    })?;
+    let (receiver, _) = listener.accept().doing("accepting a connection")?;
+    receiver.set_nodelay(true).doing("setting TCP_NODELAY")?;
+    Ok((sender, receiver))
+}
+
+/// A socket that is not connected yet: the congestion control has to be set
+/// before the handshake, or the first window is another's.
+fn socket(address: SocketAddr) -> Result<TcpStream, CaseError> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: a plain call; the descriptor is owned from here on.
+    let descriptor = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    let descriptor = nix::errno::Errno::result(descriptor).doing("making a socket")?;
+    // SAFETY: the descriptor was just made and has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into())
+}
+
+fn set_congestion(stream: &TcpStream, name: &str) -> Result<(), CaseError> {
+    // SAFETY: pointer and length describe `name`.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.len() as libc::socklen_t,
+        )
+    };
+    nix::errno::Errno::result(result)
+        .map(drop)
+        .doing(format!("choosing the congestion control \"{name}\""))
+}
+
+fn connect_socket(stream: &TcpStream, address: SocketAddr) -> io::Result<()> {
+    let storage = nix::sys::socket::SockaddrStorage::from(address);
+    nix::sys::socket::connect(stream.as_raw_fd(), &storage)?;
+    Ok(())
+}
+
+/// Bytes of a request: the length that follows, or the length asked for.
+pub const REQUEST_BYTES: usize = 8;
+/// Largest piece handed to the kernel at once.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Sends `size` bytes, at least [`REQUEST_BYTES`]: their number, then whatever.
+pub fn send_sized(stream: &mut TcpStream, size: u64) -> io::Result<()> {
+    // Number and payload in one write, or the number would travel in a packet of
+    // its own.
+    let mut first = vec![0; PIECE_BYTES.min(usize::try_from(size).unwrap_or(PIECE_BYTES))];
+    first[..REQUEST_BYTES].copy_from_slice(&size.to_be_bytes());
+    stream.write_all(&first)?;
+    send(stream, size - first.len() as u64)
+}
+
+/// Sends `size` bytes, whatever they are.
+pub fn send(stream: &mut TcpStream, size: u64) -> io::Result<()> {
+    static PIECE: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
+    let mut left = size;
+    while left > 0 {
+        let piece = left.min(PIECE_BYTES as u64) as usize;
+        left -= stream.write(&PIECE[..piece])? as u64;
+    }
+    Ok(())
+}
+
+/// Receives what [`send_sized`] sent: its size; `None` at the end of the stream.
+pub fn receive_sized(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<u64>> {
+    let mut number = [0; REQUEST_BYTES];
+    match stream.read_exact(&mut number) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let size = u64::from_be_bytes(number);
+    let mut left = size.saturating_sub(REQUEST_BYTES as u64);
+    while left > 0 {
+        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        match stream.read(&mut buffer[..most])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => left -= count as u64,
+        }
+    }
+    Ok(Some(size))
+}
+
+/// Lets this thread run before others, where that is allowed. In the guest one CPU
+/// stands for all hosts: a receiver that had to wait for the sender's long writes
+/// would delay its ACKs, which hosts of their own do not.
+fn receive_promptly() {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the call reads one properly initialised struct. A refusal, outside
+    // the guest, changes nothing.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
+}
+
+/// Answers sized requests with one byte until the other side closes. Returns the
+/// payload received.
+pub fn serve_bursts(mut stream: TcpStream) -> io::Result<u64> {
+    receive_promptly();
+    let mut buffer = vec![0; 1 << 20];
+    let mut total = 0;
+    while let Some(size) = receive_sized(&mut stream, &mut buffer)? {
+        stream.write_all(&[1])?;
+        total += size;
+    }
+    Ok(total)
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs one [`Plan`] on the kernel it stands on: network namespaces as hosts,
+//! the workloads in this process's threads. The virtual backend calls it inside
+//! its guest, the live backend on this machine.
+//!
+//! Needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN).
+
+pub(crate) mod adaptation;
+mod bulk;
+mod burst;
+mod calibrate;
+pub(crate) mod connection;
+mod cpu;
+mod incast;
+mod namespace;
+mod sample;
+pub mod topology;
+
+use std::io;
+
+pub use namespace::{batch, Namespace};
+pub use topology::{Bottleneck, KernelBottleneck, Network};
+
+use crate::plan::{Plan, Workload};
+use crate::record::Record;
+
+/// Why a case could not be run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// A system call failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// `ip` or `tc` refused.
+    #[error("{tool} refused ({status}): {message}\nits input was:\n{input}")]
+    Tool {
+        /// `ip` or `tc`.
+        tool: &'static str,
+        /// Exit status.
+        status: std::process::ExitStatus,
+        /// Its standard error.
+        message: String,
+        /// Its standard input.
+        input: String,
+    },
+    /// Paceline could not adapt a sender's job.
+    #[error("policy for the senders: {message}")]
+    Policy {
+        /// The agent's message.
+        message: String,
+    },
+    /// No record that is right can be made of what came back.
+    #[error("{0}")]
+    Unexpected(&'static str),
+    /// The records could not be handed on.
+    #[error("handing a record on: {0}")]
+    Sink(io::Error),
+}
+
+/// Adds what was being done to an error of the system.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl Into<String>) -> Result<T, CaseError>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: impl Into<String>) -> Result<T, CaseError> {
+        self.map_err(|source| CaseError::System { doing: what.into(), source })
+    }
+}
+
+impl<T> Doing<T> for nix::Result<T> {
+    fn doing(self, what: impl Into<String>) -> Result<T, CaseError> {
+        self.map_err(|errno| CaseError::System { doing: what.into(), source: errno.into() })
+    }
+}
+
+/// Takes the records of a run, in order.
+pub type Sink<'a> = &'a mut dyn FnMut(&Record) -> io::Result<()>;
+
+/// What the workloads share.
+pub(crate) struct Case<'a> {
+    plan: &'a Plan,
+    network: Network<'a>,
+    sink: Sink<'a>,
+    done: u64,
+}
+
+impl Case<'_> {
+    fn record(&mut self, record: &Record) -> Result<(), CaseError> {
+        (self.sink)(record).map_err(CaseError::Sink)
+    }
+
+    fn advance(&mut self) -> Result<(), CaseError> {
+        self.done += 1;
+        let done = self.done;
+        self.record(&Record::Progress { done })
+    }
+}
+
+/// Builds the plan's network, reads the link back, runs the workloads and hands
+/// every record to `sink`. The network is gone afterwards.
+///
+/// # Errors
+/// The first thing that failed; records before it have been handed on.
+pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(), CaseError> {
+    let network = Network::build(&plan.topology, &plan.adaptation.sysctl, bottleneck)?;
+    let mut case = Case { plan, network, sink, done: 0 };
+    let reading = calibrate::read_back(&case.network)?;
+    case.record(&Record::Link(reading))?;
+    for (index, workload) in plan.workloads.iter().enumerate() {
+        match workload {
+            Workload::Burst(burst) => burst::run(&mut case, index, burst)?,
+            Workload::Incast(incast) => incast::run(&mut case, index, incast)?,
+            Workload::Bulk(bulk) => bulk::run(&mut case, index, bulk)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Network namespaces that live as long as a descriptor: nothing of them is left
+//! when this process ends, however it ends.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::{Command, Stdio};
+
+use nix::sched::{setns, unshare, CloneFlags};
+
+use super::{CaseError, Doing};
+
+/// A host of the lab.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    descriptor: OwnedFd,
+}
+
+impl Namespace {
+    /// A new namespace with its loopback up. `name` is for messages.
+    pub fn create(name: &str) -> Result<Self, CaseError> {
+        let opened = std::thread::scope(|scope| {
+            scope
+                .spawn(|| -> io::Result<OwnedFd> {
+                    unshare(CloneFlags::CLONE_NEWNET)?;
+                    Ok(File::open("/proc/thread-self/ns/net")?.into())
+                })
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        let descriptor = opened.doing(format!("making the network namespace {name}"))?;
+        let namespace = Namespace { name: name.to_owned(), descriptor };
+        namespace.ip("link set lo up\n")?;
+        Ok(namespace)
+    }
+
+    /// Its name, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The form in which `ip link set … netns` takes it.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.descriptor.as_raw_fd())
+    }
+
+    /// Runs `work` in a thread of this namespace. Sockets made there stay in it.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T, CaseError> + Send) -> Result<T, CaseError> {
+        std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    setns(&self.descriptor, CloneFlags::CLONE_NEWNET)
+                        .doing(format!("entering the network namespace {}", self.name))?;
+                    work()
+                })
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Runs lines of `ip` here.
+    pub fn ip(&self, lines: &str) -> Result<(), CaseError> {
+        self.enter(|| batch("ip", lines))
+    }
+
+    /// Runs lines of `tc` here.
+    pub fn tc(&self, lines: &str) -> Result<(), CaseError> {
+        self.enter(|| batch("tc", lines))
+    }
+
+    /// Writes a sysctl, named with dots, as this namespace sees it.
+    pub fn sysctl(&self, key: &str, value: &str) -> Result<(), CaseError> {
+        self.enter(|| {
+            let path = format!("/proc/sys/{}", key.replace('.', "/"));
+            std::fs::write(&path, value).doing(format!("writing \"{value}\" to {path} in {}", self.name))
+        })
+    }
+}
+
+/// Runs `ip` or `tc` on lines in the calling thread's namespace.
+pub fn batch(tool: &'static str, lines: &str) -> Result<(), CaseError> {
+    let mut child = Command::new(tool)
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .doing(format!("starting {tool}"))?;
+    let written = child.stdin.take().map(|mut stdin| stdin.write_all(lines.as_bytes()));
+    let output = child.wait_with_output().doing(format!("waiting for {tool}"))?;
+    if !output.status.success() {
+        return Err(CaseError::Tool {
+            tool,
+            status: output.status,
+            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            input: lines.to_owned(),
+        });
+    }
+    written.unwrap_or(Ok(())).doing(format!("writing to {tool}"))
+}

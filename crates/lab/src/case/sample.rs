@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Watches packets where they reach the router from the senders: the input of
+//! the bottleneck, which is where matsuda-2005 (4.2) observed them.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{recvmsg, ControlMessageOwned, LinkAddr, MsgFlags};
+use nix::time::{clock_gettime, ClockId};
+
+use super::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
+use super::{CaseError, Doing, Network};
+
+/// Bytes of a packet that are kept: IP and TCP headers.
+const KEPT_BYTES: u32 = 128;
+/// Room for the headers of a burst of some 100 MB; nothing reads until the end.
+const ROOM_BYTES: libc::c_int = 1 << 30;
+
+/// One TCP or UDP packet as it reached the router.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet {
+    /// CLOCK_REALTIME, nanoseconds.
+    pub time_ns: u64,
+    /// Payload of TCP or UDP.
+    pub payload_bytes: u32,
+    /// IP header and TCP's or UDP's.
+    pub header_bytes: u32,
+}
+
+impl Packet {
+    /// Bytes on the wire once it is cut into segments of `mss`.
+    pub fn wire_bytes(&self, mss: u32) -> u64 {
+        let segments = self.payload_bytes.div_ceil(mss.max(1)).max(1);
+        u64::from(self.payload_bytes)
+            + u64::from(segments) * u64::from(self.header_bytes + ETHERNET_HEADER_BYTES + FRAMING_BYTES)
+    }
+}
+
+/// A capture that is running.
+pub struct Sampler {
+    socket: OwnedFd,
+}
+
+impl Sampler {
+    /// Starts capturing what reaches the router from the first sender.
+    pub fn start(network: &Network) -> Result<Self, CaseError> {
+        network.router.enter(|| {
+            // A protocol of 0: nothing is captured until the socket is bound.
+            // SAFETY: a plain call; the descriptor is owned from here on.
+            let descriptor = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+            let descriptor = nix::errno::Errno::result(descriptor).doing("opening a packet socket")?;
+            // SAFETY: the descriptor was just made and has no other owner.
+            let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+            // Classic BPF: return KEPT_BYTES (BPF_RET | BPF_K), which cuts the packet.
+            let mut keep = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: KEPT_BYTES };
+            let program = libc::sock_fprog { len: 1, filter: &mut keep };
+            option(&socket, libc::SO_ATTACH_FILTER, &program)?;
+            option(&socket, libc::SO_RCVBUFFORCE, &ROOM_BYTES)?;
+            option::<libc::c_int>(&socket, libc::SO_TIMESTAMPNS, &1)?;
+            // SAFETY: all zero is a valid sockaddr_ll.
+            let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+            address.sll_ifindex = if_nametoindex("edge0").doing("looking up edge0")? as i32;
+            // SAFETY: pointer and length describe `address`.
+            let result = unsafe {
+                libc::bind(
+                    socket.as_raw_fd(),
+                    std::ptr::from_ref(&address).cast(),
+                    size_of_val(&address) as libc::socklen_t,
+                )
+            };
+            nix::errno::Errno::result(result).doing("binding a packet socket")?;
+            Ok(Sampler { socket })
+        })
+    }
+
+    /// Ends the capture: the packets with payload that came from senders.
+    pub fn stop(self) -> Result<Vec<Packet>, CaseError> {
+        let mut packets = Vec::new();
+        let mut buffer = [0_u8; KEPT_BYTES as usize];
+        let mut control = nix::cmsg_space!(libc::timespec);
+        loop {
+            let (length, from, time) = {
+                let mut slices = [io::IoSliceMut::new(&mut buffer)];
+                let message = match recvmsg::<LinkAddr>(
+                    self.socket.as_raw_fd(),
+                    &mut slices,
+                    Some(&mut control),
+                    MsgFlags::MSG_DONTWAIT,
+                ) {
+                    Ok(message) => message,
+                    Err(nix::errno::Errno::EAGAIN) => break,
+                    Err(errno) => return Err(errno).doing("reading captured packets"),
+                };
+                let time = message.cmsgs().doing("reading a packet's time")?.find_map(|item| match item {
+                    ControlMessageOwned::ScmTimestampns(time) => Some(time),
+                    _ => None,
+                });
+                (message.bytes, message.address, time)
+            };
+            let (Some(from), Some(time)) = (from, time) else { continue };
+            // Only what came in.
+            if from.pkttype() != libc::PACKET_HOST {
+                continue;
+            }
+            let Some((payload_bytes, header_bytes)) = lengths(&buffer[..length]) else { continue };
+            if payload_bytes > 0 {
+                let time_ns = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
+                packets.push(Packet { time_ns, payload_bytes, header_bytes });
+            }
+        }
+        Ok(packets)
+    }
+}
+
+/// Nanoseconds of CLOCK_REALTIME, the clock of captured packets.
+pub fn realtime_ns() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_REALTIME).expect("CLOCK_REALTIME exists");
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
+/// Bytes on the wire in each millisecond since `start_ns` (CLOCK_REALTIME).
+pub fn per_millisecond(packets: &[Packet], start_ns: u64, mss: u32) -> Vec<u64> {
+    let mut bins = Vec::new();
+    for packet in packets {
+        let bin = (packet.time_ns.saturating_sub(start_ns) / 1_000_000) as usize;
+        if bins.len() <= bin {
+            bins.resize(bin + 1, 0);
+        }
+        bins[bin] += packet.wire_bytes(mss);
+    }
+    bins
+}
+
+fn option<T>(socket: &OwnedFd, name: libc::c_int, value: &T) -> Result<(), CaseError> {
+    // SAFETY: pointer and length describe `value`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    nix::errno::Errno::result(result).map(drop).doing(format!("setting option {name} of a packet socket"))
+}
+
+/// Payload and header bytes of a TCP or UDP packet that begins with its IP header.
+fn lengths(packet: &[u8]) -> Option<(u32, u32)> {
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    let half = |at: usize| Some(u32::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
+    let (total, protocol, ip_header) = match packet.first()? >> 4 {
+        4 => (half(2)?, *packet.get(9)?, usize::from(packet[0] & 0xf) * 4),
+        6 => (half(4)? + 40, *packet.get(6)?, 40),
+        _ => return None,
+    };
+    let headers = ip_header as u32
+        + match protocol {
+            TCP => u32::from(packet.get(ip_header + 12)? >> 4) * 4,
+            UDP => 8,
+            _ => return None,
+        };
+    Some((total.checked_sub(headers)?, headers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_lengths_of_both_families() {
+        let mut four = vec![0x45, 0, 0x05, 0xdc, 0, 0, 0, 0, 64, 6];
+        four.resize(20, 0);
+        four.extend([0; 12]);
+        four.push(8 << 4);
+        assert_eq!(lengths(&four), Some((1448, 52)));
+        let mut six = vec![0x60, 0, 0, 0, 0x05, 0xb4, 6];
+        six.resize(40, 0);
+        six.extend([0; 12]);
+        six.push(8 << 4);
+        assert_eq!(lengths(&six), Some((1460 - 32, 72)));
+        assert_eq!(lengths(&[0x45, 0, 0]), None);
+    }
+
+    #[test]
+    fn bins_count_what_the_wire_carries() {
+        let packet = |time_ns, payload_bytes| Packet { time_ns, payload_bytes, header_bytes: 52 };
+        let packets = [packet(100, 1448), packet(999_999, 2896), packet(2_000_100, 100)];
+        assert_eq!(per_millisecond(&packets, 100, 1448), vec![1538 * 3, 0, 190]);
+    }
+}

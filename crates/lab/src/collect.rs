@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From raw records to a report: metrics, bounds, validity, claims.
+
+use indexmap::IndexMap;
+use paceline_report::claims::{evaluate_all, ClaimError};
+use paceline_report::results::{Checked, Link, Metric, Results, ResultsError};
+use paceline_report::{Report, Series};
+
+use crate::bounds;
+use crate::experiment::Experiment;
+use crate::plan::{Bulk, Burst, Incast, Plan, Workload};
+use crate::record::{BurstRecord, CpuRecord, FlowRecord, LinkReading, Record, RoundRecord};
+
+/// A machine busier than this while it had something to send was the bottleneck
+/// itself.
+const MOST_BUSY: f64 = 0.90;
+/// How far the link may be from what was asked for.
+const RATE_TOLERANCE: f64 = 0.01;
+const DELAY_TOLERANCE_NS: u64 = 100_000;
+/// One packet, and what the shaper's bucket lets through on top of the queue.
+const BUFFER_TOLERANCE_BYTES: u64 = 1514 + 3100;
+
+/// Why no report could be made of the records.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// A claim of the experiment does not fit its results.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// A number that results cannot hold.
+    #[error("{shard}: {metric}: {source}")]
+    Metric {
+        /// Which shard.
+        shard: String,
+        /// Which metric.
+        metric: String,
+        /// What is wrong.
+        source: ResultsError,
+    },
+    /// A shard told nothing about its link.
+    #[error("no shard has read its link back")]
+    NoLink,
+}
+
+/// What one shard told, in one or several repetitions.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// What was to be run.
+    pub plan: Plan,
+    /// The records of each repetition.
+    pub repetitions: Vec<Vec<Record>>,
+    /// What a backend found that makes the run invalid.
+    pub problems: Vec<String>,
+}
+
+/// What the results say about their origin.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// `virtual` or `live`.
+    pub backend: &'static str,
+    /// The command line that makes these results again.
+    pub command: String,
+    /// Variants were left out, so claims about them cannot be judged.
+    pub partial: bool,
+}
+
+/// Makes the report of `experiment` from what its shards told.
+///
+/// # Errors
+/// If a claim names what the results do not have, or there is nothing to report.
+pub fn report(experiment: &Experiment, origin: &Origin, told: &[Told]) -> Result<Report, CollectError> {
+    let mut collector = Collector::default();
+    for shard in told {
+        collector.shard(shard)?;
+    }
+    let link = collector.link.ok_or(CollectError::NoLink)?;
+    let mut results = Results {
+        experiment: experiment.name.clone(),
+        title: Some(experiment.file.title.clone()),
+        description: Some(experiment.file.description.trim().to_owned()),
+        command: Some(origin.command.clone()),
+        backend: origin.backend.to_owned(),
+        kernel: collector.kernel,
+        seed: told.first().map_or(experiment.file.seed, |shard| shard.plan.seed),
+        valid: collector.invalid.is_empty(),
+        warnings: collector.invalid,
+        notes: Vec::new(),
+        cpu_idle: 1.0 - collector.most_busy,
+        link,
+        variants: collector.variants,
+        bounds: collector.bounds,
+        holds: Vec::new(),
+    };
+    results.warnings.extend(collector.warnings);
+    for claim in &experiment.file.holds {
+        match evaluate_all(std::slice::from_ref(claim), &results) {
+            Ok(holds) => results.holds.extend(holds),
+            Err(error) if origin.partial => results.notes.push(format!("not judged, for want of variants: {error}")),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Report { results, series: collector.series })
+}
+
+#[derive(Default)]
+struct Collector {
+    kernel: String,
+    link: Option<Link>,
+    variants: IndexMap<String, IndexMap<String, Metric>>,
+    bounds: IndexMap<String, f64>,
+    series: Vec<Series>,
+    invalid: Vec<String>,
+    warnings: Vec<String>,
+    most_busy: f64,
+}
+
+/// Where a shard's metrics go.
+struct Place<'a> {
+    plan: &'a Plan,
+    shard: String,
+}
+
+impl Place<'_> {
+    /// `NAME/TAIL…/SCENARIO`, empty parts left out.
+    fn metric(&self, name: &str, tails: &[&str]) -> String {
+        let parts = [name].into_iter().chain(tails.iter().copied()).chain([self.plan.scenario.as_str()]);
+        parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
+    }
+}
+
+impl Collector {
+    fn shard(&mut self, told: &Told) -> Result<(), CollectError> {
+        let place = Place { plan: &told.plan, shard: told.plan.shard_name() };
+        let of_all = || told.repetitions.iter().flatten();
+        for problem in &told.problems {
+            self.invalid.push(format!("{}: {problem}", place.shard));
+        }
+        for record in of_all() {
+            match record {
+                Record::Begin { kernel } if self.kernel.is_empty() => self.kernel.clone_from(kernel),
+                Record::Link(reading) => self.link(&place, reading),
+                Record::Warning { text } => self.warnings.push(format!("{}: {text}", place.shard)),
+                _ => {}
+            }
+        }
+        for (index, workload) in told.plan.workloads.iter().enumerate() {
+            let cpus = pick(of_all(), |record| match record {
+                Record::Cpu(cpu) if cpu.workload == index => Some(*cpu),
+                _ => None,
+            });
+            self.cpu(&place, workload, &cpus);
+            match workload {
+                Workload::Burst(burst) => self.burst(&place, index, burst, of_all())?,
+                Workload::Incast(incast) => self.incast(&place, index, incast, of_all())?,
+                Workload::Bulk(bulk) => self.bulk(&place, index, bulk, of_all(), &cpus)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the link with what was asked for; the first shard's is reported.
+    fn link(&mut self, place: &Place, reading: &LinkReading) {
+        let wanted = &place.plan.topology;
+        let rate_error = (reading.rate_bps as f64 / wanted.rate_bps as f64 - 1.0).abs();
+        if rate_error > RATE_TOLERANCE {
+            self.invalid.push(format!(
+                "{}: the link ran at {:.1} Mbit/s instead of {:.1}",
+                place.shard,
+                reading.rate_bps as f64 / 1e6,
+                wanted.rate_bps as f64 / 1e6
+            ));
+        }
+        let rtt_ns = 2 * wanted.one_way_delay_ns;
+        if reading.rtt_ns.abs_diff(rtt_ns) > DELAY_TOLERANCE_NS {
+            self.invalid.push(format!(
+                "{}: the round trip took {:.3} ms instead of {:.3}",
+                place.shard,
+                reading.rtt_ns as f64 / 1e6,
+                rtt_ns as f64 / 1e6
+            ));
+        }
+        if let Some(buffer) = reading.buffer_bytes {
+            if buffer.abs_diff(wanted.buffer_bytes) > BUFFER_TOLERANCE_BYTES {
+                self.invalid.push(format!(
+                    "{}: the buffer held {buffer} bytes instead of {}",
+                    place.shard, wanted.buffer_bytes
+                ));
+            }
+        }
+        if !wanted.offload && reading.largest_packet_bytes > bounds::segment_payload(wanted.ip) {
+            self.invalid.push(format!(
+                "{}: packets of {} bytes left the sender although offload is off",
+                place.shard, reading.largest_packet_bytes
+            ));
+        }
+        self.link.get_or_insert(Link {
+            rate_bps: Checked { asked: wanted.rate_bps as f64, measured: reading.rate_bps as f64 },
+            one_way_delay_s: Checked {
+                asked: wanted.one_way_delay_ns as f64 / 1e9,
+                measured: reading.rtt_ns as f64 / 2e9,
+            },
+            buffer_bytes: wanted.buffer_bytes,
+            buffer_measured_bytes: reading.buffer_bytes,
+            edge_rate_bps: Some(wanted.edge_rate_bps as f64),
+            rtt_s: Some(reading.rtt_ns as f64 / 1e9),
+        });
+    }
+
+    fn cpu(&mut self, place: &Place, workload: &Workload, cpus: &[CpuRecord]) {
+        for cpu in cpus {
+            let busy = (cpu.busy_ns as f64 / (cpu.active_ns * u64::from(cpu.cpus)).max(1) as f64).min(1.0);
+            self.most_busy = self.most_busy.max(busy);
+            if busy > MOST_BUSY {
+                self.invalid.push(format!(
+                    "{} {}: the CPU was {:.0} % busy while data was sent: it, not the link, may have set the pace",
+                    place.shard,
+                    workload.label(),
+                    busy * 100.0
+                ));
+            }
+        }
+    }
+
+    fn put(&mut self, place: &Place, metric: &str, runs: Vec<f64>, bound: Option<f64>) -> Result<(), CollectError> {
+        let wrong = |source| CollectError::Metric { shard: place.shard.clone(), metric: metric.to_owned(), source };
+        let summed = Metric::from_runs(runs).map_err(wrong)?;
+        self.variants.entry(place.plan.variant.clone()).or_default().insert(metric.to_owned(), summed);
+        if let Some(bound) = bound {
+            self.bounds.entry(metric.to_owned()).or_insert(bound);
+        }
+        Ok(())
+    }
+
+    fn burst<'r>(
+        &mut self,
+        place: &Place,
+        index: usize,
+        burst: &Burst,
+        records: impl Iterator<Item = &'r Record> + Clone,
+    ) -> Result<(), CollectError> {
+        let bursts = pick(records.clone(), |record| match record {
+            Record::Burst(burst) if burst.workload == index => Some(burst),
+            _ => None,
+        });
+        let topology = &place.plan.topology;
+        let bound = |rate_bps| {
+            let rtt_ns = 2 * topology.one_way_delay_ns;
+            bounds::completion_s(burst.size_bytes, burst.connections.into(), rate_bps, rtt_ns, topology.ip)
+        };
+        // Steady until the first step; after each step, its third burst and all
+        // from there on.
+        let ends = burst.steps.iter().map(|step| step.at_burst).skip(1).chain([u32::MAX]);
+        let first_end = burst.steps.first().map_or(u32::MAX, |step| step.at_burst);
+        let mut parts = vec![(String::new(), burst.from_burst..first_end, topology.rate_bps)];
+        for ((number, step), end) in (1..).zip(&burst.steps).zip(ends) {
+            let third = step.at_burst + 2;
+            parts.push((format!("step{number}-third"), third..third + 1, step.rate_bps));
+            parts.push((format!("step{number}"), third..end, step.rate_bps));
+        }
+        for (tail, range, rate_bps) in parts {
+            let within: Vec<&BurstRecord> =
+                bursts.iter().copied().filter(|burst| range.contains(&burst.burst)).collect();
+            if within.is_empty() {
+                continue;
+            }
+            let tails = [burst.label.as_str(), tail.as_str()];
+            let times = within.iter().map(|burst| seconds(burst.completion_ns)).collect();
+            self.put(place, &place.metric("completion_s", &tails), times, Some(bound(rate_bps)))?;
+            let share = share(within.iter().map(|burst| (burst.retransmitted, burst.segments)));
+            self.put(place, &place.metric("retransmitted_share", &tails), vec![share], None)?;
+        }
+        let samples = records.into_iter().find_map(|record| match record {
+            Record::Samples(samples) if samples.workload == index => Some(samples),
+            _ => None,
+        });
+        if let Some(samples) = samples {
+            let megabits = |bytes: u64| bytes as f64 * 8.0 / 1e3;
+            self.series.push(Series {
+                experiment_part: place.metric(&burst.label, &[]),
+                variant: place.plan.variant.clone(),
+                x_label: "time since the start of the chunk (ms)".to_owned(),
+                y_label: "bandwidth (Mbit/s)".to_owned(),
+                points: (0..).map(f64::from).zip(samples.bytes_per_ms.iter().map(|&bytes| megabits(bytes))).collect(),
+            });
+        }
+        Ok(())
+    }
+
+    fn incast<'r>(
+        &mut self,
+        place: &Place,
+        index: usize,
+        incast: &Incast,
+        records: impl Iterator<Item = &'r Record> + Clone,
+    ) -> Result<(), CollectError> {
+        let rounds: Vec<&RoundRecord> = pick(records.clone(), |record| match record {
+            Record::Round(round) if round.workload == index && round.round >= incast.from_round => Some(round),
+            _ => None,
+        });
+        if rounds.is_empty() {
+            return Ok(());
+        }
+        let topology = &place.plan.topology;
+        let senders = u64::from(incast.senders);
+        let rtt_ns = 2 * topology.one_way_delay_ns;
+        let payload = senders * incast.answer_bytes;
+        let bound = bounds::completion_s(payload, senders, topology.rate_bps, rtt_ns, topology.ip);
+        let name = |metric| place.metric(metric, &[&incast.label]);
+        let times = rounds.iter().map(|round| seconds(round.completion_ns)).collect();
+        self.put(place, &name("round_s"), times, Some(bound))?;
+        let pauses = rounds.iter().map(|round| seconds(round.longest_pause_ns)).collect();
+        self.put(place, &name("pause_s"), pauses, None)?;
+        let retransmitted = share(rounds.iter().map(|round| (round.retransmitted, round.segments)));
+        self.put(place, &name("retransmitted_share"), vec![retransmitted], None)?;
+        let spurious = share(rounds.iter().map(|round| (round.spurious, round.segments)));
+        self.put(place, &name("spurious_share"), vec![spurious], None)?;
+        let timeouts = pick(records, |record| match record {
+            Record::Timers(timers) if timers.workload == index => Some(timers.timeouts as f64),
+            _ => None,
+        });
+        if timeouts.is_empty() {
+            return Ok(());
+        }
+        self.put(place, &name("timeouts"), timeouts, None)
+    }
+
+    fn bulk<'r>(
+        &mut self,
+        place: &Place,
+        index: usize,
+        bulk: &Bulk,
+        records: impl Iterator<Item = &'r Record> + Clone,
+        cpus: &[CpuRecord],
+    ) -> Result<(), CollectError> {
+        let flows: Vec<&FlowRecord> = pick(records, |record| match record {
+            Record::Flow(flow) if flow.workload == index => Some(flow),
+            _ => None,
+        });
+        let topology = &place.plan.topology;
+        let repetitions = cpus.len().max(1);
+        for (number, group) in bulk.groups.iter().enumerate() {
+            let of_group: Vec<&FlowRecord> = flows.iter().copied().filter(|flow| flow.group == number).collect();
+            if of_group.is_empty() {
+                continue;
+            }
+            let tails = [bulk.label.as_str(), group.name.as_str()];
+            // One sum, and one Jain index, per repetition.
+            let each = of_group.chunks(of_group.len() / repetitions.min(of_group.len()));
+            let rates: Vec<Vec<f64>> = each.map(|flows| flows.iter().map(|flow| goodput(flow)).collect()).collect();
+            let sums = rates.iter().map(|rates| rates.iter().sum()).collect();
+            let bound = bounds::goodput_bps(topology.rate_bps, topology.ip);
+            self.put(place, &place.metric("goodput_bps", &tails), sums, Some(bound))?;
+            if group.flows > 1 {
+                let indices = rates.iter().map(|rates| jain(rates)).collect();
+                self.put(place, &place.metric("jain", &tails), indices, None)?;
+            }
+            let shares = share(of_group.iter().map(|flow| (flow.retransmitted, flow.segments)));
+            self.put(place, &place.metric("retransmitted_share", &tails), vec![shares], None)?;
+            let completions: Vec<f64> = of_group.iter().flat_map(|flow| &flow.bursts_ns).map(|&ns| seconds(ns)).collect();
+            if !completions.is_empty() {
+                self.put(place, &place.metric("completion_s", &tails), completions, None)?;
+            }
+        }
+        let per_gigabyte: Vec<f64> = cpus
+            .iter()
+            .filter(|cpu| cpu.payload_bytes > 0)
+            .map(|cpu| cpu.busy_ns as f64 / cpu.payload_bytes as f64)
+            .collect();
+        if per_gigabyte.is_empty() {
+            return Ok(());
+        }
+        self.put(place, &place.metric("cpu_s", &["GB", &bulk.label]), per_gigabyte, None)
+    }
+}
+
+fn pick<'r, T>(records: impl Iterator<Item = &'r Record>, choose: impl FnMut(&'r Record) -> Option<T>) -> Vec<T> {
+    records.filter_map(choose).collect()
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// The part's share of the whole over all pairs of (part, whole).
+fn share(pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
+    let (part, whole) = pairs.fold((0, 0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    part as f64 / whole.max(1) as f64
+}
+
+fn goodput(flow: &FlowRecord) -> f64 {
+    flow.bytes as f64 * 8e9 / flow.active_ns.max(1) as f64
+}
+
+/// Jain's fairness index: 1 if all are equal, 1/n if one has everything.
+fn jain(rates: &[f64]) -> f64 {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    if squares > 0.0 {
+        sum * sum / (rates.len() as f64 * squares)
+    } else {
+        1.0
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the types of an experiment file cannot say.
+
+use std::path::Path;
+
+use paceline_policy::Policy;
+use paceline_report::claims::Claim;
+
+use super::{Experiment, ExperimentError, File, PolicyChoice, Variant};
+use crate::plan::PolicySource;
+
+/// Hosts that fit the lab's addresses.
+const MOST_SENDERS: u32 = 250;
+
+/// An error of the TOML parser, with the line it points to and the key there.
+pub fn syntax(text: &str, path: &Path, error: &toml::de::Error) -> ExperimentError {
+    let at = error.span().map_or(0, |span| span.start.min(text.len()));
+    let line = text[..at].matches('\n').count() + 1;
+    let content = text.lines().nth(line - 1).unwrap_or_default();
+    let key = content.split('=').next().unwrap_or_default().trim();
+    ExperimentError::Invalid {
+        file: path.display().to_string(),
+        line,
+        key: if key.is_empty() { "file".to_owned() } else { key.to_owned() },
+        problem: error.message().replace('\n', " "),
+    }
+}
+
+/// Makes relative policy files relative to the experiment.
+pub fn resolve_policy_files(file: &mut File, path: &Path) {
+    let directory = path.parent().unwrap_or(Path::new(""));
+    for variant in file.variants.values_mut() {
+        if let Some(PolicyChoice::Named(name)) = &mut variant.policy {
+            if Policy::preset(name).is_none() && directory.join(&*name).is_file() {
+                *name = directory.join(&*name).to_string_lossy().into_owned();
+            }
+        }
+    }
+}
+
+/// Finds places in the text for messages.
+struct Place<'a> {
+    text: &'a str,
+    file: String,
+}
+
+impl Place<'_> {
+    /// A problem with `key` of the `index`-th table `header`, such as `[[burst]]`,
+    /// or of the top if the header is empty.
+    fn wrong(&self, header: &str, index: usize, key: &str, problem: String) -> ExperimentError {
+        let mut line = 0;
+        let mut seen = 0;
+        let mut inside = header.is_empty();
+        for (number, content) in (1..).zip(self.text.lines()) {
+            let content = content.trim();
+            if content == header {
+                inside = seen == index;
+                seen += 1;
+                if inside {
+                    line = number;
+                }
+            } else if content.starts_with('[') {
+                inside = false;
+            } else if inside && content.split('=').next().is_some_and(|name| name.trim() == key) {
+                line = number;
+                break;
+            }
+        }
+        ExperimentError::Invalid { file: self.file.clone(), line: line.max(1), key: key.to_owned(), problem }
+    }
+}
+
+/// The first problem of `experiment`.
+pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<(), ExperimentError> {
+    let place = Place { text, file: path.display().to_string() };
+    let file = &experiment.file;
+    if file.burst.is_empty() && file.incast.is_empty() && file.bulk.is_empty() {
+        let problem = "nothing to do: give at least one [[burst]], [[incast]] or [[bulk]]".to_owned();
+        return Err(place.wrong("", 0, "workload", problem));
+    }
+    link(file, &place)?;
+    bursts(file, &place)?;
+    incasts(file, &place)?;
+    bulks(file, &place)?;
+    if file.variants.is_empty() {
+        return Err(place.wrong("", 0, "variant", "give at least one [variant.NAME]".to_owned()));
+    }
+    for (name, variant) in &file.variants {
+        let header = format!("[variant.{name}]");
+        if name.contains(['+', '@', '/', '*', ' ']) || name == "bound" {
+            let problem = "a variant's name has none of + @ / * and space, and is not \"bound\"".to_owned();
+            return Err(place.wrong(&header, 0, name, problem));
+        }
+        if let Err(problem) = policy_source(name, variant) {
+            return Err(place.wrong(&header, 0, "policy", problem));
+        }
+    }
+    for claim in &file.holds {
+        if let Err(error) = Claim::parse(claim) {
+            return Err(place.wrong("", 0, "holds", error.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// A variant's policy as the plan carries it, or what is wrong with it.
+pub fn policy_source(name: &str, variant: &Variant) -> Result<Option<PolicySource>, String> {
+    let Some(choice) = &variant.policy else { return Ok(None) };
+    match choice {
+        PolicyChoice::Named(preset) if Policy::preset(preset).is_some() => {
+            Ok(Some(PolicySource::Preset(preset.clone())))
+        }
+        PolicyChoice::Named(file) => {
+            let policy = Policy::load(file).map_err(|error| error.to_string())?;
+            Ok(Some(PolicySource::Text { file: file.clone(), text: policy.to_toml() }))
+        }
+        PolicyChoice::Inline(table) => {
+            let mut table = table.clone();
+            table.entry("name").or_insert_with(|| name.into());
+            let text = table.to_string();
+            Policy::parse(&text, "policy").map_err(|error| error.to_string())?;
+            Ok(Some(PolicySource::Text { file: "policy".to_owned(), text }))
+        }
+    }
+}
+
+fn link(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    let wrong = |key: &str, problem: &str| Err(place.wrong("[link]", 0, key, problem.to_owned()));
+    if file.link.ip != 4 && file.link.ip != 6 {
+        return wrong("ip", "must be 4 or 6");
+    }
+    if file.link.edge_rate < file.link.rate {
+        return wrong("edge_rate", "must be at least the link's rate, or the hosts' links would be the bottleneck");
+    }
+    if file.machine.shift > 4 {
+        let problem = "must be 0 to 4: one instruction takes 2^shift ns".to_owned();
+        return Err(place.wrong("[virtual]", 0, "shift", problem));
+    }
+    for (index, step) in file.link.step.iter().enumerate() {
+        if step.at_burst < 2 {
+            let problem = "must be at least 2: the first burst has the link's own rate".to_owned();
+            return Err(place.wrong("[[link.step]]", index, "at_burst", problem));
+        }
+    }
+    if file.link.step.windows(2).any(|pair| pair[0].at_burst >= pair[1].at_burst) {
+        let problem = "steps must be in the order of their bursts".to_owned();
+        return Err(place.wrong("[[link.step]]", 1, "at_burst", problem));
+    }
+    Ok(())
+}
+
+fn bursts(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    for (index, burst) in file.burst.iter().enumerate() {
+        let wrong = |key: &str, problem: String| Err(place.wrong("[[burst]]", index, key, problem));
+        let least = burst.count.min(burst.quick.unwrap_or(burst.count));
+        if burst.connections == 0 || burst.connections > 1000 {
+            return wrong("connections", "must be 1 to 1000".to_owned());
+        }
+        if burst.size.bytes() / u64::from(burst.connections) < 8 {
+            return wrong("size", "must be at least 8 bytes for each connection".to_owned());
+        }
+        if burst.from_burst == 0 || burst.from_burst > least {
+            return wrong("from_burst", format!("must be 1 to the number of bursts, {least}"));
+        }
+        if burst.sample_burst.is_some_and(|sample| sample == 0 || sample > least) {
+            return wrong("sample_burst", format!("must be 1 to the number of bursts, {least}"));
+        }
+        if let Some(step) = file.link.step.iter().find(|step| step.at_burst > least) {
+            let problem = format!("{least} bursts end before the link changes at burst {}", step.at_burst);
+            return wrong("count", problem);
+        }
+    }
+    Ok(())
+}
+
+fn incasts(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    for (index, incast) in file.incast.iter().enumerate() {
+        let wrong = |key: &str, problem: String| Err(place.wrong("[[incast]]", index, key, problem));
+        if incast.senders.is_empty() || incast.senders.iter().any(|&count| count == 0 || count > MOST_SENDERS) {
+            return wrong("senders", format!("must be numbers from 1 to {MOST_SENDERS}"));
+        }
+        if incast.answers.is_empty() || incast.answers.iter().any(|size| size.bytes() == 0) {
+            return wrong("answers", "must be sizes of at least one byte".to_owned());
+        }
+        let least = incast.rounds.min(incast.quick.unwrap_or(incast.rounds));
+        if incast.from_round == 0 || incast.from_round > least {
+            return wrong("from_round", format!("must be 1 to the number of rounds, {least}"));
+        }
+    }
+    Ok(())
+}
+
+fn bulks(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    for (index, bulk) in file.bulk.iter().enumerate() {
+        let wrong = |key: &str, problem: &str| Err(place.wrong("[[bulk]]", index, key, problem.to_owned()));
+        if bulk.flows.is_empty() || bulk.flows.len() > MOST_SENDERS as usize {
+            return wrong("flows", "give at least one [[bulk.flows]]");
+        }
+        for flows in &bulk.flows {
+            if flows.count == 0 || flows.count > 1000 {
+                return wrong("count", "a group has 1 to 1000 flows");
+            }
+            if flows.burst.is_some() != flows.gap.is_some() {
+                return wrong("flows", "burst and gap are given together or not at all");
+            }
+            if flows.burst.is_some_and(|size| size.bytes() < 8) {
+                return wrong("burst", "must be at least 8 bytes");
+            }
+        }
+        let same = |a: usize, b: usize| a < b && bulk.flows[a].name == bulk.flows[b].name;
+        if (0..bulk.flows.len()).any(|b| (0..b).any(|a| same(a, b))) {
+            return wrong("name", "groups of one [[bulk]] need names of their own");
+        }
+    }
+    Ok(())
+}

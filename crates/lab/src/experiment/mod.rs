@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! An experiment file: one TOML with topology, workloads, variants and what must
+//! hold. The keys are described in `docs/experiments.md`.
+
+mod check;
+mod shard;
+
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use paceline_policy::units::{Rate, Size, Time};
+use serde::Deserialize;
+
+
+/// Why an experiment file was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// It could not be read.
+    #[error("cannot read the experiment {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{file}:{line}: {key}: {problem}")]
+    Invalid {
+        /// The file.
+        file: String,
+        /// From 1.
+        line: usize,
+        /// The key or table.
+        key: String,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+    /// `--variant` names none of its variants.
+    #[error("the experiment has no variant \"{asked}\"; it has {known}")]
+    NoVariant {
+        /// What was asked for.
+        asked: String,
+        /// The variants.
+        known: String,
+    },
+}
+
+/// A file that was read and checked.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// The file's name without `.toml`.
+    pub name: String,
+    /// What the file says.
+    pub file: File,
+}
+
+/// The file's content.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// One line.
+    pub title: String,
+    /// What is asked and how the bounds are derived.
+    pub description: String,
+    /// Seed of whatever is random.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Whether each variant runs with segmentation offload off, on, or both.
+    #[serde(default)]
+    pub offload: Offload,
+    /// What must hold.
+    #[serde(default)]
+    pub holds: Vec<String>,
+    /// The network.
+    pub link: Link,
+    /// The virtual backend's machine.
+    #[serde(default, rename = "virtual")]
+    pub machine: Machine,
+    /// Values of the link that are tried one after the other.
+    #[serde(default)]
+    pub scenario: Vec<Scenario>,
+    /// Chunks after idle.
+    #[serde(default)]
+    pub burst: Vec<Burst>,
+    /// Many senders answer at once.
+    #[serde(default)]
+    pub incast: Vec<Incast>,
+    /// Flows side by side.
+    #[serde(default)]
+    pub bulk: Vec<Bulk>,
+    /// What is compared.
+    #[serde(rename = "variant")]
+    pub variants: IndexMap<String, Variant>,
+}
+
+/// Segmentation offload of the hosts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offload {
+    /// The stack makes packets of one segment.
+    #[default]
+    Off,
+    /// The stack makes packets of up to 64 KB, as on a real host.
+    On,
+    /// Each variant twice; with offload its name ends in `+tso`.
+    Both,
+}
+
+/// The network; see [`crate::plan::Topology`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Bottleneck, framing included.
+    pub rate: Rate,
+    /// Propagation, one way.
+    pub one_way_delay: Time,
+    /// Bottleneck's drop-tail queue.
+    pub buffer: Size,
+    /// Each host's own link.
+    #[serde(default = "gigabit")]
+    pub edge_rate: Rate,
+    /// Most that the kernel's auto-tuning may give a socket.
+    #[serde(default = "twenty_mebibytes")]
+    pub socket_buffer: Size,
+    /// 4 or 6.
+    #[serde(default = "four")]
+    pub ip: u8,
+    /// Changes in mid-run, by burst.
+    #[serde(default)]
+    pub step: Vec<Step>,
+}
+
+/// A change of the bottleneck.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// The first burst, from 1, on the changed link.
+    pub at_burst: u32,
+    /// The new rate.
+    pub rate: Rate,
+}
+
+/// One set of values for the link.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Last part of the metrics' names.
+    pub name: String,
+    /// Instead of the link's.
+    pub rate: Option<Rate>,
+    /// Instead of the link's.
+    pub one_way_delay: Option<Time>,
+    /// Instead of the link's.
+    pub buffer: Option<Size>,
+}
+
+/// The virtual backend's machine.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// One instruction takes 2^shift ns, 0 to 4.
+    #[serde(default)]
+    pub shift: u8,
+}
+
+/// Chunks after idle.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Burst {
+    /// Tail of the metrics' names; absent: the size.
+    pub name: Option<String>,
+    /// Each burst, all connections together.
+    pub size: Size,
+    /// From a reply to the next write.
+    pub gap: Time,
+    /// Bursts.
+    pub count: u32,
+    /// Bursts with `--quick`.
+    pub quick: Option<u32>,
+    /// The first burst, from 1, that medians are taken over.
+    #[serde(default = "one")]
+    pub from_burst: u32,
+    /// Connections that start together and share the size.
+    #[serde(default = "one")]
+    pub connections: u32,
+    /// Each burst on a connection and in a job of its own.
+    #[serde(default)]
+    pub fresh: bool,
+    /// The burst, from 1, whose bandwidth is sampled.
+    pub sample_burst: Option<u32>,
+}
+
+/// Many senders answer at once; every number of senders with every answer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Incast {
+    /// Numbers of senders.
+    pub senders: Vec<u32>,
+    /// Sizes of an answer.
+    pub answers: Vec<Size>,
+    /// Rounds of each.
+    pub rounds: u32,
+    /// Rounds with `--quick`.
+    pub quick: Option<u32>,
+    /// The first round, from 1, that medians are taken over.
+    #[serde(default = "one")]
+    pub from_round: u32,
+    /// From the start of a round to the start of the next.
+    pub period: Time,
+}
+
+/// Flows side by side.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bulk {
+    /// Tail of the metrics' names.
+    #[serde(default)]
+    pub name: String,
+    /// Time over which goodput is taken.
+    pub duration: Time,
+    /// The same with `--quick`.
+    pub quick: Option<Time>,
+    /// Group k sends from host k.
+    pub flows: Vec<Flows>,
+}
+
+/// Flows of one kind.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flows {
+    /// Tail of the metrics' names.
+    #[serde(default)]
+    pub name: String,
+    /// How many.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// When they start.
+    #[serde(default)]
+    pub start: Time,
+    /// Each starts up to this much later, at random.
+    #[serde(default)]
+    pub spread: Time,
+    /// Congestion control whatever the variant.
+    pub congestion: Option<String>,
+    /// Bursts of this size instead of one endless transfer.
+    pub burst: Option<Size>,
+    /// From a reply to the next write.
+    pub gap: Option<Time>,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// TCP_CONGESTION of the senders' sockets.
+    pub congestion: Option<String>,
+    /// A preset, a policy file relative to the experiment, or a policy in place.
+    pub policy: Option<PolicyChoice>,
+    /// Written on every host.
+    #[serde(default)]
+    pub sysctl: IndexMap<String, toml::Value>,
+}
+
+/// How a variant names its policy.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum PolicyChoice {
+    /// A preset or a file.
+    Named(String),
+    /// The policy itself; its name is the variant's.
+    Inline(toml::Table),
+}
+
+trait One {
+    const ONE: Self;
+}
+impl One for u32 {
+    const ONE: u32 = 1;
+}
+impl One for u64 {
+    const ONE: u64 = 1;
+}
+fn one<T: One>() -> T {
+    T::ONE
+}
+fn four() -> u8 {
+    4
+}
+fn gigabit() -> Rate {
+    Rate::from_bits_per_second(1_000_000_000)
+}
+fn twenty_mebibytes() -> Size {
+    Size::from_bytes(20 << 20)
+}
+
+impl Experiment {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`ExperimentError`] with the first problem: file, line, key, and what
+    /// would be right.
+    pub fn load(path: &Path) -> Result<Self, ExperimentError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks `text`, which `path` is the place of: its name is the experiment's,
+    /// and policy files are looked up from its directory.
+    ///
+    /// # Errors
+    /// As [`Experiment::load`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ExperimentError> {
+        let file = toml::from_str(text).map_err(|error| check::syntax(text, path, &error))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut experiment = Experiment { name, file };
+        check::resolve_policy_files(&mut experiment.file, path);
+        check::experiment(&experiment, text, path)?;
+        Ok(experiment)
+    }
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From an experiment to the plans of its shards: one for each variant, offload
+//! and scenario, in the order of the file.
+
+use super::{check, Bulk, Burst, Experiment, ExperimentError, Offload};
+use crate::plan::{self, Adaptation, BurstShape, FlowGroup, Plan, Topology, Workload};
+
+
+/// Ends the name of a variant that runs with segmentation offload.
+const OFFLOAD_SUFFIX: &str = "+tso";
+
+impl Experiment {
+    /// The plans. `quick` takes the file's smaller counts; `only` keeps the
+    /// variants named in it, with or without their suffix; empty keeps all.
+    ///
+    /// # Errors
+    /// [`ExperimentError::NoVariant`] if `only` names one that is not there.
+    pub fn shards(&self, quick: bool, seed: Option<u64>, only: &[String]) -> Result<Vec<Plan>, ExperimentError> {
+        let file = &self.file;
+        let seed = seed.unwrap_or(file.seed);
+        let offloads: &[bool] = match file.offload {
+            Offload::Off => &[false],
+            Offload::On => &[true],
+            Offload::Both => &[false, true],
+        };
+        let workloads = self.workloads(quick);
+        let mut plans = Vec::new();
+        for (topology, scenario) in self.topologies() {
+            for &offload in offloads {
+                for (name, variant) in &file.variants {
+                    // Alone, offload is the experiment's; beside plain variants it
+                    // is a variant of its own.
+                    let suffix = if offload && file.offload == Offload::Both { OFFLOAD_SUFFIX } else { "" };
+                    let full = format!("{name}{suffix}");
+                    if !only.is_empty() && !only.iter().any(|asked| asked == name || *asked == full) {
+                        continue;
+                    }
+                    let sysctl = variant.sysctl.iter().map(|(key, value)| {
+                        (key.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+                    });
+                    plans.push(Plan {
+                        variant: full,
+                        scenario: scenario.clone(),
+                        seed,
+                        topology: Topology { offload, ..topology.clone() },
+                        adaptation: Adaptation {
+                            congestion: variant.congestion.clone(),
+                            policy: check::policy_source(name, variant).unwrap_or_default(),
+                            sysctl: sysctl.collect(),
+                        },
+                        workloads: workloads.clone(),
+                    });
+                }
+            }
+        }
+        let known = || file.variants.keys().cloned().collect::<Vec<_>>().join(", ");
+        for asked in only {
+            let base = asked.strip_suffix(OFFLOAD_SUFFIX).unwrap_or(asked);
+            if !plans.iter().any(|plan| plan.variant == *asked || plan.variant == base) {
+                return Err(ExperimentError::NoVariant { asked: asked.clone(), known: known() });
+            }
+        }
+        Ok(plans)
+    }
+
+    /// The topology of each scenario, with its name.
+    fn topologies(&self) -> Vec<(Topology, String)> {
+        let link = &self.file.link;
+        let plain = Topology {
+            senders: self.senders(),
+            rate_bps: link.rate.bits_per_second(),
+            one_way_delay_ns: link.one_way_delay.micros() * 1000,
+            buffer_bytes: link.buffer.bytes(),
+            edge_rate_bps: link.edge_rate.bits_per_second(),
+            socket_buffer_bytes: link.socket_buffer.bytes(),
+            ip: link.ip,
+            offload: false,
+        };
+        if self.file.scenario.is_empty() {
+            return vec![(plain, String::new())];
+        }
+        let scenarios = self.file.scenario.iter().map(|scenario| {
+            let mut topology = plain.clone();
+            if let Some(rate) = scenario.rate {
+                topology.rate_bps = rate.bits_per_second();
+            }
+            if let Some(delay) = scenario.one_way_delay {
+                topology.one_way_delay_ns = delay.micros() * 1000;
+            }
+            if let Some(buffer) = scenario.buffer {
+                topology.buffer_bytes = buffer.bytes();
+            }
+            (topology, scenario.name.clone())
+        });
+        scenarios.collect()
+    }
+
+    /// Sender hosts that the workloads need.
+    fn senders(&self) -> u32 {
+        let incast = self.file.incast.iter().flat_map(|incast| incast.senders.iter().copied());
+        let bulk = self.file.bulk.iter().map(|bulk| bulk.flows.len() as u32);
+        incast.chain(bulk).max().unwrap_or(1)
+    }
+
+    fn workloads(&self, quick: bool) -> Vec<Workload> {
+        let file = &self.file;
+        let count = |full: u32, quickly: Option<u32>| if quick { quickly.unwrap_or(full) } else { full };
+        let mut workloads = Vec::new();
+        for burst in &file.burst {
+            workloads.push(self.burst(burst, count(burst.count, burst.quick)));
+        }
+        for incast in &file.incast {
+            for &senders in &incast.senders {
+                for answer in &incast.answers {
+                    workloads.push(Workload::Incast(plan::Incast {
+                        label: format!("{answer}/{senders}"),
+                        senders,
+                        answer_bytes: answer.bytes(),
+                        rounds: count(incast.rounds, incast.quick),
+                        from_round: incast.from_round,
+                        period_ns: incast.period.micros() * 1000,
+                    }));
+                }
+            }
+        }
+        for bulk in &file.bulk {
+            workloads.push(bulk_plan(bulk, quick));
+        }
+        workloads
+    }
+
+    fn burst(&self, burst: &Burst, count: u32) -> Workload {
+        let label = match (&burst.name, burst.connections) {
+            (Some(name), _) => name.clone(),
+            (None, 1) => burst.size.to_string(),
+            (None, connections) => format!("{}/{connections}", burst.size),
+        };
+        let steps = self.file.link.step.iter();
+        Workload::Burst(plan::Burst {
+            label,
+            size_bytes: burst.size.bytes(),
+            gap_ns: burst.gap.micros() * 1000,
+            count,
+            from_burst: burst.from_burst,
+            connections: burst.connections,
+            fresh: burst.fresh,
+            sample_burst: burst.sample_burst,
+            steps: steps
+                .map(|step| plan::Step { at_burst: step.at_burst, rate_bps: step.rate.bits_per_second() })
+                .collect(),
+        })
+    }
+}
+
+fn bulk_plan(bulk: &Bulk, quick: bool) -> Workload {
+    let duration = if quick { bulk.quick.unwrap_or(bulk.duration) } else { bulk.duration };
+    let groups = bulk.flows.iter().map(|flows| FlowGroup {
+        name: flows.name.clone(),
+        flows: flows.count,
+        start_ns: flows.start.micros() * 1000,
+        spread_ns: flows.spread.micros() * 1000,
+        congestion: flows.congestion.clone(),
+        bursts: flows.burst.zip(flows.gap).map(|(size, gap)| BurstShape {
+            size_bytes: size.bytes(),
+            gap_ns: gap.micros() * 1000,
+        }),
+    });
+    Workload::Bulk(plan::Bulk {
+        label: bulk.name.clone(),
+        duration_ns: duration.micros() * 1000,
+        groups: groups.collect(),
+    })
+}

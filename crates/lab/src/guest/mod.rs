@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What runs inside the virtual backend's guest: this program as its first
+//! process. It mounts, loads the kernel modules, runs the plan and powers off.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use nix::kmod::{finit_module, ModuleInitFlags};
+use nix::mount::{mount, MsFlags};
+use nix::sys::reboot::{reboot, RebootMode};
+use nix::sys::termios::{cfmakeraw, tcdrain, tcgetattr, tcsetattr, SetArg};
+
+use crate::case::{self, Doing, KernelBottleneck};
+use crate::plan::Plan;
+use crate::record::Record;
+
+/// The first process's path in the guest.
+pub const INIT: &str = "/init";
+/// Where the host puts the plan.
+pub const PLAN: &str = "paceline/plan.json";
+/// Where the image keeps kernel modules; they are loaded in the order of names.
+pub const MODULES: &str = "paceline/modules";
+/// The serial line that carries the records; the first one is the console.
+const RECORDS: &str = "/dev/ttyS1";
+
+/// True if this process is the first of a guest that the virtual backend booted.
+pub fn is_guest_init() -> bool {
+    std::process::id() == 1
+        && std::env::args_os().next().is_some_and(|name| name == INIT)
+        && Path::new("/").join(PLAN).exists()
+}
+
+/// Runs the plan, tells the host, powers off.
+pub fn init_main() -> ! {
+    if let Err(error) = run() {
+        eprintln!("paceline: {error}");
+    }
+    // Returns only if it is refused; a first process that exits stops the kernel.
+    let Err(_) = reboot(RebootMode::RB_POWER_OFF);
+    std::process::exit(1)
+}
+
+fn run() -> Result<(), case::CaseError> {
+    prepare()?;
+    let mut records = open_records().doing(format!("opening {RECORDS}"))?;
+    let mut sink = |record: &Record| write_record(&mut records, record);
+    let outcome = begin(&mut sink);
+    let last = match outcome {
+        Ok(()) => Record::End,
+        Err(error) => Record::Failed { text: error.to_string() },
+    };
+    sink(&last).doing("writing the last record")?;
+    tcdrain(&records).doing("waiting for the serial line")
+}
+
+fn begin(sink: case::Sink) -> Result<(), case::CaseError> {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").doing("reading the kernel's release")?;
+    sink(&Record::Begin { kernel: kernel.trim().to_owned() }).doing("writing the first record")?;
+    load_modules()?;
+    let text = std::fs::read_to_string(Path::new("/").join(PLAN)).doing("reading the plan")?;
+    let plan: Plan = serde_json::from_str(&text).map_err(io::Error::from).doing("reading the plan")?;
+    case::run(&plan, &KernelBottleneck, sink)
+}
+
+fn prepare() -> Result<(), case::CaseError> {
+    std::env::set_var("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    for (kind, place) in [
+        ("devtmpfs", "/dev"),
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("tmpfs", "/tmp"),
+        ("tmpfs", "/run"),
+        ("cgroup2", "/sys/fs/cgroup"),
+        ("bpf", "/sys/fs/bpf"),
+    ] {
+        std::fs::create_dir_all(place).doing(format!("making {place}"))?;
+        mount(Some(kind), place, Some(kind), MsFlags::empty(), None::<&str>)
+            .doing(format!("mounting {kind} on {place}"))?;
+    }
+    Ok(())
+}
+
+fn load_modules() -> Result<(), case::CaseError> {
+    let directory = Path::new("/").join(MODULES);
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(&directory).doing("listing the kernel modules")? {
+        paths.push(entry.doing("listing the kernel modules")?.path());
+    }
+    paths.sort();
+    for path in paths {
+        let module = File::open(&path).doing(format!("opening {}", path.display()))?;
+        finit_module(&module, c"", ModuleInitFlags::empty()).doing(format!("loading {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Opens the serial line as a plain byte channel: no echo, no change of line ends.
+fn open_records() -> io::Result<File> {
+    let file = File::options().read(true).write(true).open(RECORDS)?;
+    let mut settings = tcgetattr(file.as_fd())?;
+    cfmakeraw(&mut settings);
+    nix::sys::termios::cfsetspeed(&mut settings, nix::sys::termios::BaudRate::B115200)?;
+    tcsetattr(file.as_fd(), SetArg::TCSANOW, &settings)?;
+    Ok(file)
+}
+
+fn write_record(file: &mut File, record: &Record) -> io::Result<()> {
+    let mut line = serde_json::to_vec(record)?;
+    line.push(b'\n');
+    file.write_all(&line)
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Experiments on TCP. One TOML names topology, workload, variants and what must
+//! hold; it runs in a virtual machine, whose clock counts instructions, or live
+//! on this machine's kernel.
+//!
+//! - [`experiment`]: the file, checked, and its shards;
+//! - [`run`]: from a file to a report;
+//! - [`case`]: runs one shard on the kernel that it stands on;
+//! - [`virtual_machine`], [`guest`]: the `virtual` backend, outside and inside;
+//! - [`live`]: the `live` backend;
+//! - [`overhead`]: CUBIC against Paceline where the CPU is the limit;
+//! - [`plan`], [`record`]: what goes into a case run and what comes out;
+//! - [`collect`], [`bounds`]: from records to metrics and their limits.
+
+pub mod bounds;
+pub mod case;
+pub mod collect;
+pub mod experiment;
+pub mod guest;
+pub mod live;
+pub mod overhead;
+pub mod plan;
+mod progress;
+mod random;
+pub mod record;
+pub mod run;
+pub mod virtual_machine;

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What one case run does: an experiment reduced to one variant on one link, in
+//! plain numbers, as it is handed to the guest.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One shard of an experiment: everything that one machine, virtual or live,
+/// runs in one go.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Variant name with its suffixes, such as `cubic+tso`.
+    pub variant: String,
+    /// Scenario, empty if the experiment has only one.
+    pub scenario: String,
+    /// Seed of whatever is random.
+    pub seed: u64,
+    /// The network.
+    pub topology: Topology,
+    /// What is different about this variant's sockets.
+    pub adaptation: Adaptation,
+    /// Run one after the other, each with jobs and connections of its own.
+    pub workloads: Vec<Workload>,
+}
+
+/// A dumbbell: sender hosts, a router, one receiver host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Topology {
+    /// Sender hosts, 1 to 250.
+    pub senders: u32,
+    /// Bottleneck, bits per second, framing included.
+    pub rate_bps: u64,
+    /// Propagation delay one way, nanoseconds.
+    pub one_way_delay_ns: u64,
+    /// Bottleneck's drop-tail queue, bytes.
+    pub buffer_bytes: u64,
+    /// Link of each host to the router, bits per second, framing included.
+    pub edge_rate_bps: u64,
+    /// Largest socket buffer that the kernel's auto-tuning may reach, bytes.
+    pub socket_buffer_bytes: u64,
+    /// 4 or 6.
+    pub ip: u8,
+    /// Segmentation offload on, as on a real host; off: the stack itself makes
+    /// packets of one segment.
+    pub offload: bool,
+}
+
+/// How the sockets of a variant differ from the kernel's own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Adaptation {
+    /// TCP_CONGESTION of the senders' sockets; absent: the kernel's default.
+    pub congestion: Option<String>,
+    /// Paceline's policy for the senders' jobs.
+    pub policy: Option<PolicySource>,
+    /// Written on every host before the workloads.
+    pub sysctl: BTreeMap<String, String>,
+}
+
+/// Where a policy's text comes from. Both forms were checked on the host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicySource {
+    /// Built in.
+    Preset(String),
+    /// TOML.
+    Text {
+        /// For messages.
+        file: String,
+        /// The whole of it.
+        text: String,
+    },
+}
+
+/// What the hosts do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Workload {
+    /// Chunks after idle.
+    Burst(Burst),
+    /// Many senders answer one receiver at once.
+    Incast(Incast),
+    /// Groups of long flows, bursty ones among them.
+    Bulk(Bulk),
+}
+
+/// Request of `size_bytes`, one-byte reply, then `gap_ns` of silence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Burst {
+    /// Tail of the metrics' names, such as `1MB`.
+    pub label: String,
+    /// Bytes of each burst, all connections together.
+    pub size_bytes: u64,
+    /// From a reply to the next write.
+    pub gap_ns: u64,
+    /// Bursts.
+    pub count: u32,
+    /// The first burst, from 1, that medians are taken over.
+    pub from_burst: u32,
+    /// Connections that start together; each carries its share.
+    pub connections: u32,
+    /// Each burst on a connection, and in a job, of its own.
+    pub fresh: bool,
+    /// The burst, from 1, whose bandwidth is sampled.
+    pub sample_burst: Option<u32>,
+    /// Changes of the bottleneck's rate, by burst.
+    pub steps: Vec<Step>,
+}
+
+/// A change of the bottleneck in mid-run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The first burst, from 1, on the changed link.
+    pub at_burst: u32,
+    /// Bits per second.
+    pub rate_bps: u64,
+}
+
+/// N senders answer one request each, all asked at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Incast {
+    /// Tail of the metrics' names, such as `32KB/16/64KiB`.
+    pub label: String,
+    /// Senders that take part: the first N hosts of the topology.
+    pub senders: u32,
+    /// Bytes of each answer.
+    pub answer_bytes: u64,
+    /// Rounds.
+    pub rounds: u32,
+    /// The first round, from 1, that medians are taken over.
+    pub from_round: u32,
+    /// From the start of one round to the start of the next, if the first is
+    /// over by then.
+    pub period_ns: u64,
+}
+
+/// Groups of flows side by side for a fixed time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bulk {
+    /// Tail of the metrics' names; empty for none.
+    pub label: String,
+    /// Time over which goodput is taken, from the start of the first flow.
+    pub duration_ns: u64,
+    /// Group k sends from host k.
+    pub groups: Vec<FlowGroup>,
+}
+
+/// Flows of one kind from one host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowGroup {
+    /// Tail of the metrics' names; empty for none.
+    pub name: String,
+    /// Flows, each one connection.
+    pub flows: u32,
+    /// When the group starts, after the beginning.
+    pub start_ns: u64,
+    /// Each flow starts up to this much later, at random.
+    pub spread_ns: u64,
+    /// Congestion control of this group whatever the variant; absent: the
+    /// variant's adaptation.
+    pub congestion: Option<String>,
+    /// Bursts instead of one endless transfer.
+    pub bursts: Option<BurstShape>,
+}
+
+/// Bursts within a bulk workload.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BurstShape {
+    /// Bytes of each burst.
+    pub size_bytes: u64,
+    /// From a reply to the next write.
+    pub gap_ns: u64,
+}
+
+impl Plan {
+    /// Name of the shard for people and files, such as `cubic+tso@32KiB`.
+    pub fn shard_name(&self) -> String {
+        if self.scenario.is_empty() {
+            self.variant.clone()
+        } else {
+            format!("{}@{}", self.variant, self.scenario)
+        }
+    }
+
+    /// Steps of progress that a run of this plan reports.
+    pub fn steps(&self) -> u64 {
+        self.workloads.iter().map(Workload::steps).sum()
+    }
+}
+
+impl Workload {
+    /// Steps of progress: bursts, rounds or seconds.
+    pub fn steps(&self) -> u64 {
+        match self {
+            Workload::Burst(burst) => u64::from(burst.count),
+            Workload::Incast(incast) => u64::from(incast.rounds),
+            Workload::Bulk(bulk) => bulk.duration_ns.div_ceil(1_000_000_000),
+        }
+    }
+
+    /// Tail of the metrics' names.
+    pub fn label(&self) -> &str {
+        match self {
+            Workload::Burst(burst) => &burst.label,
+            Workload::Incast(incast) => &incast.label,
+            Workload::Bulk(bulk) => &bulk.label,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a case run tells, one record a line, as JSON. All times are whole
+//! nanoseconds: equal runs give equal bytes.
+
+use serde::{Deserialize, Serialize};
+
+/// One line from a case run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "record")]
+pub enum Record {
+    /// The machine is up and begins.
+    Begin {
+        /// Kernel release.
+        kernel: String,
+    },
+    /// The link, read back before the workloads.
+    Link(LinkReading),
+    /// So many of [`crate::plan::Plan::steps`] are done.
+    Progress {
+        /// Since the beginning.
+        done: u64,
+    },
+    /// One burst.
+    Burst(BurstRecord),
+    /// One round of incast.
+    Round(RoundRecord),
+    /// One flow of a bulk workload.
+    Flow(FlowRecord),
+    /// Bandwidth over one burst.
+    Samples(SampleRecord),
+    /// Timers over one workload.
+    Timers(TimerRecord),
+    /// CPU over one workload.
+    Cpu(CpuRecord),
+    /// A remark that belongs in the results.
+    Warning {
+        /// For people.
+        text: String,
+    },
+    /// The run stopped.
+    Failed {
+        /// Why.
+        text: String,
+    },
+    /// The run is complete.
+    End,
+}
+
+/// The link as measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LinkReading {
+    /// Bottleneck's rate, bits per second, framing included.
+    pub rate_bps: u64,
+    /// Round trip of a small packet, nanoseconds, nothing queued.
+    pub rtt_ns: u64,
+    /// What fitted into the bottleneck's queue, bytes; absent if the edge is not
+    /// fast enough to fill it.
+    pub buffer_bytes: Option<u64>,
+    /// TCP payload bytes that leave the sender's stack in one packet at most.
+    pub largest_packet_bytes: u64,
+}
+
+/// One burst, all its connections together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BurstRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// From 1.
+    pub burst: u32,
+    /// First write to the arrival of the last reply, nanoseconds.
+    pub completion_ns: u64,
+    /// Data segments sent, retransmissions included.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Segments that the receiver reported as arrived twice.
+    pub spurious: u64,
+    /// Congestion window of the first connection before and after, segments.
+    pub cwnd: [u32; 2],
+    /// Slow-start threshold likewise; 2147483647 is the kernel's "none".
+    pub ssthresh: [u32; 2],
+}
+
+/// One round of incast.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoundRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// From 1.
+    pub round: u32,
+    /// Common start to the last reply, nanoseconds.
+    pub completion_ns: u64,
+    /// Longest time in the round without a byte of any answer, nanoseconds.
+    pub longest_pause_ns: u64,
+    /// Data segments sent, retransmissions included.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Segments that the receiver reported as arrived twice.
+    pub spurious: u64,
+}
+
+/// One flow of a bulk workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// Index into the workload's groups.
+    pub group: usize,
+    /// Index within the group.
+    pub flow: u32,
+    /// Bytes that reached the receiving program in time.
+    pub bytes: u64,
+    /// From the flow's start to the workload's end, nanoseconds.
+    pub active_ns: u64,
+    /// Data segments sent, retransmissions included.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Each burst's completion, nanoseconds; empty for endless transfers.
+    pub bursts_ns: Vec<u64>,
+}
+
+/// Bytes that reached the bottleneck's input, per millisecond.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SampleRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// From 1.
+    pub burst: u32,
+    /// Bytes on the wire, framing included, in each millisecond since the first
+    /// write.
+    pub bytes_per_ms: Vec<u64>,
+}
+
+/// Retransmission timers of the sender hosts over one workload, as the kernel
+/// counts them (`/proc/net/netstat`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimerRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// Retransmission time-outs: TCPTimeouts.
+    pub timeouts: u64,
+    /// Of these, for nothing: TCPSpuriousRTOs.
+    pub spurious_timeouts: u64,
+    /// Tail-loss probes: TCPLossProbes.
+    pub loss_probes: u64,
+}
+
+/// CPU over one workload.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CpuRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// CPU time not idle, nanoseconds, all CPUs together.
+    pub busy_ns: u64,
+    /// Time in which something was to be sent, nanoseconds.
+    pub active_ns: u64,
+    /// CPUs.
+    pub cpus: u32,
+    /// TCP payload that reached the receiving programs, bytes.
+    pub payload_bytes: u64,
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The guest's root: this program as `/init`, `ip`, `tc`, their libraries and the
+//! kernel's modules. Built once, kept in the cache, built again when an input
+//! changes.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::elf;
+use super::cpio::{Archive, EXECUTABLE, FILE};
+use super::kernel::{self, Kernel};
+use super::{hash_of, VirtualError, Wrong};
+use crate::guest::{INIT, MODULES};
+
+/// Images of older builds that are kept: another checkout may be using them.
+const IMAGES_KEPT: usize = 4;
+
+/// What QEMU boots.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// The kernel.
+    pub kernel: PathBuf,
+    /// The first of the concatenated initial archives; the plan is the second.
+    pub initramfs: PathBuf,
+}
+
+/// The image for this program and today's kernel, from the cache if it is there.
+/// Several processes may ask at once: one builds, the others wait.
+///
+/// # Errors
+/// If a kernel cannot be found, a program is missing, or the cache cannot be
+/// written.
+pub fn prepare() -> Result<Image, VirtualError> {
+    let cache = cache_directory()?;
+    fs::create_dir_all(&cache).wrong("make", &cache)?;
+    let lock_path = cache.join("lock");
+    let lock_file = File::create(&lock_path).wrong("make", &lock_path)?;
+    let _lock = Flock::lock(lock_file, FlockArg::LockExclusive)
+        .map_err(|(_, errno)| errno.into())
+        .wrong("lock", &lock_path)?;
+    let kernel = kernel::find(&cache.join("kernels"))?;
+    let contents = contents(&kernel)?;
+    let mut parts = Vec::new();
+    for (path, mode, content) in &contents {
+        parts.extend([path.as_bytes(), if *mode == EXECUTABLE { b"x" } else { b"-" }, content.as_slice()]);
+    }
+    let images = cache.join("images");
+    fs::create_dir_all(&images).wrong("make", &images)?;
+    let initramfs = images.join(format!("{:016x}.cpio", hash_of(&parts)));
+    if !initramfs.exists() {
+        let mut archive = Archive::default();
+        for (path, mode, content) in &contents {
+            archive.file(path.trim_start_matches('/'), *mode, content);
+        }
+        for directory in ["dev", "proc", "sys", "tmp", "run"] {
+            archive.directory(directory);
+        }
+        let mut file = tempfile::NamedTempFile::new_in(&images).wrong("make a file in", &images)?;
+        file.write_all(&archive.finish()).wrong("write", file.path())?;
+        file.persist(&initramfs).map_err(|error| error.error).wrong("make", &initramfs)?;
+        remove_old(&images)?;
+    }
+    Ok(Image { kernel: kernel.boot_file(), initramfs })
+}
+
+fn cache_directory() -> Result<PathBuf, VirtualError> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("XDG_CACHE_HOME")
+        .or_else(|| Some(set("HOME")?.join(".cache")))
+        .map(|cache| cache.join("paceline"))
+        .ok_or(VirtualError::NoCache)
+}
+
+fn remove_old(images: &Path) -> Result<(), VirtualError> {
+    let mut found: Vec<_> = fs::read_dir(images)
+        .wrong("list", images)?
+        .flatten()
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    found.sort();
+    let excess = found.len().saturating_sub(IMAGES_KEPT);
+    for (_, path) in &found[..excess] {
+        fs::remove_file(path).wrong("remove", path)?;
+    }
+    Ok(())
+}
+
+/// Path in the guest, mode, content.
+type Entry = (String, u32, Vec<u8>);
+
+fn contents(kernel: &Kernel) -> Result<Vec<Entry>, VirtualError> {
+    let program = std::env::current_exe().wrong("find", Path::new("/proc/self/exe"))?;
+    let ip = find_program("ip")?;
+    let tc = find_program("tc")?;
+    let mut libraries = BTreeSet::new();
+    let mut entries = Vec::new();
+    for (path, name) in [(&program, INIT), (&ip, "/usr/sbin/ip"), (&tc, "/usr/sbin/tc")] {
+        libraries.extend(libraries_of(path)?);
+        let mut content = fs::read(path).wrong("read", path)?;
+        elf::strip(&mut content);
+        entries.push((name.to_owned(), EXECUTABLE, content));
+    }
+    for library in libraries {
+        let content = fs::read(&library).wrong("read", &library)?;
+        entries.push((library.to_string_lossy().into_owned(), EXECUTABLE, content));
+    }
+    for module in kernel.modules()? {
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        entries.push((format!("/{MODULES}/{name}"), FILE, fs::read(&module).wrong("read", &module)?));
+    }
+    Ok(entries)
+}
+
+fn find_program(name: &str) -> Result<PathBuf, VirtualError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // A user's PATH often lacks the system's directories.
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file())
+        .ok_or_else(|| VirtualError::Start { program: name.to_owned(), source: std::io::ErrorKind::NotFound.into() })
+}
+
+/// Shared libraries, loader included, under the names by which they are looked for.
+fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, VirtualError> {
+    let output = Command::new("ldd")
+        .arg(program)
+        .env("LC_ALL", "C")
+        .output()
+        .map_err(|source| VirtualError::Start { program: "ldd".to_owned(), source })?;
+    // A static program makes ldd fail: no libraries.
+    Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn parse_ldd(text: &str) -> Vec<PathBuf> {
+    text.lines()
+        .filter_map(|line| {
+            let path = line.split_once("=>").map_or(line, |(_, path)| path).trim();
+            let path = path.split(" (0x").next()?;
+            path.starts_with('/').then(|| PathBuf::from(path))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_ldd() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        let expected = ["/lib/x86_64-linux-gnu/libz.so.1", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
+        assert_eq!(parse_ldd(text), expected);
+        assert!(parse_ldd("\tstatically linked\n").is_empty());
+    }
+}

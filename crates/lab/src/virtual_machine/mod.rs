@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The `virtual` backend: a stock kernel in QEMU, whose clock counts instructions.
+//! The same run gives the same bytes on any machine, busy or idle; it needs no
+//! root and touches nothing outside its cache and its temporary directory.
+
+mod cpio;
+mod elf;
+mod image;
+mod kernel;
+mod qemu;
+
+use std::hash::Hasher;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use image::{prepare, Image};
+pub use qemu::{clean_stale, run, Machine};
+
+/// Why a virtual machine could not be made or did not run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum VirtualError {
+    /// A file operation failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program is missing.
+    #[error("cannot start {program}: {source}; the virtual backend needs qemu-system-x86, iproute2, apt and dpkg (sudo apt-get install qemu-system-x86 iproute2)")]
+    Start {
+        /// Its name.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program said no.
+    #[error("{program} failed: {message}")]
+    Program {
+        /// Its name.
+        program: String,
+        /// Its standard error.
+        message: String,
+    },
+    /// No package could be looked up or fetched, and none is in the cache.
+    #[error("no kernel in the cache, and \"{command}\" failed: {message}\nrun \"sudo apt-get update\" first, or put a linux-image package into a directory and name it in PACELINE_KERNEL_DEB_DIR")]
+    Apt {
+        /// What was run.
+        command: String,
+        /// Its standard error.
+        message: String,
+    },
+    /// The meta-package leads nowhere.
+    #[error("package {meta} does not lead to a kernel; put a linux-image package into a directory and name it in PACELINE_KERNEL_DEB_DIR")]
+    NoKernelPackage {
+        /// Its name.
+        meta: String,
+    },
+    /// The user's directory has no kernel.
+    #[error("{variable} names {}, which holds no linux-image-*.deb", directory.display())]
+    NoImagePackage {
+        /// The environment variable.
+        variable: &'static str,
+        /// Its value.
+        directory: PathBuf,
+    },
+    /// Only one architecture is supported.
+    #[error("the virtual backend runs on x86_64 only, and this is {0}; use --backend live")]
+    Architecture(&'static str),
+    /// Neither XDG_CACHE_HOME nor HOME is set.
+    #[error("no place for the cache: set XDG_CACHE_HOME or HOME")]
+    NoCache,
+    /// The guest took too long.
+    #[error("{shard}: no result after {seconds} s of wall time; the console's last lines:\n{console}")]
+    TimedOut {
+        /// Which shard.
+        shard: String,
+        /// The limit.
+        seconds: u64,
+        /// What the guest's kernel said.
+        console: String,
+    },
+    /// The guest stopped before its last record.
+    #[error("{shard}: the guest stopped early ({status}); the console's last lines:\n{console}")]
+    Died {
+        /// Which shard.
+        shard: String,
+        /// QEMU's exit.
+        status: std::process::ExitStatus,
+        /// What the guest's kernel or QEMU said.
+        console: String,
+    },
+    /// The guest said what went wrong.
+    #[error("{shard}: {message}")]
+    Guest {
+        /// Which shard.
+        shard: String,
+        /// Its message.
+        message: String,
+    },
+    /// A record is not JSON.
+    #[error("{shard}: the guest's record \"{line}\" is not one: {source}")]
+    Record {
+        /// Which shard.
+        shard: String,
+        /// The line.
+        line: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The user stopped the run.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Names the file in an error.
+trait Wrong<T> {
+    fn wrong(self, action: &'static str, path: &Path) -> Result<T, VirtualError>;
+}
+
+impl<T> Wrong<T> for io::Result<T> {
+    fn wrong(self, action: &'static str, path: &Path) -> Result<T, VirtualError> {
+        self.map_err(|source| VirtualError::File { action, path: path.to_owned(), source })
+    }
+}
+
+/// Tells contents apart; not meant to withstand an attacker. The cache is thrown
+/// away if the hash function ever changes.
+fn hash_of(parts: &[&[u8]]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    for part in parts {
+        hasher.write_usize(part.len());
+        hasher.write(part);
+    }
+    hasher.finish()
+}

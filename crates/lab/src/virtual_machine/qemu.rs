@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One QEMU per shard. Its clock counts instructions (`-icount`), so nothing that
+//! the host does reaches the guest.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::cpio::{Archive, FILE};
+use super::image::Image;
+use super::{VirtualError, Wrong};
+use crate::guest::PLAN;
+use crate::plan::Plan;
+use crate::record::Record;
+
+const PROGRAM: &str = "qemu-system-x86_64";
+const DIRECTORY_PREFIX: &str = "paceline-lab-";
+const CONSOLE_LINES_SHOWN: usize = 20;
+/// The guest kernel's command line.
+const COMMAND_LINE: [&str; 10] = [
+    "console=ttyS0",
+    "quiet",
+    // A panic ends QEMU (-no-reboot).
+    "panic=-1",
+    // The same addresses in each run.
+    "nokaslr",
+    // One instruction is one nanosecond or more: these would take a tenth of them.
+    "mitigations=off",
+    "init_on_alloc=0",
+    // Nothing to watch or calibrate where the clock counts instructions; this
+    // halves the time to boot.
+    "tsc=reliable",
+    "nolapic_timer",
+    "no_timer_check",
+    // A timer that paces packets does not wait for a system call to end.
+    "preempt=full",
+];
+/// How often the records are looked at. Does not reach the guest.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What a machine needs beside its plan.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// What it boots.
+    pub image: Image,
+    /// One instruction takes 2^shift ns of its time.
+    pub shift: u8,
+    /// Wall time after which it is given up.
+    pub limit: Duration,
+}
+
+/// Runs `plan` in a machine of its own. `progress` gets the steps done so far;
+/// the machine is ended early once `stop` says so.
+///
+/// # Errors
+/// If QEMU cannot be started, the guest fails, dies or takes too long.
+pub fn run(
+    machine: &Machine,
+    plan: &Plan,
+    progress: &dyn Fn(u64),
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<Record>, VirtualError> {
+    let shard = plan.shard_name();
+    let temporary = std::env::temp_dir();
+    let directory = tempfile::Builder::new()
+        .prefix(&format!("{DIRECTORY_PREFIX}{}-", std::process::id()))
+        .tempdir_in(&temporary)
+        .wrong("make a directory in", &temporary)?;
+    let files = Files::create(directory.path(), &machine.image, plan)?;
+    let mut guest = Guest::start(machine, &files)?;
+    let started = Instant::now();
+    let mut reader = RecordReader { file: BufReader::new(File::open(&files.records).wrong("open", &files.records)?), partial: Vec::new() };
+    let mut records = Vec::new();
+    loop {
+        let exited = guest.exited()?;
+        while let Some(line) = reader.line().wrong("read", &files.records)? {
+            let record = serde_json::from_slice(&line).map_err(|source| VirtualError::Record {
+                shard: shard.clone(),
+                line: String::from_utf8_lossy(&line).into_owned(),
+                source,
+            })?;
+            match record {
+                Record::Progress { done } => progress(done),
+                Record::Failed { text } => return Err(VirtualError::Guest { shard, message: text }),
+                Record::End => return Ok(records),
+                record => records.push(record),
+            }
+        }
+        if let Some(status) = exited {
+            return Err(VirtualError::Died { shard, status, console: files.console_tail() });
+        }
+        if stop() {
+            return Err(VirtualError::Interrupted);
+        }
+        if started.elapsed() > machine.limit {
+            let seconds = machine.limit.as_secs();
+            return Err(VirtualError::TimedOut { shard, seconds, console: files.console_tail() });
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Removes what runs that were killed left in the temporary directory.
+pub fn clean_stale() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(DIRECTORY_PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // Another user's, or another process was faster: not ours to report.
+            drop(fs::remove_dir_all(entry.path()));
+        }
+    }
+}
+
+/// The files of one run.
+struct Files {
+    initramfs: PathBuf,
+    console: PathBuf,
+    records: PathBuf,
+    errors: PathBuf,
+}
+
+impl Files {
+    fn create(directory: &Path, image: &Image, plan: &Plan) -> Result<Self, VirtualError> {
+        let files = Files {
+            initramfs: directory.join("initramfs.cpio"),
+            console: directory.join("console"),
+            records: directory.join("records"),
+            errors: directory.join("qemu"),
+        };
+        fs::copy(&image.initramfs, &files.initramfs).wrong("write", &files.initramfs)?;
+        let mut archive = Archive::default();
+        archive.file(PLAN, FILE, &serde_json::to_vec(plan).map_err(io::Error::from).wrong("encode", Path::new(PLAN))?);
+        File::options()
+            .append(true)
+            .open(&files.initramfs)
+            .and_then(|mut file| file.write_all(&archive.finish()))
+            .wrong("write", &files.initramfs)?;
+        for path in [&files.console, &files.records, &files.errors] {
+            File::create(path).wrong("make", path)?;
+        }
+        Ok(files)
+    }
+
+    /// The last lines of QEMU and of the guest's kernel.
+    fn console_tail(&self) -> String {
+        let mut text = String::new();
+        for path in [&self.errors, &self.console] {
+            let content = fs::read(path).unwrap_or_default();
+            text += &String::from_utf8_lossy(&content);
+        }
+        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(CONSOLE_LINES_SHOWN)..].join("\n")
+    }
+}
+
+/// A running QEMU, killed when dropped, and by the kernel when this process dies.
+struct Guest(Child);
+
+impl Guest {
+    fn start(machine: &Machine, files: &Files) -> Result<Self, VirtualError> {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(["-no-user-config", "-nodefaults", "-no-reboot", "-display", "none", "-nic", "none"])
+            .args(["-accel", "tcg,thread=single", "-smp", "1", "-m", "2048"])
+            .args(["-icount", &format!("shift={},sleep=off", machine.shift)])
+            .args(["-rtc", "clock=vm,base=2026-01-01"])
+            // No RDRAND or RDSEED, and the same features on every host.
+            .args(["-cpu", "Nehalem", "-seed", "1"])
+            .arg("-kernel")
+            .arg(&machine.image.kernel)
+            .arg("-initrd")
+            .arg(&files.initramfs)
+            .args(["-append", &COMMAND_LINE.join(" ")])
+            .arg("-serial")
+            .arg(format!("file:{}", files.console.display()))
+            .arg("-serial")
+            .arg(format!("file:{}", files.records.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::options().append(true).open(&files.errors).wrong("open", &files.errors)?);
+        let parent = std::process::id();
+        // SAFETY: prctl and getppid are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+                // The parent may have died before the line above.
+                if nix::unistd::getppid().as_raw() as u32 != parent {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                Ok(())
+            });
+        }
+        command
+            .spawn()
+            .map(Guest)
+            .map_err(|source| VirtualError::Start { program: PROGRAM.to_owned(), source })
+    }
+
+    fn exited(&mut self) -> Result<Option<ExitStatus>, VirtualError> {
+        self.0.try_wait().wrong("wait for", Path::new(PROGRAM))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Fails if it has exited already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Reads whole lines from a file that grows.
+struct RecordReader {
+    file: BufReader<File>,
+    partial: Vec<u8>,
+}
+
+impl RecordReader {
+    fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        self.file.by_ref().read_until(b'\n', &mut self.partial)?;
+        if self.partial.last() == Some(&b'\n') {
+            return Ok(Some(std::mem::take(&mut self.partial)));
+        }
+        Ok(None)
+    }
+}
