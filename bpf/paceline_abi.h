@@ -83,10 +83,20 @@ struct pl_path {
 	__u64 confirmed_us; /* when a train last confirmed or changed it */
 	__u64 started_us; /* the last start on this path */
 	__u64 lead_us; /* when a start last sent its lead and probe */
+	/* Learning, while the rate is not known: ACKs of all connections together. */
+	__u64 block_us; /* when the block of ACKs began; 0: no ACK yet */
+	__u64 acked_us; /* the last ACK */
+	__u64 learned_bps; /* best block of the largest size seen */
+	__u32 block_from; /* acked_segs when the block began */
+	__u32 block_segs; /* size of this block */
+	__u32 learned_segs; /* size of the blocks that learned_bps is from */
+	__u32 acked_segs; /* delivered to all connections that learn */
 	__u32 min_rtt_us; /* least RTT seen by any of the connections */
 	__u32 active; /* connections in a burst now: they divide the rate */
+	__u32 peak; /* most active at once since the path was last quiet */
+	__u32 expected; /* the peak before that: so many may start again at once */
 	__u32 epoch; /* raised when a stale count is thrown away */
-	__u32 flight_segs; /* largest flight delivered without loss */
+	__u32 flight_segs; /* largest flight of one connection delivered without loss */
 };
 
 /* Value of pl_paths: the lock (a struct bpf_spin_lock) comes first. */
@@ -143,8 +153,8 @@ struct pl_connection_record {
 _Static_assert(sizeof(struct pl_policy) == 48, "pl_policy");
 _Static_assert(sizeof(struct pl_job) == 144, "pl_job");
 _Static_assert(sizeof(struct pl_path_key) == 32, "pl_path_key");
-_Static_assert(sizeof(struct pl_path) == 48, "pl_path");
-_Static_assert(sizeof(struct pl_path_slot) == 56, "pl_path_slot");
+_Static_assert(sizeof(struct pl_path) == 96, "pl_path");
+_Static_assert(sizeof(struct pl_path_slot) == 104, "pl_path_slot");
 _Static_assert(sizeof(struct pl_connection_record) == 152, "pl_connection_record");
 
 #endif

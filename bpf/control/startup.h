@@ -33,6 +33,7 @@
  *   message must not wait for a pace that long ones need.
  * - The target belongs to a path (job, host and destination) and is divided by
  *   the connections in a burst on it: N that start at once send one path's rate.
+ *   The first packet of each allows for as many as started together last time.
  *
  * Integer arithmetic only; no clock, no kernel type, no allocation. The caller
  * passes in what it sees of the connection and applies the orders. Both path
@@ -75,6 +76,7 @@ struct pl_tcp {
 	__u32 una, nxt; /* snd_una, snd_nxt */
 	__u32 rtt_us; /* of what this ACK acknowledged; 0: not known */
 	__u8 recovering; /* in CWR, Recovery or Loss */
+	__u8 timed; /* 1: the stack's own timer asks again for each paced packet */
 };
 
 /* What the law wants done. Zero: leave it. */
@@ -93,16 +95,12 @@ struct pl_start {
 	__u64 probe_acked_us; /* probe: its first ACK */
 	__u64 train_acked_us; /* ACK of the train's first segment */
 	__u64 probe_bps; /* spacing of the probe's ACKs; 0: not known */
-	__u64 block_us; /* learning: when the block began */
-	__u64 acked_us; /* learning: the last ACK */
-	__u64 learned_bps; /* best block of the largest size seen */
 	__u64 share_bps; /* rate of the last start, for status */
 	__u32 sent0, delivered0, retransmitted0; /* counters when the burst began */
 	__u32 first_segs, last_segs; /* of the burst, sent before first_us, last_us */
 	__u32 probe_acked_segs, train_acked_segs;
-	__u32 block_from; /* delivered counter when the block began */
-	__u32 block_segs; /* size of this block */
-	__u32 learned_segs; /* size of the blocks that learned_bps is from */
+	__u32 seen_segs; /* learning: delivered counter at the last ACK */
+	__u32 probe_active; /* connections that shared the path with the probe */
 	__u32 paced_segs; /* sent under pacing when the first ACK came */
 	__u32 paced_end; /* snd_nxt at that moment */
 	__u32 flight_segs; /* largest flight of this burst */
@@ -161,10 +159,19 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 		path->active = 0;
 	}
 	path->started_us = tcp->now_us;
+	if (!path->active) {
+		path->expected = path->peak;
+		path->peak = 0;
+		path->block_us = 0;
+		path->learned_bps = 0;
+		path->learned_segs = 0;
+	}
 	if (!(s->counted && s->epoch == path->epoch)) {
 		s->counted = 1;
 		s->epoch = path->epoch;
 		path->active++;
+		if (path->active > path->peak)
+			path->peak = path->active;
 	}
 }
 
@@ -196,10 +203,14 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	} else if (!lossy) {
 		__u64 probe = s->probe_bps - (s->probe_bps >> 4);
 
-		if (probe > rate + (rate >> 4))
-			rate = probe < 2 * rate ? probe : 2 * rate;
-		else if (acked_us < sent_us - sent_us / 128 &&
-			 pl_bdp_segs(rate, s->train_rtt_us - path->min_rtt_us, tcp->mss) <= PL_QUEUE_SEGS)
+		if (probe > rate + (rate >> 4)) {
+			/* The probe speaks for the whole path, not for one share of it. */
+			path->rate_bps = probe < 2 * rate ? probe : 2 * rate;
+			path->confirmed_us = tcp->now_us;
+			return;
+		}
+		if (acked_us < sent_us - sent_us / 128 &&
+		    pl_bdp_segs(rate, s->train_rtt_us - path->min_rtt_us, tcp->mss) <= PL_QUEUE_SEGS)
 			rate += rate / 64;
 	}
 	/* Each of those that started together has one voice. */
@@ -218,15 +229,17 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 {
 	__u32 lost = tcp->retransmitted_segs - s->retransmitted0;
 	__u32 paced = s->paced_segs;
+	int bad = lost > 1 && (__u64)lost * 1000 > (__u64)paced * policy->breaker_permille;
+	__u32 back = bad ? 8 : 16;
 
 	if (!paced)
 		return;
-	if (lost && s->rated && path->rate_bps > s->rate_bps - s->rate_bps / 16) {
+	if (lost && s->rated && path->rate_bps > s->rate_bps - s->rate_bps / back) {
 		/* It arrived nearly as it was sent, and yet a queue overflowed. */
-		path->rate_bps = s->rate_bps - s->rate_bps / 16;
+		path->rate_bps = s->rate_bps - s->rate_bps / back;
 		path->confirmed_us = tcp->now_us;
 	}
-	if ((__u64)lost * 1000 > (__u64)paced * policy->breaker_permille && lost > 1) {
+	if (bad) {
 		s->bad_starts++;
 		s->bad_row++;
 		if (!s->rated && path->rate_bps) {
@@ -310,9 +323,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->first_segs = 0;
 		s->last_segs = 0;
 		s->flight_segs = 0;
-		s->block_us = 0;
-		s->learned_segs = 0;
-		s->learned_bps = 0;
+		s->seen_segs = tcp->delivered_segs;
 		s->state = PL_START_BASE;
 		s->learning = 0;
 		if (tcp->recovering || !tcp->mss)
@@ -367,14 +378,21 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		return;
 	}
 	active = path->active ? path->active : 1;
+	/* Those that started together last time are about to: leave them room. */
+	if (!n && !s->probing && active < path->expected)
+		active = path->expected;
 	share = s->rate_bps / active;
 	s->share_bps = share;
-	if (!n && tcp->now_us - path->lead_us > path->min_rtt_us) {
+	if (!n && tcp->timed && tcp->now_us - path->lead_us > path->min_rtt_us) {
 		/* Nobody else's lead and probe are on their way. */
 		s->probing = 1;
 		path->lead_us = tcp->now_us;
 	}
-	/* One TSO packet must not hold more than the lead, or than the probe. */
+	/*
+	 * One TSO packet must not hold more than the lead, or than the probe: the
+	 * window ends there, and the pacing timer asks again. Where a qdisc (fq)
+	 * paces, nobody would: no lead and no probe then.
+	 */
 	if (s->probing && n < PL_LEAD_SEGS) {
 		orders->pacing_bps = s->rate_bps * PL_LEAD_SPEEDUP;
 		orders->cwnd = PL_LEAD_SEGS;
@@ -392,11 +410,13 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->starts++;
 	}
 	if (s->probing && n >= PL_PROBE_FROM && n < PL_TRAIN_FROM) {
+		/* Twice the rate on the path, whoever sends the rest of it. */
 		orders->pacing_bps = share + s->rate_bps;
 		orders->cwnd = PL_TRAIN_FROM;
+		s->probe_active = active;
 		return;
 	}
-	if (n < PL_TRAIN_FROM)
+	if (n < (s->probing ? PL_TRAIN_FROM : PL_LEAD_SEGS))
 		return;
 	if (!s->first_us) {
 		s->first_us = tcp->now_us;
@@ -407,33 +427,37 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 }
 
 /*
- * Spacing of the ACKs on a path not yet known. Blocks double while the ACKs come
- * without a pause; only the largest size seen counts, and of these the best.
+ * Spacing of the ACKs on a path not yet known, of all connections on it together.
+ * Blocks double while the ACKs come without a pause; only the largest size seen
+ * counts, and of these the best.
  */
-static __always_inline void pl_learn(struct pl_start *s, const struct pl_tcp *tcp)
+static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
-	__u32 segs = tcp->delivered_segs - s->block_from;
-	int paused = !s->block_us || tcp->now_us - s->acked_us > tcp->min_rtt_us / 8;
+	int paused = !path->block_us || tcp->now_us - path->acked_us > path->min_rtt_us / 8;
+	__u32 segs;
 
-	s->acked_us = tcp->now_us;
-	if (!paused && segs < s->block_segs)
+	path->acked_segs += tcp->delivered_segs - s->seen_segs;
+	path->acked_us = tcp->now_us;
+	s->seen_segs = tcp->delivered_segs;
+	segs = path->acked_segs - path->block_from;
+	if (!paused && segs < path->block_segs)
 		return;
 	if (paused) {
-		s->block_segs = PL_BLOCK_MIN_SEGS;
+		path->block_segs = PL_BLOCK_MIN_SEGS;
 	} else {
-		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->block_us);
+		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - path->block_us);
 
-		if (s->block_segs > s->learned_segs) {
-			s->learned_segs = s->block_segs;
-			s->learned_bps = rate;
-		} else if (s->block_segs == s->learned_segs && rate > s->learned_bps) {
-			s->learned_bps = rate;
+		if (path->block_segs > path->learned_segs) {
+			path->learned_segs = path->block_segs;
+			path->learned_bps = rate;
+		} else if (path->block_segs == path->learned_segs && rate > path->learned_bps) {
+			path->learned_bps = rate;
 		}
-		if (s->block_segs < PL_BLOCK_MAX_SEGS)
-			s->block_segs *= 2;
+		if (path->block_segs < PL_BLOCK_MAX_SEGS)
+			path->block_segs *= 2;
 	}
-	s->block_us = tcp->now_us;
-	s->block_from = tcp->delivered_segs;
+	path->block_us = tcp->now_us;
+	path->block_from = path->acked_segs;
 }
 
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */
@@ -464,7 +488,9 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			s->probe_acked_us = tcp->now_us;
 			s->probe_acked_segs = tcp->delivered_segs;
 		} else if (s->probing && !s->probe_bps && done >= PL_TRAIN_FROM && probed >= PL_PROBE_SEGS / 2) {
-			s->probe_bps = pl_rate(probed, tcp->mss, tcp->now_us - s->probe_acked_us);
+			/* The others' part of the path arrived as stretched as the probe. */
+			s->probe_bps = pl_rate(probed, tcp->mss, tcp->now_us - s->probe_acked_us) * 2 *
+				       s->probe_active / (s->probe_active + 1);
 		}
 		if (s->first_us && !s->train_acked_us && done >= s->first_segs) {
 			s->train_acked_us = tcp->now_us;
@@ -485,15 +511,19 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 				pl_go_on(s, path, tcp, orders);
 		}
 	} else if (s->state == PL_START_BASE && s->learning) {
-		pl_learn(s, tcp);
+		pl_learn(s, path, tcp);
 		if (tcp->packets_out > s->flight_segs && tcp->retransmitted_segs == s->retransmitted0)
 			s->flight_segs = tcp->packets_out;
 	}
 	if (over) {
-		if (s->learning && !path->rate_bps && s->learned_bps) {
-			path->rate_bps = s->learned_bps - (s->learned_bps >> 4);
+		if (s->learning && path->learned_bps) {
+			__u64 learned = path->learned_bps - (path->learned_bps >> 4);
+
+			if (learned > path->rate_bps)
+				path->rate_bps = learned;
+			if (s->flight_segs > path->flight_segs)
+				path->flight_segs = s->flight_segs;
 			path->confirmed_us = tcp->now_us;
-			path->flight_segs = s->flight_segs;
 		}
 		pl_leave_path(s, path);
 		s->state = PL_START_IDLE;

@@ -147,7 +147,10 @@ impl Emulator {
             .name("link".to_owned())
             .spawn(move || forwarder.run())
             .map_err(thread_error("start"))?;
-        Ok(Emulator { control: Control { orders, wake }, thread: Some(thread) })
+        Ok(Emulator {
+            control: Control { orders, wake },
+            thread: Some(thread),
+        })
     }
 
     /// What steers this link.
@@ -237,11 +240,16 @@ impl Path {
         let since_start = arrival.saturating_sub(started_ns);
         self.report.offered.add(packet.length);
         self.report.offered_bins.add(since_start, packet.length);
-        let mut slot =
-            self.free.pop().unwrap_or_else(|| vec![0; frame_limit as usize].into_boxed_slice());
+        let mut slot = self
+            .free
+            .pop()
+            .unwrap_or_else(|| vec![0; frame_limit as usize].into_boxed_slice());
         let length = packet.data.len();
         slot[..length].copy_from_slice(packet.data);
-        match self.link.arrive(arrival, packet.length, Frame { slot, length }) {
+        match self
+            .link
+            .arrive(arrival, packet.length, Frame { slot, length })
+        {
             Ok(_) => {}
             Err(frame) => {
                 self.report.dropped.add(packet.length);
@@ -263,10 +271,14 @@ impl Path {
             if self.due.is_empty() {
                 return;
             }
-            let frames = self.due.iter().map(|due| &due.packet.slot[..due.packet.length]);
+            let frames = self
+                .due
+                .iter()
+                .map(|due| &due.packet.slot[..due.packet.length]);
             let Ok(sent) = port.send(frames) else {
                 self.report.refused += 1;
-                self.free.extend(self.due.pop_front().map(|refused| refused.packet.slot));
+                self.free
+                    .extend(self.due.pop_front().map(|refused| refused.packet.slot));
                 continue;
             };
             let now = clock(libc::CLOCK_MONOTONIC);
@@ -310,7 +322,11 @@ impl Forwarder {
         self.realtime = become_realtime();
         self.started_ns = clock(libc::CLOCK_MONOTONIC);
         self.cpu_at_start = clock(libc::CLOCK_THREAD_CPUTIME_ID);
-        let mut watch = Watch { since: self.started_ns, cpu_since: self.cpu_at_start, rests: 0 };
+        let mut watch = Watch {
+            since: self.started_ns,
+            cpu_since: self.cpu_at_start,
+            rests: 0,
+        };
         loop {
             self.read_rings();
             if !self.obey(watch.rests) {
@@ -370,7 +386,9 @@ impl Forwarder {
                         Direction::Reverse => 1,
                     };
                     let now = clock(libc::CLOCK_MONOTONIC);
-                    self.paths[at].link.change(now, change.rate_bits, change.delay_ns);
+                    self.paths[at]
+                        .link
+                        .change(now, change.rate_bits, change.delay_ns);
                 }
                 Ok(Order::Report(reply)) => {
                     // Whoever asked may have gone.
@@ -384,8 +402,16 @@ impl Forwarder {
 
     /// Sleeps until a packet is due, the rings want a look or there are orders.
     fn wait(&mut self) -> Result<(), EmulatorError> {
-        let due = self.paths.iter().filter_map(|path| path.link.next_delivery()).min();
-        let slack = self.paths.iter().map(|path| path.link.config().delay_ns / 2).min();
+        let due = self
+            .paths
+            .iter()
+            .filter_map(|path| path.link.next_delivery())
+            .min();
+        let slack = self
+            .paths
+            .iter()
+            .map(|path| path.link.config().delay_ns / 2)
+            .min();
         let slack = slack.unwrap_or(0).min(READ_INTERVAL_NS);
         let timeout = match due {
             None => None,
@@ -394,12 +420,20 @@ impl Forwarder {
                 if left < SPIN_NS {
                     return Ok(());
                 }
-                Some(if slack < LEAST_SLACK_NS { left } else { left.min(slack) })
+                Some(if slack < LEAST_SLACK_NS {
+                    left
+                } else {
+                    left.min(slack)
+                })
             }
         };
         let wake_on_arrival = timeout.is_none() || slack < LEAST_SLACK_NS;
         let events = if wake_on_arrival { libc::POLLIN } else { 0 };
-        let watched = |fd, events| libc::pollfd { fd, events, revents: 0 };
+        let watched = |fd, events| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
         let mut watched = [
             watched(self.ports[0].fd(), events),
             watched(self.ports[1].fd(), events),
@@ -422,18 +456,29 @@ impl Forwarder {
             let source = io::Error::last_os_error();
             return match source.kind() {
                 io::ErrorKind::Interrupted => Ok(()),
-                _ => Err(EmulatorError::Thread { step: "wait for packets", source }),
+                _ => Err(EmulatorError::Thread {
+                    step: "wait for packets",
+                    source,
+                }),
             };
         }
         for (port, seen) in self.ports.iter().zip(&watched) {
             if seen.revents & (libc::POLLERR | libc::POLLNVAL) != 0 {
-                return Err(EmulatorError::InterfaceLost { interface: port.name().to_owned() });
+                return Err(EmulatorError::InterfaceLost {
+                    interface: port.name().to_owned(),
+                });
             }
         }
         if watched[2].revents != 0 {
             let mut count = [0u8; 8];
             // SAFETY: reads eight bytes of an owned eventfd into a live array.
-            unsafe { libc::read(self.wake.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+            unsafe {
+                libc::read(
+                    self.wake.as_raw_fd(),
+                    count.as_mut_ptr().cast(),
+                    count.len(),
+                )
+            };
         }
         Ok(())
     }
@@ -467,7 +512,9 @@ impl Watch {
 
 /// Real-time priority and exact timers, as far as allowed; true if allowed.
 fn become_realtime() -> bool {
-    let parameters = libc::sched_param { sched_priority: PRIORITY };
+    let parameters = libc::sched_param {
+        sched_priority: PRIORITY,
+    };
     // SAFETY: plain system calls about the calling thread.
     unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
@@ -477,7 +524,10 @@ fn become_realtime() -> bool {
 
 /// A clock of this machine, nanoseconds.
 fn clock(which: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: time is live; the clocks used here exist on every Linux.
     unsafe { libc::clock_gettime(which, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

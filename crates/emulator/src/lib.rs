@@ -37,7 +37,9 @@ pub enum EmulatorError {
     #[error("a link needs a rate above 0 bit/s")]
     NoRate,
     /// A buffer that would drop everything.
-    #[error("a buffer of {buffer_bytes} bytes holds no frame: it needs at least {frame_bytes} bytes")]
+    #[error(
+        "a buffer of {buffer_bytes} bytes holds no frame: it needs at least {frame_bytes} bytes"
+    )]
     BufferTooSmall {
         /// What was asked for.
         buffer_bytes: u64,

@@ -74,15 +74,21 @@ impl Port {
     pub fn open(interface: &str, mtu: u32) -> Result<Port, EmulatorError> {
         let fail = |step: &'static str| {
             let interface = interface.to_owned();
-            move |source: io::Error| EmulatorError::Port { interface, step, source }
+            move |source: io::Error| EmulatorError::Port {
+                interface,
+                step,
+                source,
+            }
         };
         let index = CString::new(interface)
             .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
             // SAFETY: the name is a NUL-terminated string.
-            .and_then(|name| match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-                0 => Err(io::Error::last_os_error()),
-                index => Ok(index as libc::c_int),
-            })
+            .and_then(
+                |name| match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+                    0 => Err(io::Error::last_os_error()),
+                    index => Ok(index as libc::c_int),
+                },
+            )
             .map_err(fail("find"))?;
         // Protocol 0: nothing arrives before the ring is ready and bound.
         // SAFETY: plain system call; the descriptor is owned from here on.
@@ -98,9 +104,11 @@ impl Port {
         let fd = socket.as_raw_fd();
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &version).map_err(fail("set up"))?;
-        set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1).map_err(fail("set up"))?;
+        set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
+            .map_err(fail("set up"))?;
         set_option(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1).map_err(fail("set up"))?;
-        set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER).map_err(fail("set up"))?;
+        set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
+            .map_err(fail("set up"))?;
         let frame_limit = mtu + ETHERNET_HEADER;
         let ring = Ring::map(fd, frame_limit).map_err(fail("map a receive ring for"))?;
         // SAFETY: sockaddr_ll is plain data; zero is a valid value.
@@ -110,7 +118,11 @@ impl Port {
         address.sll_ifindex = index;
         // SAFETY: address and its length belong together.
         check(unsafe {
-            libc::bind(fd, ptr::from_ref(&address).cast(), size_of::<libc::sockaddr_ll>() as u32)
+            libc::bind(
+                fd,
+                ptr::from_ref(&address).cast(),
+                size_of::<libc::sockaddr_ll>() as u32,
+            )
         })
         .map_err(fail("bind to"))?;
         // Across a link packets reach this interface under a foreign hardware
@@ -121,9 +133,19 @@ impl Port {
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        set_option(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
-            .map_err(fail("make promiscuous"))?;
-        Ok(Port { name: interface.to_owned(), socket, ring, frame_limit })
+        set_option(
+            fd,
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            &membership,
+        )
+        .map_err(fail("make promiscuous"))?;
+        Ok(Port {
+            name: interface.to_owned(),
+            socket,
+            ring,
+            frame_limit,
+        })
     }
 
     /// The interface's name.
@@ -185,7 +207,12 @@ impl Port {
         }
         // SAFETY: the first `count` messages point to live parts and frames.
         check(unsafe {
-            libc::sendmmsg(self.fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT)
+            libc::sendmmsg(
+                self.fd(),
+                messages.as_mut_ptr(),
+                count as u32,
+                libc::MSG_DONTWAIT,
+            )
         })
         .map(|sent| sent as usize)
     }
@@ -252,12 +279,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-fn set_option<T>(
-    fd: RawFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: &T,
-) -> io::Result<()> {
+fn set_option<T>(fd: RawFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     // SAFETY: value is a live T and its size is passed along.
     check(unsafe {
         libc::setsockopt(

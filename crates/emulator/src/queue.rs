@@ -148,9 +148,19 @@ impl<T> Link<T> {
         self.backlog += u64::from(size);
         self.peak_backlog = self.peak_backlog.max(self.backlog);
         let departure = self.depart(arrival, size);
-        let delivery = self.deliver_at(departure, self.queue.back().map_or(0, |last| last.delivery));
-        self.queue.push_back(Queued { packet, size, arrival, departure, delivery });
-        Ok(Schedule { departure, delivery })
+        let delivery =
+            self.deliver_at(departure, self.queue.back().map_or(0, |last| last.delivery));
+        self.queue.push_back(Queued {
+            packet,
+            size,
+            arrival,
+            departure,
+            delivery,
+        });
+        Ok(Schedule {
+            departure,
+            delivery,
+        })
     }
 
     /// When the next packet is due.
@@ -247,11 +257,22 @@ mod tests {
         let mut link = link(500_000_000, 10 * MS, 131_072);
         let got = link.arrive(1_000, 1_514, 0).unwrap();
         // 1538 bytes at 500 Mbit/s are 24,608 ns.
-        assert_eq!(got, Schedule { departure: 25_608, delivery: 10_025_608 });
+        assert_eq!(
+            got,
+            Schedule {
+                departure: 25_608,
+                delivery: 10_025_608
+            }
+        );
         assert_eq!(link.deliver(10_025_607), None);
         assert_eq!(
             link.deliver(10_025_608),
-            Some(Delivered { packet: 0, size: 1_514, departure: 25_608, due: 10_025_608 })
+            Some(Delivered {
+                packet: 0,
+                size: 1_514,
+                departure: 25_608,
+                due: 10_025_608
+            })
         );
     }
 
@@ -267,7 +288,9 @@ mod tests {
     fn rounding_does_not_add_up() {
         // 125 bytes at 3 bit/ns: 1000/3 ns each, so every third lands on a whole one.
         let mut link = link(3_000_000_000, 0, 1 << 30);
-        let last = (0..30_000).map(|n| link.arrive(0, 101, n).unwrap().departure).last();
+        let last = (0..30_000)
+            .map(|n| link.arrive(0, 101, n).unwrap().departure)
+            .last();
         assert_eq!(last, Some(10_000_000));
     }
 
@@ -314,6 +337,9 @@ mod tests {
         let config = *link(0, 0, 131_072).config();
         assert!(matches!(config.check(1_514), Err(EmulatorError::NoRate)));
         let config = *link(1, 0, 1_513).config();
-        assert!(matches!(config.check(1_514), Err(EmulatorError::BufferTooSmall { .. })));
+        assert!(matches!(
+            config.check(1_514),
+            Err(EmulatorError::BufferTooSmall { .. })
+        ));
     }
 }

@@ -39,14 +39,21 @@ pub struct Bins {
 impl Clone for Bins {
     /// A copy for reading: only the bins in use.
     fn clone(&self) -> Self {
-        Bins { bytes: self.as_slice().to_vec(), ..*self }
+        Bins {
+            bytes: self.as_slice().to_vec(),
+            ..*self
+        }
     }
 }
 
 impl Bins {
     pub(crate) fn new(duration_ns: u64) -> Self {
         let count = duration_ns.div_ceil(BIN_NS) as usize;
-        Bins { bytes: vec![0; count], used: 0, beyond: 0 }
+        Bins {
+            bytes: vec![0; count],
+            used: 0,
+            beyond: 0,
+        }
     }
 
     pub(crate) fn add(&mut self, since_start_ns: u64, bytes: u32) {
@@ -79,7 +86,11 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     pub(crate) fn new() -> Self {
-        Histogram { counts: vec![0; bucket(u64::MAX) + 1], total: 0, max: 0 }
+        Histogram {
+            counts: vec![0; bucket(u64::MAX) + 1],
+            total: 0,
+            max: 0,
+        }
     }
 
     pub(crate) fn add(&mut self, value: u64) {
@@ -268,7 +279,10 @@ mod tests {
     fn every_bucket_holds_its_values() {
         for value in (0..100_000).chain((17..63).map(|bit| (1 << bit) + 12_345)) {
             let edge = upper_edge(bucket(value));
-            assert!(edge >= value && edge - value <= value / 32, "{value} in bucket up to {edge}");
+            assert!(
+                edge >= value && edge - value <= value / 32,
+                "{value} in bucket up to {edge}"
+            );
         }
         assert_eq!(upper_edge(bucket(u64::MAX)), u64::MAX);
     }
@@ -277,7 +291,11 @@ mod tests {
     fn quantiles_of_a_hundred_values() {
         let mut histogram = Histogram::new();
         (1..=100).for_each(|value| histogram.add(value * 1_000));
-        let Lateness { median_ns, p99_ns, max_ns } = histogram.summary();
+        let Lateness {
+            median_ns,
+            p99_ns,
+            max_ns,
+        } = histogram.summary();
         assert!((50_000..=51_600).contains(&median_ns), "{median_ns}");
         assert!((99_000..=100_000).contains(&p99_ns), "{p99_ns}");
         assert_eq!(max_ns, 100_000);

@@ -28,7 +28,10 @@ fn root() -> bool {
     if unsafe { libc::geteuid() } == 0 {
         return true;
     }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "needs root under CI");
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "needs root under CI"
+    );
     eprintln!("skipped: needs root");
     false
 }
@@ -50,7 +53,10 @@ impl Namespace {
         thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 // SAFETY: plain system call about the calling thread.
-                assert_eq!(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+                assert_eq!(
+                    unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) },
+                    0
+                );
                 work()
             });
             thread.join().unwrap()
@@ -58,15 +64,24 @@ impl Namespace {
     }
 
     fn ip(&self, arguments: &str) {
-        let run = || Command::new("ip").args(arguments.split_whitespace()).status().unwrap();
+        let run = || {
+            Command::new("ip")
+                .args(arguments.split_whitespace())
+                .status()
+                .unwrap()
+        };
         assert!(self.inside(run).success(), "ip {arguments}");
     }
 
     /// A cable from `eth0` here, offloads on as the kernel has them, to `peer`.
     fn connect(&self, address: &str, peer: &Namespace, peer_interface: &str) {
-        self.inside(|| std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap());
+        self.inside(|| {
+            std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap()
+        });
         let peer_path = format!("/proc/{}/fd/{}", std::process::id(), peer.0.as_raw_fd());
-        self.ip(&format!("link add eth0 type veth peer name {peer_interface} netns {peer_path}"));
+        self.ip(&format!(
+            "link add eth0 type veth peer name {peer_interface} netns {peer_path}"
+        ));
         self.ip("link set eth0 up");
         self.ip(&format!("address add {address} dev eth0"));
         peer.ip(&format!("link set {peer_interface} up"));
@@ -97,10 +112,26 @@ impl Hosts {
         hosts
     }
 
-    fn try_start(&self, forward: LinkConfig, reverse: LinkConfig) -> Result<Emulator, EmulatorError> {
-        let (left, right) =
-            self.link.inside(|| (Port::open("left", MTU).unwrap(), Port::open("right", MTU).unwrap()));
-        Emulator::start(left, right, Settings { forward, reverse, longest_ns: 20_000 * BIN_NS })
+    fn try_start(
+        &self,
+        forward: LinkConfig,
+        reverse: LinkConfig,
+    ) -> Result<Emulator, EmulatorError> {
+        let (left, right) = self.link.inside(|| {
+            (
+                Port::open("left", MTU).unwrap(),
+                Port::open("right", MTU).unwrap(),
+            )
+        });
+        Emulator::start(
+            left,
+            right,
+            Settings {
+                forward,
+                reverse,
+                longest_ns: 20_000 * BIN_NS,
+            },
+        )
     }
 
     fn start(&self, forward: LinkConfig, reverse: LinkConfig) -> Emulator {
@@ -108,10 +139,16 @@ impl Hosts {
     }
 
     fn udp(&self) -> (UdpSocket, UdpSocket) {
-        let left = self.left.inside(|| UdpSocket::bind("10.0.0.1:7000").unwrap());
-        let right = self.right.inside(|| UdpSocket::bind("10.0.0.2:7000").unwrap());
+        let left = self
+            .left
+            .inside(|| UdpSocket::bind("10.0.0.1:7000").unwrap());
+        let right = self
+            .right
+            .inside(|| UdpSocket::bind("10.0.0.2:7000").unwrap());
         for socket in [&left, &right] {
-            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_secs(5)))
+                .unwrap();
         }
         left.connect("10.0.0.2:7000").unwrap();
         right.connect("10.0.0.1:7000").unwrap();
@@ -166,7 +203,9 @@ fn blast(from: &UdpSocket, to: &UdpSocket, rounds: usize) -> (usize, f64) {
             last = Some(now);
             count += 1;
         }
-        let seconds = last.zip(first).map_or(0.0, |(last, first)| (last - first).as_secs_f64());
+        let seconds = last
+            .zip(first)
+            .map_or(0.0, |(last, first)| (last - first).as_secs_f64());
         (count, seconds)
     })
 }
@@ -177,7 +216,10 @@ fn rate_delay_and_buffer_are_what_was_asked() {
         return;
     }
     let hosts = Hosts::create();
-    let link = hosts.start(config(200_000_000, 5, 131_072), config(100_000_000, 7, 131_072));
+    let link = hosts.start(
+        config(200_000_000, 5, 131_072),
+        config(100_000_000, 7, 131_072),
+    );
     let (left, right) = hosts.udp();
 
     // Round trips, the first one left out: it resolves the address.
@@ -212,15 +254,25 @@ fn rate_delay_and_buffer_are_what_was_asked() {
 
     // The rate as the far end saw it, if the line was busy all the time.
     let blasted = bins.iter().skip_while(|bytes| **bytes < 20_000);
-    let busy_ms = blasted.clone().take_while(|bytes| **bytes >= 20_000).count();
+    let busy_ms = blasted
+        .clone()
+        .take_while(|bytes| **bytes >= 20_000)
+        .count();
     let busy = blasted.filter(|bytes| **bytes >= FULL_FRAME as u32).count() <= busy_ms + 2;
     if report.problems().is_empty() && busy {
         let carried = report.forward.carried;
         let bits = (carried.bytes + carried.packets * u64::from(ETHERNET_FRAMING)) * 8;
         let measured = bits as f64 / seconds;
-        eprintln!("measured {measured:.0} bit/s, median round trip {:?}", round_trips[9]);
+        eprintln!(
+            "measured {measured:.0} bit/s, median round trip {:?}",
+            round_trips[9]
+        );
         assert!((measured / 200e6 - 1.0).abs() < 0.01, "{measured}");
-        assert!(round_trips[9] < Duration::from_micros(12_600), "{:?}", round_trips[9]);
+        assert!(
+            round_trips[9] < Duration::from_micros(12_600),
+            "{:?}",
+            round_trips[9]
+        );
     }
 }
 
@@ -228,7 +280,15 @@ struct Summary<'a>(&'a Report);
 
 impl std::fmt::Debug for Summary<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report { duration_ns, cpu_ns, realtime, rests, forward, reverse, .. } = self.0;
+        let Report {
+            duration_ns,
+            cpu_ns,
+            realtime,
+            rests,
+            forward,
+            reverse,
+            ..
+        } = self.0;
         write!(
             f,
             "cpu {:.2}, realtime {realtime}, rests {rests}",
@@ -251,9 +311,16 @@ fn tcp_crosses_whole_and_the_rate_can_change_on_the_way() {
         return;
     }
     let hosts = Hosts::create();
-    let link = hosts.start(config(400_000_000, 2, 262_144), config(400_000_000, 2, 262_144));
-    let listener = hosts.right.inside(|| TcpListener::bind("10.0.0.2:7001").unwrap());
-    let mut client = hosts.left.inside(|| TcpStream::connect("10.0.0.2:7001").unwrap());
+    let link = hosts.start(
+        config(400_000_000, 2, 262_144),
+        config(400_000_000, 2, 262_144),
+    );
+    let listener = hosts
+        .right
+        .inside(|| TcpListener::bind("10.0.0.2:7001").unwrap());
+    let mut client = hosts
+        .left
+        .inside(|| TcpStream::connect("10.0.0.2:7001").unwrap());
     let (mut server, _) = listener.accept().unwrap();
     let sent: Vec<u8> = (0..8_000_000u32).map(|n| (n / 7) as u8).collect();
     let control = link.control();
@@ -263,7 +330,13 @@ fn tcp_crosses_whole_and_the_rate_can_change_on_the_way() {
             client.write_all(first).unwrap();
             for direction in [Direction::Forward, Direction::Reverse] {
                 let rate_bits = Some(100_000_000);
-                control.change(Change { direction, rate_bits, delay_ns: Some(3_000_000) }).unwrap();
+                control
+                    .change(Change {
+                        direction,
+                        rate_bits,
+                        delay_ns: Some(3_000_000),
+                    })
+                    .unwrap();
             }
             client.write_all(second).unwrap();
             drop(client);
@@ -281,7 +354,9 @@ fn tcp_crosses_whole_and_the_rate_can_change_on_the_way() {
     // After the change no millisecond carries more than 100 Mbit/s: four of
     // eight megabytes take 320 ms at least.
     let slow = report.forward.carried_bins.as_slice().iter().rev();
-    assert!(slow.take(200).all(|bytes| *bytes <= 12_500 + FULL_FRAME as u32));
+    assert!(slow
+        .take(200)
+        .all(|bytes| *bytes <= 12_500 + FULL_FRAME as u32));
 }
 
 #[test]
@@ -294,11 +369,18 @@ fn offloaded_packets_are_reported_and_not_carried() {
     let extra = Namespace::create();
     extra.connect("10.0.0.9/24", &hosts.link, "extra");
     extra.ip("neighbour add 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0");
-    let (first, second) = hosts
-        .link
-        .inside(|| (Port::open("extra", MTU).unwrap(), Port::open("right", MTU).unwrap()));
+    let (first, second) = hosts.link.inside(|| {
+        (
+            Port::open("extra", MTU).unwrap(),
+            Port::open("right", MTU).unwrap(),
+        )
+    });
     let line = config(100_000_000, 1, 131_072);
-    let settings = Settings { forward: line, reverse: line, longest_ns: BIN_NS };
+    let settings = Settings {
+        forward: line,
+        reverse: line,
+        longest_ns: BIN_NS,
+    };
     let link = Emulator::start(first, second, settings).unwrap();
     let socket = extra.inside(|| UdpSocket::bind("10.0.0.9:7000").unwrap());
     socket.send_to(&[1; 100], "10.0.0.2:7000").unwrap();

@@ -8,9 +8,18 @@ use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Arrive { after: u64, size: u32 },
-    Deliver { after: u64 },
-    Change { after: u64, rate_bits: u64, delay_ns: u64 },
+    Arrive {
+        after: u64,
+        size: u32,
+    },
+    Deliver {
+        after: u64,
+    },
+    Change {
+        after: u64,
+        rate_bits: u64,
+        delay_ns: u64,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -24,14 +33,20 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn config() -> impl Strategy<Value = LinkConfig> {
-    (1_000_000u64..2_000_000_000, 0u32..60, 0u64..500_000, 1_600u64..60_000).prop_map(
-        |(rate_bits, framing_bytes, delay_ns, buffer_bytes)| LinkConfig {
-            rate_bits,
-            framing_bytes,
-            delay_ns,
-            buffer_bytes,
-        },
+    (
+        1_000_000u64..2_000_000_000,
+        0u32..60,
+        0u64..500_000,
+        1_600u64..60_000,
     )
+        .prop_map(
+            |(rate_bits, framing_bytes, delay_ns, buffer_bytes)| LinkConfig {
+                rate_bits,
+                framing_bytes,
+                delay_ns,
+                buffer_bytes,
+            },
+        )
 }
 
 proptest! {

@@ -21,8 +21,12 @@ fn main() -> ExitCode {
 }
 
 fn bench() -> Result<ExitCode, String> {
-    let mut comparison =
-        Comparison { pairs: 31, duration_ns: 1_000_000_000, policy: "lfn".to_owned(), least_ratio: 0.97 };
+    let mut comparison = Comparison {
+        pairs: 31,
+        duration_ns: 1_000_000_000,
+        policy: "lfn".to_owned(),
+        least_ratio: 0.97,
+    };
     let mut out = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -30,17 +34,24 @@ fn bench() -> Result<ExitCode, String> {
         match argument.as_str() {
             "--pairs" => {
                 let value = value()?;
-                comparison.pairs = value.parse().map_err(|_| format!("--pairs {value}: not a number, such as 31"))?;
+                comparison.pairs = value
+                    .parse()
+                    .map_err(|_| format!("--pairs {value}: not a number, such as 31"))?;
             }
             "--out" => out = Some(value()?),
             // Cargo's own.
             "--bench" => {}
-            _ => return Err(format!("unknown argument {argument}; known are --pairs N and --out FILE")),
+            _ => {
+                return Err(format!(
+                    "unknown argument {argument}; known are --pairs N and --out FILE"
+                ))
+            }
         }
     }
     let pairs = comparison.pairs;
     let progress = |done| eprint!("\r{done} of {pairs} pairs");
-    let found = run(&comparison, &progress, &AtomicBool::new(false)).map_err(|error| error.to_string())?;
+    let found =
+        run(&comparison, &progress, &AtomicBool::new(false)).map_err(|error| error.to_string())?;
     eprintln!();
     let gigabits = |bps: f64| bps / 1e9;
     println!(

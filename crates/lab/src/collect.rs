@@ -14,9 +14,10 @@ use crate::record::{BurstRecord, CpuRecord, FlowRecord, LinkReading, Record, Rou
 /// A machine busier than this while it had something to send was the bottleneck
 /// itself.
 const MOST_BUSY: f64 = 0.90;
-/// How far the link may be from what was asked for.
+/// How far the link may be from what was asked for: 1 %, and of the round trip at
+/// least what hosts and router take.
 const RATE_TOLERANCE: f64 = 0.01;
-const DELAY_TOLERANCE_NS: u64 = 100_000;
+const LEAST_DELAY_TOLERANCE_NS: u64 = 100_000;
 /// One packet, and what the shaper's bucket lets through on top of the queue.
 const BUFFER_TOLERANCE_BYTES: u64 = 1514 + 3100;
 
@@ -170,7 +171,7 @@ impl Collector {
             ));
         }
         let rtt_ns = 2 * wanted.one_way_delay_ns;
-        if reading.rtt_ns.abs_diff(rtt_ns) > DELAY_TOLERANCE_NS {
+        if reading.rtt_ns.abs_diff(rtt_ns) > LEAST_DELAY_TOLERANCE_NS.max(rtt_ns / 100) {
             self.invalid.push(format!(
                 "{}: the round trip took {:.3} ms instead of {:.3}",
                 place.shard,

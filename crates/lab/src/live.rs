@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use paceline_emulator::{
-    disable_offloads, Change, Direction, Emulator, EmulatorError, LinkConfig, Port, Problem, Report, Settings,
+    disable_offloads, Change, Direction, Emulator, EmulatorError, LinkConfig, Port, Problem,
+    Report, Settings,
 };
 
 use crate::case::topology::FRAMING_BYTES;
@@ -91,10 +92,16 @@ pub fn run(
 }
 
 /// Runs one plan once.
-fn run_once(plan: &Plan, progress: &dyn Fn(u64), stop: &AtomicBool) -> Result<Repetition, LiveError> {
+fn run_once(
+    plan: &Plan,
+    progress: &dyn Fn(u64),
+    stop: &AtomicBool,
+) -> Result<Repetition, LiveError> {
     let link = EmulatedBottleneck::default();
     let mut repetition = Repetition::default();
-    repetition.records.push(Record::Begin { kernel: kernel_release() });
+    repetition.records.push(Record::Begin {
+        kernel: kernel_release(),
+    });
     let mut link_error = None;
     let mut sink = |record: &Record| {
         if stop.load(Ordering::Relaxed) {
@@ -134,7 +141,10 @@ fn run_once(plan: &Plan, progress: &dyn Fn(u64), stop: &AtomicBool) -> Result<Re
 /// Release of the kernel that runs.
 pub(crate) fn kernel_release() -> String {
     // uname(2) fails on no Linux.
-    nix::sys::utsname::uname().map_or_else(|_| String::new(), |names| names.release().to_string_lossy().into_owned())
+    nix::sys::utsname::uname().map_or_else(
+        |_| String::new(),
+        |names| names.release().to_string_lossy().into_owned(),
+    )
 }
 
 /// The emulator between router and receiver, in a namespace of its own:
@@ -160,20 +170,34 @@ impl EmulatedBottleneck {
     /// to drop. From outside, what waits in the buffer and what is on its way to
     /// the far end look the same.
     fn read_back(&self, reading: LinkReading) -> LinkReading {
-        let forward = self.report().map(|report| report.forward).unwrap_or_default();
+        let forward = self
+            .report()
+            .map(|report| report.forward)
+            .unwrap_or_default();
         let filled = forward.dropped.packets > 0;
-        LinkReading { buffer_bytes: filled.then_some(forward.peak_backlog), ..reading }
+        LinkReading {
+            buffer_bytes: filled.then_some(forward.peak_backlog),
+            ..reading
+        }
     }
 }
 
 impl Bottleneck for EmulatedBottleneck {
-    fn install(&self, router: &Namespace, receiver: &Namespace, wanted: &Topology) -> Result<(), CaseError> {
+    fn install(
+        &self,
+        router: &Namespace,
+        receiver: &Namespace,
+        wanted: &Topology,
+    ) -> Result<(), CaseError> {
         let place = Namespace::create("link")?;
         // The link's own interfaces only pass on what others send.
         place.sysctl("net.ipv6.conf.all.disable_ipv6", "1")?;
         place.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
         for (host, interface, port) in [(router, "wan", "router"), (receiver, "eth0", "receiver")] {
-            host.ip(&format!("link add {interface} type veth peer name {port} netns {}\n", place.path()))?;
+            host.ip(&format!(
+                "link add {interface} type veth peer name {port} netns {}\n",
+                place.path()
+            ))?;
             place.ip(&format!("link set dev {port} up\n"))?;
             host.enter(|| disable_offloads(interface).map_err(emulator))?;
         }
@@ -185,19 +209,35 @@ impl Bottleneck for EmulatedBottleneck {
         };
         let open = |port: &str| place.enter(|| Port::open(port, MTU).map_err(emulator));
         // Bandwidth is sampled at the router, as in the other backends.
-        let settings = Settings { forward: line, reverse: line, longest_ns: 0 };
-        let link = Emulator::start(open("router")?, open("receiver")?, settings).map_err(emulator)?;
+        let settings = Settings {
+            forward: line,
+            reverse: line,
+            longest_ns: 0,
+        };
+        let link =
+            Emulator::start(open("router")?, open("receiver")?, settings).map_err(emulator)?;
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some((link, place));
         Ok(())
     }
 
-    fn set_rate(&self, _router: &Namespace, _wanted: &Topology, rate_bps: u64) -> Result<(), CaseError> {
+    fn set_rate(
+        &self,
+        _router: &Namespace,
+        _wanted: &Topology,
+        rate_bps: u64,
+    ) -> Result<(), CaseError> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((link, _)) = &*running else {
-            return Err(CaseError::Unexpected("the link's rate was to be changed before there was a link"));
+            return Err(CaseError::Unexpected(
+                "the link's rate was to be changed before there was a link",
+            ));
         };
         for direction in [Direction::Forward, Direction::Reverse] {
-            let change = Change { direction, rate_bits: Some(rate_bps), delay_ns: None };
+            let change = Change {
+                direction,
+                rate_bits: Some(rate_bps),
+                delay_ns: None,
+            };
             link.control().change(change).map_err(emulator)?;
         }
         Ok(())
@@ -205,5 +245,8 @@ impl Bottleneck for EmulatedBottleneck {
 }
 
 fn emulator(error: EmulatorError) -> CaseError {
-    CaseError::System { doing: "setting the link up".to_owned(), source: io::Error::other(error) }
+    CaseError::System {
+        doing: "setting the link up".to_owned(),
+        source: io::Error::other(error),
+    }
 }

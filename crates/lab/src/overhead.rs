@@ -74,15 +74,28 @@ pub struct Overhead {
 /// # Errors
 /// [`LiveError::NotRoot`], [`LiveError::Interrupted`] after `stop`, else the
 /// first thing that failed.
-pub fn run(comparison: &Comparison, progress: &dyn Fn(u32), stop: &AtomicBool) -> Result<Overhead, LiveError> {
+pub fn run(
+    comparison: &Comparison,
+    progress: &dyn Fn(u32),
+    stop: &AtomicBool,
+) -> Result<Overhead, LiveError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(LiveError::NotRoot);
     }
-    let failed = |source| LiveError::Case { shard: "overhead".to_owned(), source };
+    let failed = |source| LiveError::Case {
+        shard: "overhead".to_owned(),
+        source,
+    };
     let cable = Cable::lay().map_err(failed)?;
-    let cubic = Adaptation { congestion: Some("cubic".to_owned()), ..Adaptation::default() };
+    let cubic = Adaptation {
+        congestion: Some("cubic".to_owned()),
+        ..Adaptation::default()
+    };
     let policy = Some(PolicySource::Preset(comparison.policy.clone()));
-    let paceline = Adaptation { policy, ..Adaptation::default() };
+    let paceline = Adaptation {
+        policy,
+        ..Adaptation::default()
+    };
     let variants = [&cubic, &paceline];
     let mut rates = [Vec::new(), Vec::new()];
     for pair in 0..comparison.pairs {
@@ -91,7 +104,9 @@ pub fn run(comparison: &Comparison, progress: &dyn Fn(u32), stop: &AtomicBool) -
                 return Err(LiveError::Interrupted);
             }
             let index = (turn + pair as usize) % 2;
-            let rate = cable.transfer(variants[index], comparison.duration_ns).map_err(failed)?;
+            let rate = cable
+                .transfer(variants[index], comparison.duration_ns)
+                .map_err(failed)?;
             rates[index].push(rate);
         }
         progress(pair + 1);
@@ -99,11 +114,21 @@ pub fn run(comparison: &Comparison, progress: &dyn Fn(u32), stop: &AtomicBool) -
     summarize(comparison, rates).map_err(failed)
 }
 
-fn summarize(comparison: &Comparison, [cubic, paceline]: [Vec<f64>; 2]) -> Result<Overhead, CaseError> {
-    let ratios: Vec<f64> = paceline.iter().zip(&cubic).map(|(paceline, cubic)| paceline / cubic).collect();
-    let ratio_interval = median_interval(&ratios)
-        .ok_or(CaseError::Unexpected("an interval needs at least 6 pairs of transfers"))?;
-    let metric = |runs| Metric::from_runs(runs).map_err(|_| CaseError::Unexpected("a transfer moved nothing"));
+fn summarize(
+    comparison: &Comparison,
+    [cubic, paceline]: [Vec<f64>; 2],
+) -> Result<Overhead, CaseError> {
+    let ratios: Vec<f64> = paceline
+        .iter()
+        .zip(&cubic)
+        .map(|(paceline, cubic)| paceline / cubic)
+        .collect();
+    let ratio_interval = median_interval(&ratios).ok_or(CaseError::Unexpected(
+        "an interval needs at least 6 pairs of transfers",
+    ))?;
+    let metric = |runs| {
+        Metric::from_runs(runs).map_err(|_| CaseError::Unexpected("a transfer moved nothing"))
+    };
     let ratio = metric(ratios)?;
     Ok(Overhead {
         kernel: kernel_release(),
@@ -161,10 +186,17 @@ impl Cable {
         receiver.ip("addr add 10.154.0.2/24 dev eth0\nlink set dev eth0 up\n")?;
         let (listener, address) = receiver.enter(|| {
             let listener = TcpListener::bind("10.154.0.2:0").doing("listening in the receiver")?;
-            let address = listener.local_addr().doing("asking for the receiver's address")?;
+            let address = listener
+                .local_addr()
+                .doing("asking for the receiver's address")?;
             Ok((listener, address))
         })?;
-        Ok(Cable { sender: Arc::new(sender), _receiver: receiver, listener, address })
+        Ok(Cable {
+            sender: Arc::new(sender),
+            _receiver: receiver,
+            listener,
+            address,
+        })
     }
 
     /// One transfer: bits of payload per second that reached the receiver.
@@ -185,7 +217,9 @@ impl Cable {
             drop(stream.shutdown(Shutdown::Both));
         }
         for thread in [sending, receiving] {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
         measured
     }
@@ -215,12 +249,19 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_pair_by_pair() {
-        let comparison =
-            Comparison { pairs: 6, duration_ns: 1, policy: "lfn".to_owned(), least_ratio: 0.97 };
+        let comparison = Comparison {
+            pairs: 6,
+            duration_ns: 1,
+            policy: "lfn".to_owned(),
+            least_ratio: 0.97,
+        };
         let cubic = vec![100.0, 50.0, 100.0, 50.0, 100.0, 50.0];
         let paceline = vec![98.0, 49.0, 98.0, 49.0, 98.0, 49.0];
         let found = summarize(&comparison, [cubic.clone(), paceline]).unwrap();
-        assert_eq!((found.ratio.median, found.ratio_interval), (0.98, [0.98, 0.98]));
+        assert_eq!(
+            (found.ratio.median, found.ratio_interval),
+            (0.98, [0.98, 0.98])
+        );
         assert!(found.pass && found.valid);
         let found = summarize(&comparison, [cubic, vec![48.0; 6]]).unwrap();
         assert!(!found.pass && !found.valid);

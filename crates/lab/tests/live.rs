@@ -15,7 +15,10 @@ fn root() -> bool {
     if nix::unistd::geteuid().is_root() {
         return true;
     }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "needs root under CI");
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "needs root under CI"
+    );
     eprintln!("skipped: needs root");
     false
 }
@@ -38,7 +41,10 @@ fn plan(variant: &str, congestion: &str, ip: u8) -> Plan {
         adaptation: Adaptation {
             congestion: Some(congestion.to_owned()),
             policy: None,
-            sysctl: BTreeMap::from([("net.ipv4.tcp_slow_start_after_idle".to_owned(), "0".to_owned())]),
+            sysctl: BTreeMap::from([(
+                "net.ipv4.tcp_slow_start_after_idle".to_owned(),
+                "0".to_owned(),
+            )]),
         },
         workloads: vec![Workload::Burst(Burst {
             label: "500KB".to_owned(),
@@ -49,7 +55,10 @@ fn plan(variant: &str, congestion: &str, ip: u8) -> Plan {
             connections: 1,
             fresh: false,
             sample_burst: Some(4),
-            steps: vec![Step { at_burst: 4, rate_bps: 50_000_000 }],
+            steps: vec![Step {
+                at_burst: 4,
+                rate_bps: 50_000_000,
+            }],
         })],
     }
 }
@@ -84,10 +93,17 @@ fn plans_take_turns_and_the_link_is_the_one_asked_for() {
         assert_eq!(bursts.len(), 4);
         // 500,000 bytes at the line's rate and the round trip: no burst is faster.
         for burst in &bursts {
-            let rate_bps = if burst.burst == 4 { 50_000_000 } else { 100_000_000 };
+            let rate_bps = if burst.burst == 4 {
+                50_000_000
+            } else {
+                100_000_000
+            };
             assert!(burst.completion_ns > 500_000 * 8_000_000_000 / rate_bps + 10_000_000);
         }
-        assert!(repetition.records.iter().any(|record| matches!(record, Record::Samples(_))));
+        assert!(repetition
+            .records
+            .iter()
+            .any(|record| matches!(record, Record::Samples(_))));
         let link = repetition.records.iter().find_map(|record| match record {
             Record::Link(reading) => Some(*reading),
             _ => None,

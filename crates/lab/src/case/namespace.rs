@@ -19,7 +19,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// A new namespace with its loopback up. `name` is for messages.
+    /// A new namespace, its loopback down. `name` is for messages.
     pub fn create(name: &str) -> Result<Self, CaseError> {
         let opened = std::thread::scope(|scope| {
             scope
@@ -31,9 +31,7 @@ impl Namespace {
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         let descriptor = opened.doing(format!("making the network namespace {name}"))?;
-        let namespace = Namespace { name: name.to_owned(), descriptor };
-        namespace.ip("link set lo up\n")?;
-        Ok(namespace)
+        Ok(Namespace { name: name.to_owned(), descriptor })
     }
 
     /// Its name, for messages.

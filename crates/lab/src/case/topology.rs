@@ -97,19 +97,31 @@ impl<'a> Network<'a> {
         // this is not usable in its first second: forwarded packets would be lost.
         router.sysctl("net.ipv6.conf.default.accept_dad", "0")?;
         bottleneck.install(&router, &receiver, wanted)?;
-        configure_end(&router, "wan", RECEIVER_LINK, true, wanted)?;
-        configure_end(&receiver, "eth0", RECEIVER_LINK, false, wanted)?;
         let mut senders = Vec::new();
+        let mut at_router = configuration("wan", RECEIVER_LINK, true, wanted);
         for index in 0..wanted.senders {
             let sender = Namespace::create(&format!("sender{index}"))?;
-            router.ip(&format!("link add edge{index} type veth peer name eth0 netns {}\n", sender.path()))?;
-            configure_end(&router, &format!("edge{index}"), sender_link(index), true, wanted)?;
-            configure_end(&sender, "eth0", sender_link(index), false, wanted)?;
+            let edge = format!("edge{index}");
+            at_router += &format!("link add {edge} type veth peer name eth0 netns {}\n", sender.path());
+            at_router += &configuration(&edge, sender_link(index), true, wanted);
+            senders.push(Arc::new(sender));
+        }
+        // All in one: starting a program takes longer than what it does here.
+        router.ip(&at_router)?;
+        receiver.ip(&configuration("eth0", RECEIVER_LINK, false, wanted))?;
+        for (index, sender) in (0..).zip(&senders) {
+            sender.ip(&configuration("eth0", sender_link(index), false, wanted))?;
             sender.tc(&format!(
                 "qdisc add dev eth0 root tbf rate {}bit burst {SHAPER_BURST_BYTES} limit {EDGE_QUEUE_BYTES} overhead {FRAMING_BYTES}\n",
                 wanted.edge_rate_bps
             ))?;
-            senders.push(Arc::new(sender));
+        }
+        if !wanted.offload {
+            let edges = (0..wanted.senders).map(|index| format!("edge{index}"));
+            router.enter(|| edges.chain(["wan".to_owned()]).try_for_each(|device| switch_offload_off(&device)))?;
+            for host in senders.iter().map(Arc::as_ref).chain([&receiver]) {
+                host.enter(|| switch_offload_off("eth0"))?;
+            }
         }
         for host in senders.iter().map(Arc::as_ref).chain([&receiver]) {
             // The kernel's own first values; only the ceiling is raised.
@@ -164,13 +176,8 @@ fn router_address(number: u8, ip: u8) -> IpAddr {
 /// at 500 Mbit/s the CPU, not the link, would be the bottleneck.
 const UNOFFLOADED_SEGMENTS: u32 = 8;
 
-fn configure_end(
-    place: &Namespace,
-    device: &str,
-    link: u8,
-    is_router: bool,
-    wanted: &plan::Topology,
-) -> Result<(), CaseError> {
+/// Lines of `ip` that bring one end of a link up.
+fn configuration(device: &str, link: u8, is_router: bool, wanted: &plan::Topology) -> String {
     let ip = wanted.ip;
     let address = if is_router { router_address(link, ip) } else { host_address(link, ip) };
     // Without nodad an IPv6 address is unusable for its first second.
@@ -181,13 +188,9 @@ fn configure_end(
     }
     lines += &format!("addr add {address}/{bits} dev {device}{option}\nlink set dev {device} up\n");
     if !is_router {
-        lines += &format!("route add default via {}\n", router_address(link, ip));
+        lines += &format!("link set lo up\nroute add default via {}\n", router_address(link, ip));
     }
-    place.ip(&lines)?;
-    if !wanted.offload {
-        place.enter(|| switch_offload_off(device))?;
-    }
-    Ok(())
+    lines
 }
 
 /// `ethtool -K DEVICE tso off gso off gro off`, without the program.

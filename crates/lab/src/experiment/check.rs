@@ -92,6 +92,8 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
             return Err(place.wrong(&header, 0, name, problem));
         }
         if let Err(problem) = policy_source(name, variant) {
+            let inline = matches!(variant.policy, Some(PolicyChoice::Inline(_)));
+            let header = if inline { format!("[variant.{name}.policy]") } else { header };
             return Err(place.wrong(&header, 0, "policy", problem));
         }
     }

@@ -89,11 +89,11 @@ pub fn run(
                 record => records.push(record),
             }
         }
-        if let Some(status) = exited {
-            return Err(VirtualError::Died { shard, status, console: files.console_tail() });
-        }
         if stop() {
             return Err(VirtualError::Interrupted);
+        }
+        if let Some(status) = exited {
+            return Err(VirtualError::Died { shard, status, console: files.console_tail() });
         }
         if started.elapsed() > machine.limit {
             let seconds = machine.limit.as_secs();

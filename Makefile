@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Each target is one script; read that one to see what it does.
+.PHONY: demo demo-live test bench install setup
+
+demo: setup          ## what TCP does to bursts after idle, and what Paceline does
+	@scripts/demo.sh virtual
+
+demo-live: setup     ## the same on this machine's own kernel, under sudo
+	@scripts/demo.sh live
+
+test: setup          ## format, lint, tests, and the lab's end-to-end runs
+	@scripts/test.sh
+
+bench: setup         ## the full experiments and the cost of Paceline, into docs/results/
+	@scripts/bench.sh
+
+install: setup       ## the binary, below PREFIX (default /usr/local)
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh
+
+setup:               ## installs what is missing of the tools to build and run
+	@scripts/setup.sh

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Paceline's control laws on the host.
+//!
+//! The laws are C (`bpf/control/startup.h`), and the kernel side includes the
+//! very text that is compiled here: what is tested or simulated with this crate
+//! is what runs in the kernel. `docs/startup-law.md` explains the law.
+//!
+//! A law reads no clock and holds no lock. The caller passes in what it sees of
+//! the connection ([`pl_tcp`]) and carries out the [`pl_orders`] that come back.
+//!
+//! ```
+//! use paceline_abi::{pl_path, pl_policy, pl_target};
+//! use paceline_control::{pl_tcp, Startup, State};
+//!
+//! let policy = pl_policy {
+//!     target: pl_target::PL_TARGET_DELIVERY_RATE as u8,
+//!     initial_rate_bps: 31_250_000, // 250 Mbit/s
+//!     half_life_ms: 60_000,
+//!     ..Default::default()
+//! };
+//! let (mut path, mut startup) = (pl_path::default(), Startup::default());
+//! let tcp = pl_tcp {
+//!     now_us: 1,
+//!     cwnd: 10,
+//!     ssthresh: 0x7fff_ffff,
+//!     srtt_us: 20_000,
+//!     min_rtt_us: 20_000,
+//!     mss: 1448,
+//!     unsent: 1 << 20,
+//!     timed: 1,
+//!     ..Default::default()
+//! };
+//! let orders = startup.before_send(&mut path, &policy, &tcp);
+//! assert_eq!(startup.state(), State::Paced);
+//! assert!(orders.pacing_bps >= policy.initial_rate_bps);
+//! ```
+
+mod bindings;
+
+pub use bindings::{
+    pl_orders, pl_start, pl_tcp, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_RATE_MIN_BPS, PL_TRAIN_FROM,
+};
+use paceline_abi::{pl_path, pl_policy, pl_start_state};
+
+/// Where a connection is between two idle moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Nothing in flight since the last burst.
+    Idle,
+    /// Sending at the target, no ACK yet.
+    Paced,
+    /// The ACKs of what was paced are coming in.
+    Measured,
+    /// The base algorithm alone, until the next idle moment.
+    Base,
+}
+
+/// The start-up law of one connection. [`Default`] is a connection that has
+/// not sent yet.
+#[derive(Debug, Clone, Default)]
+pub struct Startup {
+    start: pl_start,
+}
+
+impl Startup {
+    /// Tells the law that a transmission is about to happen. Returns what pace
+    /// and window it has; zero means that the value stays as it is.
+    ///
+    /// `path` belongs to all connections of one job to one destination.
+    pub fn before_send(
+        &mut self,
+        path: &mut pl_path,
+        policy: &pl_policy,
+        tcp: &pl_tcp,
+    ) -> pl_orders {
+        let mut orders = pl_orders::default();
+        // SAFETY: valid references to plain structs; the C function keeps none.
+        unsafe {
+            bindings::paceline_start_before_send(&mut self.start, path, policy, tcp, &mut orders)
+        };
+        orders
+    }
+
+    /// Tells the law of an ACK; the counters in `tcp` are those after it.
+    pub fn on_ack(&mut self, path: &mut pl_path, policy: &pl_policy, tcp: &pl_tcp) -> pl_orders {
+        let mut orders = pl_orders::default();
+        // SAFETY: as above.
+        unsafe { bindings::paceline_start_on_ack(&mut self.start, path, policy, tcp, &mut orders) };
+        orders
+    }
+
+    /// The connection ends: its share of the path goes to the others.
+    pub fn leave(&mut self, path: &mut pl_path) {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_leave_path(&mut self.start, path) }
+    }
+
+    /// State of the law.
+    pub fn state(&self) -> State {
+        const IDLE: u8 = pl_start_state::PL_START_IDLE as u8;
+        const PACED: u8 = pl_start_state::PL_START_PACED as u8;
+        const MEASURED: u8 = pl_start_state::PL_START_MEASURED as u8;
+        match self.start.state {
+            IDLE => State::Idle,
+            PACED => State::Paced,
+            MEASURED => State::Measured,
+            _ => State::Base,
+        }
+    }
+
+    /// Whether the law wants every ACK. In a bulk transfer under the base
+    /// algorithm there is nothing to measure, and the kernel side skips the call.
+    pub fn wants_acks(&self) -> bool {
+        self.state() != State::Base || self.start.learning != 0
+    }
+
+    /// Whether the breaker holds the connection to the base algorithm.
+    pub fn breaker_open(&self, now_us: u64) -> bool {
+        now_us < self.start.breaker_until_us
+    }
+
+    /// All that the law keeps of the connection.
+    pub fn raw(&self) -> &pl_start {
+        &self.start
+    }
+}
+
+/// What is still believed of a path's rate, bytes of payload per second; 0 when
+/// it is not known or forgotten.
+pub fn remembered(path: &pl_path, policy: &pl_policy, now_us: u64) -> u64 {
+    // SAFETY: valid references to plain structs; the C function keeps none.
+    unsafe { bindings::paceline_remembered(path, policy, now_us) }
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* The functions of the control laws, which are inline, as ones to link with. */
+#ifndef PACELINE_CONTROL_SHIM_H
+#define PACELINE_CONTROL_SHIM_H
+
+#include "control/startup.h"
+
+void paceline_start_before_send(struct pl_start *start, struct pl_path *path, const struct pl_policy *policy,
+				const struct pl_tcp *tcp, struct pl_orders *orders);
+void paceline_start_on_ack(struct pl_start *start, struct pl_path *path, const struct pl_policy *policy,
+			   const struct pl_tcp *tcp, struct pl_orders *orders);
+void paceline_leave_path(struct pl_start *start, struct pl_path *path);
+__u64 paceline_remembered(const struct pl_path *path, const struct pl_policy *policy, __u64 now_us);
+
+#endif

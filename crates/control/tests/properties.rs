@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What holds for any sequence of calls. In a debug build undefined behaviour
+//! in the C text ends the process.
+
+use paceline_abi::{pl_path, pl_policy, pl_target};
+use paceline_control::{pl_orders, pl_tcp, Startup, State};
+use proptest::prelude::*;
+
+const CONNECTIONS: usize = 3;
+
+#[derive(Debug, Clone)]
+struct Call {
+    who: usize,
+    what: u8,
+    tcp: pl_tcp,
+}
+
+fn target() -> impl Strategy<Value = u8> {
+    prop_oneof![
+        1 => Just(pl_target::PL_TARGET_SSTHRESH as u8),
+        3 => Just(pl_target::PL_TARGET_DELIVERY_RATE as u8),
+    ]
+}
+
+/// Any policy that can be written down, and some that cannot.
+fn policy() -> impl Strategy<Value = pl_policy> {
+    (
+        target(),
+        prop_oneof![Just(0), 12_500..125_000_000_000u64],
+        prop_oneof![Just(0), any::<u32>()],
+        (0..=1000u32, 0..5u32, any::<u32>()),
+    )
+        .prop_map(
+            |(target, initial_rate_bps, half_life_ms, breaker)| pl_policy {
+                target,
+                initial_rate_bps,
+                half_life_ms,
+                breaker_permille: breaker.0,
+                breaker_starts: breaker.1,
+                breaker_hold_ms: breaker.2,
+                ..Default::default()
+            },
+        )
+}
+
+/// Any bits at all.
+fn any_tcp() -> impl Strategy<Value = pl_tcp> {
+    (any::<u64>(), any::<[u32; 13]>(), any::<u8>()).prop_map(|(now_us, value, recovering)| pl_tcp {
+        now_us,
+        cwnd: value[0],
+        ssthresh: value[1],
+        srtt_us: value[2],
+        min_rtt_us: value[3],
+        mss: value[4],
+        packets_out: if value[5] % 3 == 0 { 0 } else { value[5] },
+        unsent: value[7],
+        sent_segs: value[8],
+        delivered_segs: value[9],
+        retransmitted_segs: value[10],
+        una: value[11],
+        nxt: value[12],
+        rtt_us: value[6],
+        recovering,
+        timed: recovering & 1,
+        ..Default::default()
+    })
+}
+
+/// What a kernel could show: steps from one moment to the next.
+#[derive(Debug, Clone)]
+struct Step {
+    who: usize,
+    what: u8,
+    later_us: u64,
+    segs: u32,
+    lost: u32,
+    cwnd: u32,
+    ssthresh: u32,
+    rtt_us: u32,
+    recovering: bool,
+    ends: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    (
+        (
+            0..CONNECTIONS,
+            0..20u8,
+            any::<bool>(),
+            prop::bool::weighted(0.05),
+        ),
+        prop_oneof![4 => 0..2_000u64, 1 => 0..100_000_000u64],
+        (1..200u32, prop_oneof![3 => Just(0), 1 => 0..50u32]),
+        (1..100_000u32, prop_oneof![Just(0x7fff_ffff), 2..100_000u32]),
+        1..2_000_000u32,
+    )
+        .prop_map(
+            |((who, what, ends, recovering), later_us, segs, window, rtt_us)| Step {
+                who,
+                what,
+                later_us,
+                segs: segs.0,
+                lost: segs.1,
+                cwnd: window.0,
+                ssthresh: window.1,
+                rtt_us,
+                recovering,
+                ends,
+            },
+        )
+}
+
+/// A connection as the steps move it.
+struct Connection {
+    law: Startup,
+    tcp: pl_tcp,
+}
+
+struct Job {
+    connections: Vec<Connection>,
+    path: pl_path,
+    policy: pl_policy,
+    now_us: u64,
+}
+
+impl Job {
+    fn new(policy: pl_policy, offset: u32, mss: u32) -> Self {
+        let tcp = pl_tcp {
+            mss,
+            sent_segs: offset,
+            delivered_segs: offset,
+            retransmitted_segs: offset,
+            una: offset,
+            nxt: offset,
+            ..Default::default()
+        };
+        let connection = || Connection {
+            law: Startup::default(),
+            tcp,
+        };
+        Self {
+            connections: (0..CONNECTIONS).map(|_| connection()).collect(),
+            path: pl_path::default(),
+            policy,
+            now_us: 1,
+        }
+    }
+
+    fn check(&self, who: usize, orders: &pl_orders) {
+        assert!(orders.cwnd != 1, "a window of one: {orders:?}");
+        assert!(self.path.active as usize <= CONNECTIONS, "{:?}", self.path);
+        for connection in &self.connections {
+            let raw = connection.law.raw();
+            if connection.law.breaker_open(self.now_us) {
+                assert!(raw.bad_starts > 0 && raw.breaker_opened > 0);
+            }
+            assert!(raw.bad_starts >= raw.breaker_opened * self.policy.breaker_starts);
+        }
+        if orders.stop != 0 {
+            assert_eq!(self.connections[who].law.raw().pacing, 0);
+        }
+    }
+
+    fn run(&mut self, step: &Step) {
+        let before = self.path.rate_bps;
+        let raw = self.connections[step.who].law.raw();
+        let (started_at, learning) = (raw.rate_bps, raw.learning != 0);
+        self.now_us += step.later_us;
+        let Connection { law, tcp } = &mut self.connections[step.who];
+        tcp.now_us = self.now_us;
+        tcp.cwnd = step.cwnd;
+        tcp.ssthresh = step.ssthresh;
+        tcp.srtt_us = step.rtt_us;
+        tcp.min_rtt_us = step.rtt_us;
+        tcp.rtt_us = step.rtt_us;
+        tcp.recovering = u8::from(step.recovering);
+        tcp.timed = u8::from(step.what % 2 == 0);
+        let orders = match step.what {
+            0 => {
+                law.leave(&mut self.path);
+                pl_orders::default()
+            }
+            1..=9 => {
+                tcp.unsent = step.segs * tcp.mss;
+                let orders = law.before_send(&mut self.path, &self.policy, tcp);
+                if law.state() == State::Paced {
+                    assert!(orders.pacing_bps > 0, "PACED without a pace");
+                }
+                tcp.sent_segs = tcp.sent_segs.wrapping_add(step.segs);
+                tcp.packets_out += step.segs;
+                tcp.nxt = tcp.nxt.wrapping_add(step.segs * tcp.mss);
+                orders
+            }
+            _ => {
+                let acked = if step.ends {
+                    tcp.packets_out
+                } else {
+                    step.segs.min(tcp.packets_out)
+                };
+                tcp.packets_out -= acked;
+                tcp.delivered_segs = tcp.delivered_segs.wrapping_add(acked);
+                tcp.una = tcp.una.wrapping_add(acked * tcp.mss);
+                tcp.retransmitted_segs = tcp.retransmitted_segs.wrapping_add(step.lost);
+                tcp.unsent = if step.ends { 0 } else { step.segs };
+                let orders = law.on_ack(&mut self.path, &self.policy, tcp);
+                if before != 0 && !learning {
+                    let most = 2 * before.max(started_at);
+                    assert!(
+                        self.path.rate_bps <= most,
+                        "{} from {before}",
+                        self.path.rate_bps
+                    );
+                }
+                orders
+            }
+        };
+        self.check(step.who, &orders);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_bits_are_survived(
+        policy in policy(),
+        calls in prop::collection::vec(
+            (0..CONNECTIONS, 0..8u8, any_tcp()).prop_map(|(who, what, tcp)| Call { who, what, tcp }),
+            1..60,
+        ),
+    ) {
+        let mut path = pl_path::default();
+        let mut laws = vec![Startup::default(); CONNECTIONS];
+        for call in &calls {
+            let law = &mut laws[call.who];
+            match call.what {
+                0 => law.leave(&mut path),
+                1..=3 => { law.before_send(&mut path, &policy, &call.tcp); }
+                _ => { law.on_ack(&mut path, &policy, &call.tcp); }
+            }
+            prop_assert!(path.active as usize <= CONNECTIONS);
+        }
+        for law in &mut laws {
+            law.leave(&mut path);
+        }
+        prop_assert_eq!(path.active, 0);
+    }
+
+    #[test]
+    fn what_a_kernel_shows_gets_sound_orders(
+        policy in policy(),
+        offset in prop_oneof![Just(0), any::<u32>()],
+        mss in 88..9000u32,
+        steps in prop::collection::vec(step(), 1..200),
+    ) {
+        let mut job = Job::new(policy, offset, mss);
+        for step in &steps {
+            job.run(step);
+        }
+        for connection in &mut job.connections {
+            connection.law.leave(&mut job.path);
+        }
+        prop_assert_eq!(job.path.active, 0);
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Several connections of one job on one path.
+
+mod support;
+
+use support::{delivery_rate, mbit, Link, World, MS, SECOND};
+
+fn link() -> Link {
+    Link::new(mbit(500), 20 * MS, 131_072)
+}
+
+#[test]
+fn connections_that_start_together_divide_the_rate() {
+    const CONNECTIONS: usize = 16;
+    let mut one = World::new(link(), delivery_rate(), 1);
+    let mut many = World::new(link(), delivery_rate(), CONNECTIONS);
+    // Each has sent before: TCP does not pace a connection's first segments.
+    for connection in 0..CONNECTIONS {
+        one.burst(2000, SECOND);
+        many.burst_of(connection..connection + 1, 2000, SECOND);
+    }
+    for round in 0..6 {
+        let alone = one.burst(250 * CONNECTIONS as u64, SECOND);
+        let shared = many.burst(250, SECOND);
+        assert!(
+            shared.retransmitted <= alone.retransmitted,
+            "round {round}: {shared:?}, alone {alone:?}"
+        );
+        assert!(shared.permille() <= 1150, "round {round}: {shared:?}");
+        assert_eq!(many.path.active, 0);
+    }
+}
+
+#[test]
+fn the_shares_add_up_to_the_path() {
+    let mut world = World::new(link(), delivery_rate(), 16);
+    for connection in 0..16 {
+        world.burst_of(connection..connection + 1, 2000, SECOND);
+    }
+    for connection in 0..16 {
+        world.write(connection, 1000);
+    }
+    assert_eq!(world.path.active, 16);
+    for _ in 0..12 {
+        world.run(world.now + MS);
+        world.peak_rate = 0;
+        let paced = world
+            .senders
+            .iter()
+            .filter(|sender| sender.law.raw().led != 0);
+        let shares: u64 = paced.map(|sender| sender.law.raw().share_bps).sum();
+        assert!(shares <= world.link.rate * 102 / 100, "{shares}");
+    }
+}
+
+#[test]
+fn a_share_is_given_back() {
+    let mut world = World::new(link(), delivery_rate(), 4);
+    world.burst_of(0..1, 700, SECOND);
+    world.write(0, 5000);
+    world.write(1, 50);
+    assert_eq!(world.path.active, 2);
+    world.run(world.now + 60 * MS);
+    assert_eq!(world.path.active, 1);
+    let sender = &mut world.senders[0];
+    sender.law.leave(&mut world.path);
+    sender.law.leave(&mut world.path);
+    assert_eq!(world.path.active, 0);
+}
+
+#[test]
+fn a_vanished_connection_does_not_keep_its_share() {
+    let mut world = World::new(link(), delivery_rate(), 2);
+    world.burst_of(0..1, 700, SECOND);
+    let known = world.path.rate_bps;
+    // The second begins a burst and is never heard of again.
+    let mut tcp = world.senders[1].tcp(world.now);
+    tcp.unsent = 1_000_000;
+    let vanished = &mut world.senders[1].law;
+    vanished.before_send(&mut world.path, &world.policy, &tcp);
+    assert_eq!(world.path.active, 1);
+    let beside = world.burst_of(0..1, 700, SECOND);
+    assert!(beside.peak_rate <= known / 2);
+    world.policy.half_life_ms = 3_600_000;
+    world.idle(120 * SECOND);
+    let alone = world.burst_of(0..1, 700, SECOND);
+    assert!(alone.peak_rate > known * 9 / 10, "{alone:?}");
+    // If it does come back, its leaving is not counted twice.
+    let vanished = &mut world.senders[1].law;
+    vanished.leave(&mut world.path);
+    assert_eq!(world.path.active, 0);
+}
+
+#[test]
+fn beside_a_bulk_flow_the_breaker_leaves_it_to_the_base() {
+    let mut world = World::new(link(), delivery_rate(), 2);
+    world.governed = 1;
+    for _ in 0..5 {
+        world.burst_of(0..1, 2000, SECOND);
+    }
+    let alone = world.path.rate_bps;
+    world.write(1, 2_000_000);
+    world.idle(5 * SECOND);
+    for _ in 0..6 {
+        world.burst_of(0..1, 2000, 200 * MS);
+    }
+    let law = &world.senders[0].law;
+    assert!(world.path.rate_bps < alone);
+    assert!(law.raw().breaker_opened >= 1);
+    assert!(law.breaker_open(world.now / 1000));
+}

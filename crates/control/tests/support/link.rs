@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The bottleneck: a rate, a propagation delay and a drop-tail buffer.
+
+use super::{MS, MSS, SECOND};
+
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Bytes of payload per second.
+    pub rate: u64,
+    /// Propagation, both ways together.
+    pub rtt_ns: u64,
+    /// Bytes that may wait, the segment in transmission included.
+    pub buffer: u64,
+    /// Largest packet that a host hands down, in segments; 1: no TSO.
+    pub tso_segs: u64,
+    /// The receiver acknowledges every so many segments (2; more under GRO),
+    pub ack_every: u64,
+    /// or what came within this time (the delayed ACK; or GRO's merging).
+    pub ack_delay_ns: u64,
+    busy_until: u64,
+    /// Segments dropped so far.
+    pub drops: u64,
+    /// Most bytes that ever waited.
+    pub longest_queue: u64,
+}
+
+impl Link {
+    pub fn new(rate: u64, rtt_ns: u64, buffer: u64) -> Self {
+        Self {
+            rate,
+            rtt_ns,
+            buffer,
+            tso_segs: 1,
+            ack_every: 2,
+            ack_delay_ns: 40 * MS,
+            busy_until: 0,
+            drops: 0,
+            longest_queue: 0,
+        }
+    }
+
+    pub fn with_tso(mut self) -> Self {
+        self.tso_segs = 65536 / MSS;
+        self
+    }
+
+    /// A receiver that merges what arrives within `ns`, up to 64 KB.
+    pub fn with_gro(mut self, ns: u64) -> Self {
+        self.ack_every = 65536 / MSS;
+        self.ack_delay_ns = ns;
+        self
+    }
+
+    /// Segments that the path holds.
+    pub fn bdp_segs(&self) -> u64 {
+        (self.rate as u128 * self.rtt_ns as u128 / SECOND as u128) as u64 / MSS
+    }
+
+    /// Time that a segment takes on the link.
+    pub fn segment_ns(&self) -> u64 {
+        MSS * SECOND / self.rate
+    }
+
+    /// The least time in which `segs` can be sent and the reply be back.
+    pub fn bound_ns(&self, segs: u64) -> u64 {
+        segs * self.segment_ns() + self.rtt_ns
+    }
+
+    /// A segment reaches the bottleneck at `now`: when it is at the receiver,
+    /// or nothing if it was dropped.
+    pub fn carry(&mut self, now: u64) -> Option<u64> {
+        let wait = self.busy_until.saturating_sub(now);
+        let queued = (wait as u128 * self.rate as u128 / SECOND as u128) as u64;
+        if queued + MSS > self.buffer {
+            self.drops += 1;
+            return None;
+        }
+        self.longest_queue = self.longest_queue.max(queued + MSS);
+        self.busy_until = self.busy_until.max(now) + self.segment_ns();
+        Some(self.busy_until + self.rtt_ns / 2)
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A packet-level model of connections over one bottleneck, in integer
+//! nanoseconds and without randomness, that drives the start-up law the way
+//! `bpf/congestion.bpf.c` does.
+#![allow(dead_code)] // each test binary uses its part
+
+pub mod link;
+pub mod sender;
+pub mod world;
+
+use paceline_abi::{pl_policy, pl_target};
+
+pub use link::Link;
+pub use world::World;
+
+/// Payload bytes of a segment, and all that the model counts: rates are
+/// payload rates.
+pub const MSS: u64 = 1448;
+pub const MS: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000_000_000;
+
+/// Bytes per second from Mbit/s.
+pub const fn mbit(rate: u64) -> u64 {
+    rate * 125_000
+}
+
+/// The preset `pace`: nothing known at first, breaker 2 % twice for 10 s.
+pub fn delivery_rate() -> pl_policy {
+    pl_policy {
+        target: pl_target::PL_TARGET_DELIVERY_RATE as u8,
+        breaker_permille: 20,
+        breaker_starts: 2,
+        breaker_hold_ms: 10_000,
+        half_life_ms: 60_000,
+        ..Default::default()
+    }
+}
+
+/// The preset `paper`: no memory, no breaker.
+pub fn ssthresh() -> pl_policy {
+    pl_policy {
+        target: pl_target::PL_TARGET_SSTHRESH as u8,
+        ..Default::default()
+    }
+}

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One connection's sending side: Reno with selective acknowledgement, and
+//! Linux's rules for pacing, restart after idle, probe and timeout, as far as
+//! the start-up law can tell them apart.
+
+use std::collections::VecDeque;
+
+use paceline_abi::{pl_path, pl_policy};
+use paceline_control::{pl_orders, pl_tcp, Startup, State, PL_NO_SSTHRESH};
+
+use super::link::Link;
+use super::{MSS, SECOND};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Segment {
+    InFlight,
+    Lost,
+    Delivered,
+}
+
+/// What goes over the link: a segment, and which transmission of all it is.
+#[derive(Clone, Copy)]
+pub struct Packet {
+    pub number: u64,
+    pub segment: u64,
+}
+
+/// A segment on its way, a retransmission counts as one of its own.
+struct Transmission {
+    number: u64,
+    segment: u64,
+    sent_ns: u64,
+    again: bool,
+}
+
+pub struct Sender {
+    pub law: Startup,
+    pub cwnd: u32,
+    pub ssthresh: u32,
+    pub srtt_us: u32,
+    rttvar_us: u32,
+    pub min_rtt_us: u32,
+    /// First segment not acknowledged, next to send, end of what was written.
+    pub una: u64,
+    pub nxt: u64,
+    pub written: u64,
+    pub retransmitted: u64,
+    pub sent: u64,
+    pub delivered: u64,
+    /// Added to the counters that the law sees: begins just below 2^32.
+    offset: u32,
+    pub recovering: bool,
+    recovery_end: u64,
+    window_used: u32,
+    counted: u32,
+    segments: VecDeque<Segment>,
+    flying: VecDeque<Transmission>,
+    lost: VecDeque<u64>,
+    arrived: VecDeque<u64>,
+    transmissions: u64,
+    paced: bool,
+    pub pacing_rate: u64,
+    wstamp_ns: u64,
+    last_sent_ns: u64,
+    pub timer_ns: Option<u64>,
+    probed: bool,
+    pub wake_ns: Option<u64>,
+}
+
+/// A retransmission timeout's floor, and the restart's, as in the kernel.
+const RTO_MIN_US: u32 = 200_000;
+const INITIAL_WINDOW: u32 = 10;
+
+impl Sender {
+    pub fn new(link: &Link, offset: u32) -> Self {
+        let rtt_us = (link.rtt_ns / 1000) as u32;
+        Self {
+            law: Startup::default(),
+            cwnd: INITIAL_WINDOW,
+            ssthresh: PL_NO_SSTHRESH,
+            srtt_us: rtt_us,
+            rttvar_us: rtt_us / 2,
+            min_rtt_us: rtt_us,
+            una: 0,
+            nxt: 0,
+            written: 0,
+            retransmitted: 0,
+            sent: 0,
+            delivered: 0,
+            offset,
+            recovering: false,
+            recovery_end: 0,
+            window_used: 0,
+            counted: 0,
+            segments: VecDeque::new(),
+            flying: VecDeque::new(),
+            lost: VecDeque::new(),
+            arrived: VecDeque::new(),
+            transmissions: 0,
+            paced: false,
+            pacing_rate: u64::MAX,
+            wstamp_ns: 0,
+            last_sent_ns: 0,
+            timer_ns: None,
+            probed: false,
+            wake_ns: None,
+        }
+    }
+
+    fn rto_us(&self) -> u32 {
+        self.srtt_us + (4 * self.rttvar_us).max(RTO_MIN_US)
+    }
+
+    /// Congestion window after idle (RFC 2861, as Linux does it).
+    fn restart_after_idle(&mut self, now: u64) {
+        let rto_ns = u64::from(self.rto_us()) * 1000;
+        let mut idle = now.saturating_sub(self.last_sent_ns);
+        if self.una != self.nxt || self.last_sent_ns == 0 || idle <= rto_ns {
+            return;
+        }
+        self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+        while idle > rto_ns && self.cwnd > INITIAL_WINDOW {
+            idle -= rto_ns;
+            self.cwnd = (self.cwnd / 2).max(INITIAL_WINDOW);
+        }
+    }
+
+    pub fn write(&mut self, segs: u64, now: u64) {
+        self.restart_after_idle(now);
+        self.written += segs;
+    }
+
+    pub fn tcp(&self, now: u64) -> pl_tcp {
+        let counter = |value: u64| (value as u32).wrapping_add(self.offset);
+        pl_tcp {
+            now_us: now / 1000,
+            cwnd: self.cwnd,
+            ssthresh: self.ssthresh,
+            srtt_us: self.srtt_us,
+            min_rtt_us: self.min_rtt_us,
+            mss: MSS as u32,
+            packets_out: (self.nxt - self.una) as u32,
+            unsent: ((self.written - self.nxt) * MSS) as u32,
+            sent_segs: counter(self.sent),
+            delivered_segs: counter(self.delivered),
+            retransmitted_segs: counter(self.retransmitted),
+            una: counter(self.una * MSS),
+            nxt: counter(self.nxt * MSS),
+            recovering: u8::from(self.recovering),
+            timed: 1, // no fq qdisc
+            ..Default::default()
+        }
+    }
+
+    /// As `obey()` of the kernel side.
+    fn obey(&mut self, orders: &pl_orders) {
+        if orders.cwnd != 0 {
+            self.cwnd = orders.cwnd;
+        }
+        if orders.ssthresh != 0 {
+            self.ssthresh = orders.ssthresh;
+        }
+        if orders.pacing_bps != 0 {
+            self.pacing_rate = orders.pacing_bps;
+            self.paced = true;
+        }
+        if orders.stop != 0 {
+            self.paced = false;
+        }
+    }
+
+    fn before_send(&mut self, now: u64, policy: Option<&pl_policy>, path: &mut pl_path) {
+        let Some(policy) = policy else { return };
+        if self.una != self.nxt && self.law.state() != State::Paced {
+            return;
+        }
+        let tcp = self.tcp(now);
+        let orders = self.law.before_send(path, policy, &tcp);
+        self.obey(&orders);
+    }
+
+    /// Sends what window and pace allow. Each segment goes to `carry`.
+    pub fn transmit(
+        &mut self,
+        now: u64,
+        tso_segs: u64,
+        policy: Option<&pl_policy>,
+        path: &mut pl_path,
+        mut carry: impl FnMut(Packet),
+    ) {
+        if self.nxt == self.written && self.lost.is_empty() {
+            return;
+        }
+        if self.paced && self.wstamp_ns > now {
+            self.wake_ns = Some(self.wstamp_ns);
+            return;
+        }
+        self.before_send(now, policy, path);
+        loop {
+            let room = u64::from(self.cwnd).saturating_sub(self.flying.len() as u64);
+            let waiting = self.lost.len() as u64 + self.written - self.nxt;
+            // tcp_tso_autosize(): a millisecond's worth.
+            let size = (self.pacing_rate / 1024 / MSS).max(2).min(tso_segs);
+            let chunk = room.min(waiting).min(size);
+            if chunk == 0 {
+                return;
+            }
+            for _ in 0..chunk {
+                let packet = self.send_one(now);
+                carry(packet);
+            }
+            self.last_sent_ns = now;
+            self.arm(now);
+            if self.paced {
+                let before = self.wstamp_ns;
+                self.wstamp_ns = before.max(now);
+                if self.sent >= 10 {
+                    let credit = self.wstamp_ns - before;
+                    let length = (chunk * MSS * SECOND) / self.pacing_rate.max(1);
+                    self.wstamp_ns += length - credit.min(length / 2);
+                }
+                if self.wstamp_ns > now {
+                    self.wake_ns = Some(self.wstamp_ns);
+                    return;
+                }
+                // Nothing was charged for it: the loop goes on in the kernel too.
+            }
+        }
+    }
+
+    fn send_one(&mut self, now: u64) -> Packet {
+        let (segment, again) = match self.lost.pop_front() {
+            Some(segment) => {
+                self.retransmitted += 1;
+                let at = (segment - self.una) as usize;
+                self.segments[at] = Segment::InFlight;
+                (segment, true)
+            }
+            None => {
+                self.segments.push_back(Segment::InFlight);
+                self.nxt += 1;
+                (self.nxt - 1, false)
+            }
+        };
+        self.fly(segment, again, now)
+    }
+
+    fn fly(&mut self, segment: u64, again: bool, now: u64) -> Packet {
+        self.transmissions += 1;
+        self.sent += 1;
+        self.flying.push_back(Transmission {
+            number: self.transmissions,
+            segment,
+            sent_ns: now,
+            again,
+        });
+        self.window_used = self.window_used.max(self.flying.len() as u32);
+        Packet {
+            number: self.transmissions,
+            segment,
+        }
+    }
+
+    /// The transmission `number` reached the receiver.
+    pub fn arrives(&mut self, number: u64) {
+        self.arrived.push_back(number);
+    }
+
+    /// Probe after two RTTs without an ACK, then the timeout.
+    fn arm(&mut self, now: u64) {
+        let wait_us = if self.probed || self.recovering {
+            self.rto_us()
+        } else {
+            (2 * self.srtt_us + 2000).min(self.rto_us())
+        };
+        self.timer_ns = Some(now + u64::from(wait_us) * 1000);
+    }
+
+    pub fn timer(&mut self, now: u64, mut carry: impl FnMut(Packet)) {
+        self.timer_ns = None;
+        if self.una == self.nxt {
+            return;
+        }
+        if self.probed || self.recovering {
+            // Timeout: all that is not known to have arrived is taken for lost.
+            self.probed = false;
+            self.flying.clear();
+            self.lost = (self.una..self.nxt)
+                .filter(|segment| {
+                    self.segments[(segment - self.una) as usize] != Segment::Delivered
+                })
+                .collect();
+            for segment in &self.lost {
+                self.segments[(segment - self.una) as usize] = Segment::Lost;
+            }
+            self.ssthresh = (self.cwnd / 2).max(2);
+            self.cwnd = 1;
+            self.recovering = true;
+            self.recovery_end = self.nxt;
+            self.arm(now);
+        } else {
+            self.probed = true;
+            self.retransmitted += 1;
+            let packet = self.fly(self.nxt - 1, true, now);
+            carry(packet);
+            self.arm(now);
+        }
+    }
+
+    /// An ACK for the next `count` arrivals, up to segment `una`.
+    pub fn ack(
+        &mut self,
+        now: u64,
+        count: u64,
+        una: u64,
+        policy: Option<&pl_policy>,
+        path: &mut pl_path,
+    ) {
+        let mut rtt_us = 0;
+        let mut acked = 0;
+        let mut losses = false;
+        for _ in 0..count {
+            let number = self.arrived.pop_front().expect("an ACK is of an arrival");
+            while let Some(front) = self.flying.front() {
+                if front.number > number {
+                    break;
+                }
+                let flown = self.flying.pop_front().expect("there is a front");
+                let known = flown.segment < self.una
+                    || self.segments[(flown.segment - self.una) as usize] == Segment::Delivered;
+                if flown.number < number {
+                    // The path keeps the order, so this one is gone.
+                    if !known {
+                        self.segments[(flown.segment - self.una) as usize] = Segment::Lost;
+                        self.lost.push_back(flown.segment);
+                        losses = true;
+                    }
+                } else if !known {
+                    let at = (flown.segment - self.una) as usize;
+                    if self.segments[at] == Segment::Lost {
+                        self.lost.retain(|segment| *segment != flown.segment);
+                    }
+                    self.segments[at] = Segment::Delivered;
+                    self.delivered += 1;
+                    acked += 1;
+                    if !flown.again {
+                        rtt_us = ((now - flown.sent_ns) / 1000) as u32;
+                    }
+                }
+            }
+        }
+        while self.una < una {
+            // What the receiver has, but whose transmission was given up.
+            if self.segments.pop_front() != Some(Segment::Delivered) {
+                self.delivered += 1;
+                let gone = self.una;
+                self.lost.retain(|segment| *segment != gone);
+            }
+            self.una += 1;
+        }
+        if rtt_us != 0 {
+            let error = self.srtt_us.abs_diff(rtt_us);
+            self.srtt_us = (7 * self.srtt_us + rtt_us) / 8;
+            self.rttvar_us = (3 * self.rttvar_us + error) / 4;
+            self.min_rtt_us = self.min_rtt_us.min(rtt_us);
+        }
+        // pkts_acked() comes before the state machine sees the loss.
+        if let Some(policy) = policy {
+            if self.law.wants_acks() || self.una == self.nxt {
+                let mut tcp = self.tcp(now);
+                tcp.rtt_us = rtt_us;
+                let orders = self.law.on_ack(path, policy, &tcp);
+                self.obey(&orders);
+            }
+        }
+        self.control(acked, losses);
+        self.update_pacing();
+        self.probed = false;
+        if self.una == self.nxt {
+            self.timer_ns = None;
+        } else if acked != 0 {
+            self.arm(now);
+        }
+    }
+
+    /// The base algorithm.
+    fn control(&mut self, acked: u32, losses: bool) {
+        if self.recovering && self.una >= self.recovery_end {
+            self.recovering = false;
+        }
+        if losses && !self.recovering {
+            self.recovering = true;
+            self.recovery_end = self.nxt;
+            self.ssthresh = (self.cwnd / 2).max(2);
+            self.cwnd = self.ssthresh;
+            self.counted = 0;
+        } else if self.cwnd < self.ssthresh {
+            if self.cwnd < 2 * self.window_used {
+                self.cwnd = (self.cwnd + acked).min(self.ssthresh);
+            }
+        } else if !self.recovering && self.window_used >= self.cwnd && acked != 0 {
+            self.growth(acked);
+        }
+        if self.una == self.nxt {
+            self.window_used = 0;
+        }
+    }
+
+    /// One segment per window.
+    fn growth(&mut self, acked: u32) {
+        self.counted += acked;
+        if self.counted >= self.cwnd {
+            self.counted -= self.cwnd;
+            self.cwnd += 1;
+        }
+    }
+
+    /// tcp_update_pacing_rate()
+    fn update_pacing(&mut self) {
+        let factor = if self.cwnd < self.ssthresh / 2 {
+            200
+        } else {
+            120
+        };
+        let window = u64::from(self.cwnd.max(self.flying.len() as u32)) * MSS;
+        self.pacing_rate = window * 10_000 * factor / u64::from(self.srtt_us.max(1));
+    }
+
+    /// Whether pacing is on: from the first paced segment to the order to stop.
+    pub fn is_paced(&self) -> bool {
+        self.paced
+    }
+
+    pub fn idle(&self) -> bool {
+        self.una == self.written
+    }
+}

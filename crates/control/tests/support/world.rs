@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Connections, receivers and one bottleneck, run event by event.
+
+use std::collections::VecDeque;
+
+use paceline_abi::{pl_path, pl_policy};
+use paceline_control::State;
+
+use super::link::Link;
+use super::sender::{Packet, Sender};
+use super::SECOND;
+
+struct Arrival {
+    at: u64,
+    connection: usize,
+    packet: Packet,
+}
+
+struct Ack {
+    at: u64,
+    connection: usize,
+    count: u64,
+    una: u64,
+}
+
+/// The receiving side of a connection.
+#[derive(Default)]
+struct Receiver {
+    next: u64,
+    /// Arrived out of order: one flag per segment from `next` on.
+    beyond: VecDeque<bool>,
+    unacked: u64,
+    delayed_ns: Option<u64>,
+    /// The application answers when it has this many segments.
+    awaits: u64,
+}
+
+impl Receiver {
+    /// Returns whether an ACK has to go now.
+    fn take(&mut self, segment: u64, ack_every: u64) -> bool {
+        self.unacked += 1;
+        let in_order = segment == self.next && self.beyond.is_empty();
+        if segment >= self.next {
+            let at = (segment - self.next) as usize;
+            while self.beyond.len() <= at {
+                self.beyond.push_back(false);
+            }
+            self.beyond[at] = true;
+            while self.beyond.front() == Some(&true) {
+                self.beyond.pop_front();
+                self.next += 1;
+            }
+        }
+        !in_order || self.unacked >= ack_every || self.next >= self.awaits
+    }
+}
+
+pub struct World {
+    pub now: u64,
+    pub link: Link,
+    pub path: pl_path,
+    pub policy: pl_policy,
+    /// Connections from this index on run the base algorithm alone.
+    pub governed: usize,
+    pub senders: Vec<Sender>,
+    receivers: Vec<Receiver>,
+    arrivals: VecDeque<Arrival>,
+    acks: VecDeque<Ack>,
+    /// Highest sum of the pacing rates of all connections in PACED.
+    pub peak_rate: u64,
+}
+
+/// What a burst of one or several connections came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Burst {
+    /// From the first write to the last reply.
+    pub completion_ns: u64,
+    pub bound_ns: u64,
+    pub drops: u64,
+    pub retransmitted: u64,
+    /// The path's rate when the burst began, and after it.
+    pub started_at: u64,
+    pub learned: u64,
+    /// Sum of the orders to pace at most, while starts were under way.
+    pub peak_rate: u64,
+    pub queue: u64,
+    /// Starts counted so far by the first connection.
+    pub starts: u32,
+}
+
+impl Burst {
+    /// Completion over the bound, in thousandths.
+    pub fn permille(&self) -> u64 {
+        self.completion_ns * 1000 / self.bound_ns
+    }
+}
+
+impl World {
+    pub fn new(link: Link, policy: pl_policy, connections: usize) -> Self {
+        Self::with_counters(link, policy, connections, 0)
+    }
+
+    /// All counters that the law sees begin at `offset`.
+    pub fn with_counters(link: Link, policy: pl_policy, connections: usize, offset: u32) -> Self {
+        Self {
+            now: SECOND,
+            path: pl_path::default(),
+            policy,
+            governed: connections,
+            senders: (0..connections)
+                .map(|_| Sender::new(&link, offset))
+                .collect(),
+            receivers: (0..connections).map(|_| Receiver::default()).collect(),
+            link,
+            arrivals: VecDeque::new(),
+            acks: VecDeque::new(),
+            peak_rate: 0,
+        }
+    }
+
+    pub fn idle(&mut self, ns: u64) {
+        let until = self.now + ns;
+        self.run(until);
+        self.now = until;
+    }
+
+    /// Writes without waiting.
+    pub fn write(&mut self, connection: usize, segs: u64) {
+        self.senders[connection].write(segs, self.now);
+        self.receivers[connection].awaits = self.senders[connection].written;
+        self.transmit(connection);
+    }
+
+    /// Each connection writes `segs`; runs until all have their reply, then
+    /// `pause_ns` more.
+    pub fn burst(&mut self, segs: u64, pause_ns: u64) -> Burst {
+        self.burst_of(0..self.senders.len(), segs, pause_ns)
+    }
+
+    pub fn burst_of(&mut self, who: std::ops::Range<usize>, segs: u64, pause_ns: u64) -> Burst {
+        let begin = self.now;
+        let drops = self.link.drops;
+        let retransmitted = self.retransmitted();
+        let started_at = self.path.rate_bps;
+        self.peak_rate = 0;
+        self.link.longest_queue = 0;
+        let bound_ns = self.link.bound_ns(segs * who.len() as u64);
+        for connection in who.clone() {
+            self.write(connection, segs);
+        }
+        while !who
+            .clone()
+            .all(|connection| self.senders[connection].idle())
+        {
+            assert!(self.step(u64::MAX), "nothing left to happen");
+            assert!(self.now - begin < 1000 * SECOND, "stuck");
+        }
+        let burst = Burst {
+            completion_ns: self.now - begin,
+            bound_ns,
+            drops: self.link.drops - drops,
+            retransmitted: self.retransmitted() - retransmitted,
+            started_at,
+            learned: self.path.rate_bps,
+            peak_rate: self.peak_rate,
+            queue: self.link.longest_queue,
+            starts: self.senders[who.start].law.raw().starts,
+        };
+        self.idle(pause_ns);
+        burst
+    }
+
+    pub fn retransmitted(&self) -> u64 {
+        self.senders.iter().map(|sender| sender.retransmitted).sum()
+    }
+
+    /// Runs what happens up to `until`.
+    pub fn run(&mut self, until: u64) {
+        while self.step(until) {}
+    }
+
+    fn transmit(&mut self, connection: usize) {
+        let Self {
+            now,
+            link,
+            path,
+            policy,
+            senders,
+            arrivals,
+            governed,
+            ..
+        } = self;
+        let policy = (connection < *governed).then_some(&*policy);
+        let sender = &mut senders[connection];
+        sender.transmit(*now, link.tso_segs, policy, path, |packet| {
+            launch(*now, link, arrivals, connection, packet);
+        });
+        let rate: u64 = self
+            .senders
+            .iter()
+            .filter(|sender| sender.law.state() == State::Paced && sender.law.raw().led != 0)
+            .map(|sender| sender.law.raw().share_bps)
+            .sum();
+        self.peak_rate = self.peak_rate.max(rate);
+    }
+
+    /// The next event at or before `until`; false when there is none.
+    fn step(&mut self, until: u64) -> bool {
+        let arrival = self.arrivals.front().map_or(u64::MAX, |arrival| arrival.at);
+        let ack = self.acks.front().map_or(u64::MAX, |ack| ack.at);
+        let (mut timer, mut who) = (u64::MAX, 0);
+        for (index, (sender, receiver)) in self.senders.iter().zip(&self.receivers).enumerate() {
+            for at in [sender.wake_ns, sender.timer_ns, receiver.delayed_ns]
+                .into_iter()
+                .flatten()
+            {
+                if at < timer {
+                    (timer, who) = (at, index);
+                }
+            }
+        }
+        let next = arrival.min(ack).min(timer);
+        if next > until || next == u64::MAX {
+            return false;
+        }
+        self.now = self.now.max(next);
+        if next == arrival {
+            self.arrive();
+        } else if next == ack {
+            self.acknowledge();
+        } else {
+            self.expire(who, next);
+        }
+        true
+    }
+
+    fn arrive(&mut self) {
+        let arrival = self.arrivals.pop_front().expect("checked");
+        self.senders[arrival.connection].arrives(arrival.packet.number);
+        let receiver = &mut self.receivers[arrival.connection];
+        if receiver.take(arrival.packet.segment, self.link.ack_every) {
+            self.send_ack(arrival.connection);
+        } else if receiver.delayed_ns.is_none() {
+            receiver.delayed_ns = Some(self.now + self.link.ack_delay_ns);
+        }
+    }
+
+    fn send_ack(&mut self, connection: usize) {
+        let receiver = &mut self.receivers[connection];
+        receiver.delayed_ns = None;
+        self.acks.push_back(Ack {
+            at: self.now + self.link.rtt_ns / 2,
+            connection,
+            count: std::mem::take(&mut receiver.unacked),
+            una: receiver.next,
+        });
+    }
+
+    fn acknowledge(&mut self) {
+        let ack = self.acks.pop_front().expect("checked");
+        let policy = (ack.connection < self.governed).then_some(&self.policy);
+        self.senders[ack.connection].ack(self.now, ack.count, ack.una, policy, &mut self.path);
+        self.transmit(ack.connection);
+    }
+
+    fn expire(&mut self, who: usize, at: u64) {
+        if self.receivers[who].delayed_ns == Some(at) {
+            self.send_ack(who);
+        } else if self.senders[who].wake_ns == Some(at) {
+            self.senders[who].wake_ns = None;
+            self.transmit(who);
+        } else {
+            let Self {
+                now,
+                link,
+                arrivals,
+                senders,
+                ..
+            } = self;
+            senders[who].timer(*now, |packet| launch(*now, link, arrivals, who, packet));
+            self.transmit(who);
+        }
+    }
+}
+
+fn launch(
+    now: u64,
+    link: &mut Link,
+    arrivals: &mut VecDeque<Arrival>,
+    connection: usize,
+    packet: Packet,
+) {
+    if let Some(at) = link.carry(now) {
+        arrivals.push_back(Arrival {
+            at,
+            connection,
+            packet,
+        });
+    }
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# The cost of the control laws on the host, the cost of Paceline on this machine's
+# kernel (root, idle machine), and every experiment in full on the virtual backend.
+# Results: docs/results/DATE-control.txt, DATE-live-overhead.json and
+# DATE-virtual/EXPERIMENT. Made to be left alone for hours on 2 cores.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+place=docs/results/$(date +%F)
+mkdir -p docs/results
+failed=()
+
+heading "building"
+build
+cargo bench --locked -p paceline-lab --bench live_overhead --no-run
+
+heading "control laws: time of one call"
+cargo bench --locked -p paceline-control --bench cost | tee "$place-control.txt"
+
+heading "live: throughput over veth, CUBIC and Paceline in pairs"
+binary=$(cargo bench --locked -p paceline-lab --bench live_overhead --no-run 2>&1 |
+	sed -n 's/.*(\(.*live_overhead-[0-9a-f]*\)).*/\1/p')
+[ -n "$binary" ] || fail "cargo did not name the benchmark live_overhead"
+as_root "$binary" --out "$place-live-overhead.json" || failed+=("live_overhead")
+[ ! -f "$place-live-overhead.json" ] || as_root chown "$(id -u):$(id -g)" "$place-live-overhead.json"
+
+for experiment in experiments/*.toml; do
+	name=$(basename "$experiment" .toml)
+	heading "virtual: $name"
+	"$paceline" lab run "$experiment" --backend virtual --out "$place-virtual/$name" || failed+=("$name")
+done
+
+heading "done"
+ls -d "$place"-*
+if [ ${#failed[@]} -gt 0 ]; then
+	echo "not all claims hold, or runs are invalid: ${failed[*]}" >&2
+	exit 1
+fi

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Installs what is missing of the tools to build Paceline and run its lab, on
+# Debian 12 and later and on Ubuntu 24.04. Says what it installs before it does.
+# Exit status 2: something is missing that it cannot install.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+# What the workspace asks of the compiler, from its one place.
+least_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+architecture=$(uname -m)
+
+packages=(
+	ca-certificates # cargo and apt-get over HTTPS
+	gcc libc6-dev   # libbpf and the linker
+	make pkg-config # libbpf
+	clang           # the BPF programs
+	libclang-dev    # bindgen: the ABI header for Rust
+	linux-libc-dev  # linux/bpf.h, linux/types.h
+	libelf-dev      # libbpf
+	zlib1g-dev      # libbpf
+	iproute2        # ip and tc: the lab's hosts and links
+	kmod            # modprobe, for the module tcp_bbr
+	xz-utils zstd   # the kernel packages' modules are compressed
+)
+if [ "$architecture" = x86_64 ]; then
+	packages+=(qemu-system-x86) # the virtual lab
+fi
+
+newer() { # have, least: whether version `have` is `least` or newer
+	[ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+rust_version() { # of the cargo in the PATH; empty if there is none that works
+	cargo --version 2>/dev/null | cut -d ' ' -f 2
+}
+
+candidate() { # package: the version that apt-get would install; empty if none
+	LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: //p' | sed 's/^(none)$//'
+}
+
+installed() { # package
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# The distribution's stock kernel, which the virtual lab fetches and boots.
+kernel_package() {
+	if grep -Eqs '^ID(_LIKE)?="?ubuntu' /etc/os-release; then
+		echo linux-image-virtual
+	else
+		echo linux-image-cloud-amd64
+	fi
+}
+
+have=$(rust_version || true)
+rust_missing=false
+if [ -z "$have" ] || ! newer "$have" "$least_rust"; then
+	rust_missing=true
+fi
+
+if ! command -v apt-get >/dev/null; then
+	$rust_missing && fail "cargo $least_rust or newer is needed (found: ${have:-none}): https://rustup.rs"
+	echo "setup: no apt-get here. Make sure that these, by Debian's names, are installed: ${packages[*]}"
+	exit 0
+fi
+
+# By env, because sudo drops the variable.
+apt_get() { as_root env DEBIAN_FRONTEND=noninteractive apt-get "$@"; }
+
+updated=false
+update() { # apt's lists, once
+	if ! $updated; then
+		echo "setup: apt-get update"
+		apt_get update -qq
+		updated=true
+	fi
+}
+
+missing=()
+for package in "${packages[@]}"; do
+	installed "$package" || missing+=("$package")
+done
+
+# Where the compiler comes from: the distribution, if it has one new enough.
+rust_packages=()
+use_rustup=false
+if $rust_missing; then
+	if command -v rustup >/dev/null; then
+		fail "setup: cargo $least_rust or newer is needed, and this one is ${have:-not set up}. Run:" \
+			"    rustup toolchain install stable && rustup default stable"
+	fi
+	update
+	# Debian backports newer compilers under these names for its web browsers;
+	# its own rustc is as old as the release (Debian 12: 1.63).
+	if newer "$(candidate rustc-web | sed 's/^$/0/')" "$least_rust"; then
+		rust_packages=(rustc-web cargo-web rustfmt-web)
+		[ -z "$(candidate rust-web-clippy)" ] || rust_packages+=(rust-web-clippy)
+	elif newer "$(candidate rustc | sed 's/^$/0/')" "$least_rust"; then
+		rust_packages=(rustc cargo rustfmt rust-clippy)
+	elif [ -n "$(candidate rustup)" ]; then
+		rust_packages=(rustup)
+		use_rustup=true
+	else
+		fail "setup: cargo $least_rust or newer is needed (found: ${have:-none}), and this distribution has none. Run:" \
+			"    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y" \
+			"and then this command again."
+	fi
+	missing+=("${rust_packages[@]}")
+fi
+
+if [ ${#missing[@]} -gt 0 ]; then
+	echo "setup: will install with apt-get: ${missing[*]}"
+	if $rust_missing && [ -n "$have" ]; then
+		echo "setup: the compiler replaces the one that is there, $have: $least_rust or newer is needed"
+	fi
+	update
+	apt_get install -y --no-install-recommends "${missing[@]}"
+fi
+
+if $use_rustup; then
+	echo "setup: will install with rustup, for this user: the stable Rust toolchain"
+	rustup toolchain install stable --profile minimal --component clippy --component rustfmt
+	rustup default stable
+fi
+
+# A compiler that was installed may still be hidden by an older one in the PATH.
+hash -r
+have=$(rust_version || true)
+if [ -z "$have" ] || ! newer "$have" "$least_rust"; then
+	fail "setup: $(command -v cargo || echo cargo) is ${have:-not there}, and $least_rust or newer is needed." \
+		"Put the newer one first in the PATH."
+fi
+
+if [ "$architecture" = x86_64 ]; then
+	kernel=$(kernel_package)
+	# Without apt's lists (images come without them) the lab cannot find it.
+	[ -n "$(candidate "$kernel")" ] || update
+	if [ -n "$(candidate "$kernel")" ]; then
+		echo "setup: done. The lab fetches the kernel of $kernel $(candidate "$kernel") into its cache, once, and does not install it."
+	else
+		echo "setup: done, but apt-get knows no $kernel: name a directory with a linux-image package in PACELINE_KERNEL_DEB_DIR"
+	fi
+else
+	echo "setup: done. The virtual lab runs on x86_64 only, and this is $architecture: use make demo-live"
+fi

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Everything that must hold before a change goes in. The last line counts what
+# cargo's test runners executed: "N passed, N failed".
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+export CARGO_TERM_COLOR=never
+
+lab() { # name, arguments of lab run...: must end with all claims holding
+	local name=$1
+	shift
+	"$paceline" lab run "$@" --backend virtual --out "$results/$name"
+}
+
+tool() { # cargo subcommand: whether it is there; in CI it must be
+	cargo "$1" --version >/dev/null 2>&1 && return
+	[ "${CI:-}" != true ] || fail "cargo $1 is not installed; in CI it must be"
+	echo "skipped: cargo $1 is not installed"
+	return 1
+}
+
+heading "format"
+if tool fmt; then
+	cargo fmt --all --check
+fi
+
+heading "build"
+build
+
+heading "tests"
+if [ "$(id -u)" -ne 0 ]; then
+	echo "not root: tests that need it say \"skipped\"; sudo -E make test runs them all"
+fi
+tests=0
+cargo test --release --locked --workspace --no-fail-fast 2>&1 | tee "$results/tests" || tests=$?
+counted=$(awk '/^test result: / { passed += $4; failed += $6 }
+	END { printf "%d passed, %d failed", passed, failed }' "$results/tests")
+if [ "$tests" -ne 0 ]; then
+	echo "$counted"
+	exit "$tests"
+fi
+case $counted in
+"0 passed"*) fail "no test was executed" ;;
+esac
+
+heading "lint"
+if tool clippy; then
+	cargo clippy --release --locked --workspace --all-targets -- -D warnings
+fi
+
+if [ "$(uname -m)" = x86_64 ]; then
+	heading "lab: bursts after idle, every variant"
+	lab startup experiments/startup-pacing.toml --quick
+
+	heading "lab: many senders at once, with and without the RTO law"
+	lab incast experiments/incast.toml --quick
+
+	heading "lab: the same run twice gives the same bytes"
+	for number in 1 2; do
+		lab "same-$number" experiments/startup-initial-rate.toml --quick --variant paceline
+	done
+	cmp "$results/same-1/results.json" "$results/same-2/results.json"
+else
+	heading "lab: skipped, the virtual backend runs on x86_64 only"
+fi
+
+heading "done"
+echo "$counted"
