@@ -209,9 +209,16 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			path->confirmed_us = tcp->now_us;
 			return;
 		}
-		if (acked_us < sent_us - sent_us / 128 &&
-		    pl_bdp_segs(rate, s->train_rtt_us - path->min_rtt_us, tcp->mss) <= PL_QUEUE_SEGS)
-			rate += rate / 64;
+		if (pl_bdp_segs(rate, s->train_rtt_us - path->min_rtt_us, tcp->mss) <= PL_QUEUE_SEGS) {
+			/*
+			 * What lead and probe had queued was drained: there is a little
+			 * room. A start without them can only try, in larger steps.
+			 */
+			if (s->probing && acked_us < sent_us - sent_us / 128)
+				rate += rate / 64;
+			else if (!s->probing && acked_us < sent_us + sent_us / 128)
+				rate += rate / 16;
+		}
 	}
 	/* Each of those that started together has one voice. */
 	if (path->active > 1 && rate > path->rate_bps)
@@ -505,8 +512,6 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		if ((__s32)(tcp->una - s->paced_end) >= 0 || over) {
 			pl_judge_loss(s, path, policy, tcp);
 			s->state = PL_START_BASE;
-			orders->stop = s->pacing;
-			s->pacing = 0;
 			if (policy->target == PL_TARGET_DELIVERY_RATE && s->rated && !tcp->recovering)
 				pl_go_on(s, path, tcp, orders);
 		}
@@ -514,6 +519,17 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		pl_learn(s, path, tcp);
 		if (tcp->packets_out > s->flight_segs && tcp->retransmitted_segs == s->retransmitted0)
 			s->flight_segs = tcp->packets_out;
+	}
+	/*
+	 * From here the ACKs keep time, once they carry the whole window. Where the
+	 * receiver's window is still opening they do not: what it releases at once
+	 * is more than the path takes, so the pace (now the kernel's, 1.2 cwnd/srtt)
+	 * stays until the window is full.
+	 */
+	if (s->pacing && s->state == PL_START_BASE &&
+	    (tcp->packets_out + PL_PROBE_SEGS >= tcp->cwnd || !tcp->unsent || tcp->recovering)) {
+		orders->stop = 1;
+		s->pacing = 0;
 	}
 	if (over) {
 		if (s->learning && path->learned_bps) {

@@ -95,7 +95,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 static STOP: AtomicBool = AtomicBool::new(false);
 
 fn run_experiment(args: &RunArgs) -> Result<ExitCode> {
-    ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed)).context("cannot watch for Ctrl-C")?;
+    ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
+        .context("cannot watch for Ctrl-C")?;
     let options = Options {
         backend: match args.backend {
             BackendName::Virtual => Backend::Virtual,
@@ -108,7 +109,10 @@ fn run_experiment(args: &RunArgs) -> Result<ExitCode> {
         progress: true,
     };
     let report = paceline_lab::run::run(&args.experiment, &options, &STOP)?;
-    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("results").join(&report.results.experiment));
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from("results").join(&report.results.experiment));
     let page = report.write(&out)?;
     print(&report, args.json)?;
     if !args.json {
@@ -123,14 +127,30 @@ fn print(report: &Report, json: bool) -> Result<()> {
         return Ok(());
     }
     let terminal = std::io::stdout().is_terminal();
-    let width = if terminal { terminal_width() } else { PLAIN_WIDTH };
-    print!("{}", table::render(&report.results, table::Options { color: terminal, width }));
+    let width = if terminal {
+        terminal_width()
+    } else {
+        PLAIN_WIDTH
+    };
+    print!(
+        "{}",
+        table::render(
+            &report.results,
+            table::Options {
+                color: terminal,
+                width
+            }
+        )
+    );
     Ok(())
 }
 
 fn terminal_width() -> usize {
     // The shell's own knowledge; a table of the plain width is readable anywhere.
-    std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(PLAIN_WIDTH)
+    std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok())
+        .unwrap_or(PLAIN_WIDTH)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

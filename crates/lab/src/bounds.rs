@@ -48,15 +48,24 @@ mod tests {
     #[test]
     fn a_burst_costs_headers_framing_and_one_round_trip() {
         // 70 segments for 100,000 bytes: 106,300 bytes at 500 Mbit/s, and 20 ms.
-        assert!(near(completion_s(100_000, 1, 500_000_000, 20_000_000, 4), 0.021_700_8));
-        assert!(near(completion_s(1_000_000, 1, 500_000_000, 20_000_000, 4), 0.036_995_04));
+        assert!(near(
+            completion_s(100_000, 1, 500_000_000, 20_000_000, 4),
+            0.021_700_8
+        ));
+        assert!(near(
+            completion_s(1_000_000, 1, 500_000_000, 20_000_000, 4),
+            0.036_995_04
+        ));
     }
 
     #[test]
     fn shares_are_rounded_up_to_segments_each() {
         // Two connections of one byte and a half: one segment each.
         assert!(near(completion_s(3, 2, 8_000_000, 0, 4), 183e-6));
-        assert!(near(completion_s(16 * 32_000, 16, 200_000_000, 200_000, 4), 0.022_004_8));
+        assert!(near(
+            completion_s(16 * 32_000, 16, 200_000_000, 200_000, 4),
+            0.022_004_8
+        ));
     }
 
     #[test]

@@ -68,7 +68,11 @@ pub struct Origin {
 ///
 /// # Errors
 /// If a claim names what the results do not have, or there is nothing to report.
-pub fn report(experiment: &Experiment, origin: &Origin, told: &[Told]) -> Result<Report, CollectError> {
+pub fn report(
+    experiment: &Experiment,
+    origin: &Origin,
+    told: &[Told],
+) -> Result<Report, CollectError> {
     let mut collector = Collector::default();
     for shard in told {
         collector.shard(shard)?;
@@ -81,7 +85,9 @@ pub fn report(experiment: &Experiment, origin: &Origin, told: &[Told]) -> Result
         command: Some(origin.command.clone()),
         backend: origin.backend.to_owned(),
         kernel: collector.kernel,
-        seed: told.first().map_or(experiment.file.seed, |shard| shard.plan.seed),
+        seed: told
+            .first()
+            .map_or(experiment.file.seed, |shard| shard.plan.seed),
         valid: collector.invalid.is_empty(),
         warnings: collector.invalid,
         notes: Vec::new(),
@@ -95,11 +101,16 @@ pub fn report(experiment: &Experiment, origin: &Origin, told: &[Told]) -> Result
     for claim in &experiment.file.holds {
         match evaluate_all(std::slice::from_ref(claim), &results) {
             Ok(holds) => results.holds.extend(holds),
-            Err(error) if origin.partial => results.notes.push(format!("not judged, for want of variants: {error}")),
+            Err(error) if origin.partial => results
+                .notes
+                .push(format!("not judged, for want of variants: {error}")),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(Report { results, series: collector.series })
+    Ok(Report {
+        results,
+        series: collector.series,
+    })
 }
 
 #[derive(Default)]
@@ -123,21 +134,32 @@ struct Place<'a> {
 impl Place<'_> {
     /// `NAME/TAIL…/SCENARIO`, empty parts left out.
     fn metric(&self, name: &str, tails: &[&str]) -> String {
-        let parts = [name].into_iter().chain(tails.iter().copied()).chain([self.plan.scenario.as_str()]);
-        parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
+        let parts = [name]
+            .into_iter()
+            .chain(tails.iter().copied())
+            .chain([self.plan.scenario.as_str()]);
+        parts
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("/")
     }
 }
 
 impl Collector {
     fn shard(&mut self, told: &Told) -> Result<(), CollectError> {
-        let place = Place { plan: &told.plan, shard: told.plan.shard_name() };
+        let place = Place {
+            plan: &told.plan,
+            shard: told.plan.shard_name(),
+        };
         let of_all = || told.repetitions.iter().flatten();
         for problem in &told.problems {
             self.invalid.push(format!("{}: {problem}", place.shard));
         }
         for record in of_all() {
             match record {
-                Record::Begin { kernel } if self.kernel.is_empty() => self.kernel.clone_from(kernel),
+                Record::Begin { kernel } if self.kernel.is_empty() => {
+                    self.kernel.clone_from(kernel)
+                }
                 Record::Link(reading) => self.link(&place, reading),
                 Record::Warning { text } => self.warnings.push(format!("{}: {text}", place.shard)),
                 _ => {}
@@ -194,7 +216,10 @@ impl Collector {
             ));
         }
         self.link.get_or_insert(Link {
-            rate_bps: Checked { asked: wanted.rate_bps as f64, measured: reading.rate_bps as f64 },
+            rate_bps: Checked {
+                asked: wanted.rate_bps as f64,
+                measured: reading.rate_bps as f64,
+            },
             one_way_delay_s: Checked {
                 asked: wanted.one_way_delay_ns as f64 / 1e9,
                 measured: reading.rtt_ns as f64 / 2e9,
@@ -208,7 +233,8 @@ impl Collector {
 
     fn cpu(&mut self, place: &Place, workload: &Workload, cpus: &[CpuRecord]) {
         for cpu in cpus {
-            let busy = (cpu.busy_ns as f64 / (cpu.active_ns * u64::from(cpu.cpus)).max(1) as f64).min(1.0);
+            let busy =
+                (cpu.busy_ns as f64 / (cpu.active_ns * u64::from(cpu.cpus)).max(1) as f64).min(1.0);
             self.most_busy = self.most_busy.max(busy);
             if busy > MOST_BUSY {
                 self.invalid.push(format!(
@@ -221,10 +247,23 @@ impl Collector {
         }
     }
 
-    fn put(&mut self, place: &Place, metric: &str, runs: Vec<f64>, bound: Option<f64>) -> Result<(), CollectError> {
-        let wrong = |source| CollectError::Metric { shard: place.shard.clone(), metric: metric.to_owned(), source };
+    fn put(
+        &mut self,
+        place: &Place,
+        metric: &str,
+        runs: Vec<f64>,
+        bound: Option<f64>,
+    ) -> Result<(), CollectError> {
+        let wrong = |source| CollectError::Metric {
+            shard: place.shard.clone(),
+            metric: metric.to_owned(),
+            source,
+        };
         let summed = Metric::from_runs(runs).map_err(wrong)?;
-        self.variants.entry(place.plan.variant.clone()).or_default().insert(metric.to_owned(), summed);
+        self.variants
+            .entry(place.plan.variant.clone())
+            .or_default()
+            .insert(metric.to_owned(), summed);
         if let Some(bound) = bound {
             self.bounds.entry(metric.to_owned()).or_insert(bound);
         }
@@ -245,29 +284,68 @@ impl Collector {
         let topology = &place.plan.topology;
         let bound = |rate_bps| {
             let rtt_ns = 2 * topology.one_way_delay_ns;
-            bounds::completion_s(burst.size_bytes, burst.connections.into(), rate_bps, rtt_ns, topology.ip)
+            bounds::completion_s(
+                burst.size_bytes,
+                burst.connections.into(),
+                rate_bps,
+                rtt_ns,
+                topology.ip,
+            )
         };
         // Steady until the first step; after each step, its third burst and all
         // from there on.
-        let ends = burst.steps.iter().map(|step| step.at_burst).skip(1).chain([u32::MAX]);
+        let ends = burst
+            .steps
+            .iter()
+            .map(|step| step.at_burst)
+            .skip(1)
+            .chain([u32::MAX]);
         let first_end = burst.steps.first().map_or(u32::MAX, |step| step.at_burst);
-        let mut parts = vec![(String::new(), burst.from_burst..first_end, topology.rate_bps)];
+        let mut parts = vec![(
+            String::new(),
+            burst.from_burst..first_end,
+            topology.rate_bps,
+        )];
         for ((number, step), end) in (1..).zip(&burst.steps).zip(ends) {
             let third = step.at_burst + 2;
-            parts.push((format!("step{number}-third"), third..third + 1, step.rate_bps));
+            parts.push((
+                format!("step{number}-third"),
+                third..third + 1,
+                step.rate_bps,
+            ));
             parts.push((format!("step{number}"), third..end, step.rate_bps));
         }
         for (tail, range, rate_bps) in parts {
-            let within: Vec<&BurstRecord> =
-                bursts.iter().copied().filter(|burst| range.contains(&burst.burst)).collect();
+            let within: Vec<&BurstRecord> = bursts
+                .iter()
+                .copied()
+                .filter(|burst| range.contains(&burst.burst))
+                .collect();
             if within.is_empty() {
                 continue;
             }
             let tails = [burst.label.as_str(), tail.as_str()];
-            let times = within.iter().map(|burst| seconds(burst.completion_ns)).collect();
-            self.put(place, &place.metric("completion_s", &tails), times, Some(bound(rate_bps)))?;
-            let share = share(within.iter().map(|burst| (burst.retransmitted, burst.segments)));
-            self.put(place, &place.metric("retransmitted_share", &tails), vec![share], None)?;
+            let times = within
+                .iter()
+                .map(|burst| seconds(burst.completion_ns))
+                .collect();
+            self.put(
+                place,
+                &place.metric("completion_s", &tails),
+                times,
+                Some(bound(rate_bps)),
+            )?;
+            let share = share(
+                within
+                    .iter()
+                    .map(|burst| (burst.retransmitted, burst.segments)),
+            );
+            self.put(
+                place,
+                &place.metric("retransmitted_share", &tails),
+                vec![share],
+                None,
+            )?;
         }
         let samples = records.into_iter().find_map(|record| match record {
             Record::Samples(samples) if samples.workload == index => Some(samples),
@@ -280,7 +358,10 @@ impl Collector {
                 variant: place.plan.variant.clone(),
                 x_label: "time since the start of the chunk (ms)".to_owned(),
                 y_label: "bandwidth (Mbit/s)".to_owned(),
-                points: (0..).map(f64::from).zip(samples.bytes_per_ms.iter().map(|&bytes| megabits(bytes))).collect(),
+                points: (0..)
+                    .map(f64::from)
+                    .zip(samples.bytes_per_ms.iter().map(|&bytes| megabits(bytes)))
+                    .collect(),
             });
         }
         Ok(())
@@ -294,7 +375,9 @@ impl Collector {
         records: impl Iterator<Item = &'r Record> + Clone,
     ) -> Result<(), CollectError> {
         let rounds: Vec<&RoundRecord> = pick(records.clone(), |record| match record {
-            Record::Round(round) if round.workload == index && round.round >= incast.from_round => Some(round),
+            Record::Round(round) if round.workload == index && round.round >= incast.from_round => {
+                Some(round)
+            }
             _ => None,
         });
         if rounds.is_empty() {
@@ -306,12 +389,27 @@ impl Collector {
         let payload = senders * incast.answer_bytes;
         let bound = bounds::completion_s(payload, senders, topology.rate_bps, rtt_ns, topology.ip);
         let name = |metric| place.metric(metric, &[&incast.label]);
-        let times = rounds.iter().map(|round| seconds(round.completion_ns)).collect();
+        let times = rounds
+            .iter()
+            .map(|round| seconds(round.completion_ns))
+            .collect();
         self.put(place, &name("round_s"), times, Some(bound))?;
-        let pauses = rounds.iter().map(|round| seconds(round.longest_pause_ns)).collect();
+        let pauses = rounds
+            .iter()
+            .map(|round| seconds(round.longest_pause_ns))
+            .collect();
         self.put(place, &name("pause_s"), pauses, None)?;
-        let retransmitted = share(rounds.iter().map(|round| (round.retransmitted, round.segments)));
-        self.put(place, &name("retransmitted_share"), vec![retransmitted], None)?;
+        let retransmitted = share(
+            rounds
+                .iter()
+                .map(|round| (round.retransmitted, round.segments)),
+        );
+        self.put(
+            place,
+            &name("retransmitted_share"),
+            vec![retransmitted],
+            None,
+        )?;
         let spurious = share(rounds.iter().map(|round| (round.spurious, round.segments)));
         self.put(place, &name("spurious_share"), vec![spurious], None)?;
         let timeouts = pick(records, |record| match record {
@@ -339,26 +437,55 @@ impl Collector {
         let topology = &place.plan.topology;
         let repetitions = cpus.len().max(1);
         for (number, group) in bulk.groups.iter().enumerate() {
-            let of_group: Vec<&FlowRecord> = flows.iter().copied().filter(|flow| flow.group == number).collect();
+            let of_group: Vec<&FlowRecord> = flows
+                .iter()
+                .copied()
+                .filter(|flow| flow.group == number)
+                .collect();
             if of_group.is_empty() {
                 continue;
             }
             let tails = [bulk.label.as_str(), group.name.as_str()];
             // One sum, and one Jain index, per repetition.
             let each = of_group.chunks(of_group.len() / repetitions.min(of_group.len()));
-            let rates: Vec<Vec<f64>> = each.map(|flows| flows.iter().map(|flow| goodput(flow)).collect()).collect();
+            let rates: Vec<Vec<f64>> = each
+                .map(|flows| flows.iter().map(|flow| goodput(flow)).collect())
+                .collect();
             let sums = rates.iter().map(|rates| rates.iter().sum()).collect();
             let bound = bounds::goodput_bps(topology.rate_bps, topology.ip);
-            self.put(place, &place.metric("goodput_bps", &tails), sums, Some(bound))?;
+            self.put(
+                place,
+                &place.metric("goodput_bps", &tails),
+                sums,
+                Some(bound),
+            )?;
             if group.flows > 1 {
                 let indices = rates.iter().map(|rates| jain(rates)).collect();
                 self.put(place, &place.metric("jain", &tails), indices, None)?;
             }
-            let shares = share(of_group.iter().map(|flow| (flow.retransmitted, flow.segments)));
-            self.put(place, &place.metric("retransmitted_share", &tails), vec![shares], None)?;
-            let completions: Vec<f64> = of_group.iter().flat_map(|flow| &flow.bursts_ns).map(|&ns| seconds(ns)).collect();
+            let shares = share(
+                of_group
+                    .iter()
+                    .map(|flow| (flow.retransmitted, flow.segments)),
+            );
+            self.put(
+                place,
+                &place.metric("retransmitted_share", &tails),
+                vec![shares],
+                None,
+            )?;
+            let completions: Vec<f64> = of_group
+                .iter()
+                .flat_map(|flow| &flow.bursts_ns)
+                .map(|&ns| seconds(ns))
+                .collect();
             if !completions.is_empty() {
-                self.put(place, &place.metric("completion_s", &tails), completions, None)?;
+                self.put(
+                    place,
+                    &place.metric("completion_s", &tails),
+                    completions,
+                    None,
+                )?;
             }
         }
         let per_gigabyte: Vec<f64> = cpus
@@ -369,11 +496,19 @@ impl Collector {
         if per_gigabyte.is_empty() {
             return Ok(());
         }
-        self.put(place, &place.metric("cpu_s", &["GB", &bulk.label]), per_gigabyte, None)
+        self.put(
+            place,
+            &place.metric("cpu_s", &["GB", &bulk.label]),
+            per_gigabyte,
+            None,
+        )
     }
 }
 
-fn pick<'r, T>(records: impl Iterator<Item = &'r Record>, choose: impl FnMut(&'r Record) -> Option<T>) -> Vec<T> {
+fn pick<'r, T>(
+    records: impl Iterator<Item = &'r Record>,
+    choose: impl FnMut(&'r Record) -> Option<T>,
+) -> Vec<T> {
     records.filter_map(choose).collect()
 }
 

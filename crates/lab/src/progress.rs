@@ -39,19 +39,40 @@ impl Progress {
     /// Nothing has begun yet. Each of `plans` will be run `repetitions` times.
     pub fn new(plans: &[Plan], repetitions: u32, wanted: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        let target = if wanted && terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if wanted && terminal {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let bars = MultiProgress::with_draw_target(target);
-        let shards: Vec<Shard> =
-            plans.iter().map(|plan| Shard { name: plan.shard_name(), steps: plan.steps() }).collect();
+        let shards: Vec<Shard> = plans
+            .iter()
+            .map(|plan| Shard {
+                name: plan.shard_name(),
+                steps: plan.steps(),
+            })
+            .collect();
         let total = shards.iter().map(|shard| shard.steps).sum::<u64>() * u64::from(repetitions);
         let whole = bars.add(ProgressBar::new(total));
-        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {elapsed} gone, {eta} to go") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{wide_bar} {percent:>3} %  {elapsed} gone, {eta} to go")
+        {
             whole.set_style(style);
         }
         whole.enable_steady_tick(Duration::from_secs(1));
         let count = shards.len();
-        let state = State { done: vec![0; count], shown: vec![None; count], last_line: Instant::now() };
-        Progress { shards, bars, whole, plain: wanted && !terminal, state: Mutex::new(state) }
+        let state = State {
+            done: vec![0; count],
+            shown: vec![None; count],
+            last_line: Instant::now(),
+        };
+        Progress {
+            shards,
+            bars,
+            whole,
+            plain: wanted && !terminal,
+            state: Mutex::new(state),
+        }
     }
 
     /// Shard `index` has done so many steps of repetition `round`, from 0.
@@ -59,7 +80,9 @@ impl Progress {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let shard = &self.shards[index];
         let bar = state.shown[index].get_or_insert_with(|| {
-            let bar = self.bars.insert_before(&self.whole, ProgressBar::new(shard.steps));
+            let bar = self
+                .bars
+                .insert_before(&self.whole, ProgressBar::new(shard.steps));
             if let Ok(style) = ProgressStyle::with_template("{msg:32} {wide_bar} {pos:>4}/{len}") {
                 bar.set_style(style);
             }
@@ -75,7 +98,10 @@ impl Progress {
             state.last_line = Instant::now();
             let percent = done * 100 / total.max(1);
             let left = self.whole.eta().as_secs();
-            eprintln!("{percent:>3} %  {} {steps}/{}, about {left} s to go", shard.name, shard.steps);
+            eprintln!(
+                "{percent:>3} %  {} {steps}/{}, about {left} s to go",
+                shard.name, shard.steps
+            );
         }
     }
 

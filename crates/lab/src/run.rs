@@ -91,15 +91,30 @@ pub fn run(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Report, 
 /// The command line that makes the same results: nothing of this run's place.
 fn command(path: &Path, options: &Options) -> String {
     let file = path.file_name().map_or(PathBuf::new(), PathBuf::from);
-    let mut words = vec!["paceline lab run".to_owned(), format!("experiments/{}", file.display())];
-    words.push(format!("--backend {}", if options.backend == Backend::Virtual { "virtual" } else { "live" }));
+    let mut words = vec![
+        "paceline lab run".to_owned(),
+        format!("experiments/{}", file.display()),
+    ];
+    words.push(format!(
+        "--backend {}",
+        if options.backend == Backend::Virtual {
+            "virtual"
+        } else {
+            "live"
+        }
+    ));
     if options.quick {
         words.push("--quick".to_owned());
     }
     if let Some(seed) = options.seed {
         words.push(format!("--seed {seed}"));
     }
-    words.extend(options.variants.iter().map(|variant| format!("--variant {variant}")));
+    words.extend(
+        options
+            .variants
+            .iter()
+            .map(|variant| format!("--variant {variant}")),
+    );
     words.join(" ")
 }
 
@@ -113,9 +128,17 @@ fn run_virtual(
 ) -> Result<Vec<Told>, RunError> {
     virtual_machine::clean_stale();
     let image = virtual_machine::prepare()?;
-    let machine = Machine { image, shift: experiment.file.machine.shift, limit: MACHINE_LIMIT };
+    let machine = Machine {
+        image,
+        shift: experiment.file.machine.shift,
+        limit: MACHINE_LIMIT,
+    };
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = if options.jobs == 0 { cpus } else { options.jobs };
+    let jobs = if options.jobs == 0 {
+        cpus
+    } else {
+        options.jobs
+    };
     let progress = Progress::new(&plans, 1, options.progress);
     // Shards are taken in the order of the file; results are put where they belong.
     let queue: Mutex<VecDeque<usize>> = Mutex::new((0..plans.len()).collect());
@@ -125,13 +148,24 @@ fn run_virtual(
     std::thread::scope(|scope| {
         for _ in 0..jobs.min(plans.len()) {
             scope.spawn(|| loop {
-                let Some(index) = locked(&queue).pop_front() else { break };
+                let Some(index) = locked(&queue).pop_front() else {
+                    break;
+                };
                 let halt = || stop.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
                 let plan = &plans[index];
-                match virtual_machine::run(&machine, plan, &|done| progress.step(index, 0, done), &halt) {
+                match virtual_machine::run(
+                    &machine,
+                    plan,
+                    &|done| progress.step(index, 0, done),
+                    &halt,
+                ) {
                     Ok(records) => {
                         progress.finish(index);
-                        let told = Told { plan: plan.clone(), repetitions: vec![records], problems: Vec::new() };
+                        let told = Told {
+                            plan: plan.clone(),
+                            repetitions: vec![records],
+                            problems: Vec::new(),
+                        };
                         locked(&results)[index] = Some(told);
                     }
                     Err(error) => {
@@ -147,7 +181,12 @@ fn run_virtual(
     if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error.into());
     }
-    Ok(results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect())
+    Ok(results
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .into_iter()
+        .flatten()
+        .collect())
 }
 
 fn run_live(plans: Vec<Plan>, options: &Options, stop: &AtomicBool) -> Result<Vec<Told>, RunError> {
@@ -157,10 +196,17 @@ fn run_live(plans: Vec<Plan>, options: &Options, stop: &AtomicBool) -> Result<Ve
     let outcome = live::run(&plans, repetitions, &step, stop);
     progress.end();
     let told = plans.into_iter().zip(outcome?).map(|(plan, repetitions)| {
-        let mut problems: Vec<String> =
-            repetitions.iter().flat_map(|run| &run.problems).map(ToString::to_string).collect();
+        let mut problems: Vec<String> = repetitions
+            .iter()
+            .flat_map(|run| &run.problems)
+            .map(ToString::to_string)
+            .collect();
         problems.dedup();
-        Told { plan, repetitions: repetitions.into_iter().map(|run| run.records).collect(), problems }
+        Told {
+            plan,
+            repetitions: repetitions.into_iter().map(|run| run.records).collect(),
+            problems,
+        }
     });
     Ok(told.collect())
 }

@@ -57,7 +57,8 @@ rto = { least = "tick" }
 "#;
 
 fn parse(text: &str) -> Result<Experiment, String> {
-    Experiment::parse(text, Path::new("experiments/startup.toml")).map_err(|error| error.to_string())
+    Experiment::parse(text, Path::new("experiments/startup.toml"))
+        .map_err(|error| error.to_string())
 }
 
 /// The message for the good file with `from` replaced by `to`.
@@ -90,26 +91,52 @@ fn a_shard_is_a_variant_an_offload_and_a_scenario() {
         ]
     );
     let shallow = &plans[0].topology;
-    assert_eq!((shallow.rate_bps, shallow.buffer_bytes, shallow.senders), (500_000_000, 32_768, 64));
+    assert_eq!(
+        (shallow.rate_bps, shallow.buffer_bytes, shallow.senders),
+        (500_000_000, 32_768, 64)
+    );
     let slow = &plans[6].topology;
     assert_eq!((slow.rate_bps, slow.buffer_bytes), (100_000_000, 131_072));
     assert!(plans[3].topology.offload && !plans[0].topology.offload);
     let labels: Vec<&str> = plans[0].workloads.iter().map(Workload::label).collect();
-    assert_eq!(labels, ["1MB", "1MB/16", "2KB/8", "64KB/8", "2KB/64", "64KB/64"]);
-    assert_eq!(plans[0].adaptation.sysctl["net.ipv4.tcp_slow_start_after_idle"], "0");
-    assert_eq!(plans[1].adaptation.policy, Some(PolicySource::Preset("lfn".to_owned())));
+    assert_eq!(
+        labels,
+        ["1MB", "1MB/16", "2KB/8", "64KB/8", "2KB/64", "64KB/64"]
+    );
+    assert_eq!(
+        plans[0].adaptation.sysctl["net.ipv4.tcp_slow_start_after_idle"],
+        "0"
+    );
+    assert_eq!(
+        plans[1].adaptation.policy,
+        Some(PolicySource::Preset("lfn".to_owned()))
+    );
 }
 
 #[test]
 fn quick_seed_and_variant_choose() {
     let experiment = parse(GOOD).expect("valid");
     let chosen = ["cubic".to_owned(), "paceline+tso".to_owned()];
-    let plans = experiment.shards(true, Some(9), &chosen).expect("known variants");
+    let plans = experiment
+        .shards(true, Some(9), &chosen)
+        .expect("known variants");
     let names: Vec<&str> = plans.iter().map(|plan| plan.variant.as_str()).collect();
-    assert_eq!(names, ["cubic", "cubic+tso", "paceline+tso", "cubic", "cubic+tso", "paceline+tso"]);
+    assert_eq!(
+        names,
+        [
+            "cubic",
+            "cubic+tso",
+            "paceline+tso",
+            "cubic",
+            "cubic+tso",
+            "paceline+tso"
+        ]
+    );
     assert!(plans.iter().all(|plan| plan.seed == 9));
     assert_eq!(plans[0].steps(), 4 + 10 + 4 * 5);
-    let error = experiment.shards(false, None, &["vegas".to_owned()]).expect_err("unknown");
+    let error = experiment
+        .shards(false, None, &["vegas".to_owned()])
+        .expect_err("unknown");
     assert_eq!(
         error.to_string(),
         "the experiment has no variant \"vegas\"; it has cubic, paceline, bbr-rto"
@@ -118,17 +145,26 @@ fn quick_seed_and_variant_choose() {
 
 #[test]
 fn a_plan_survives_the_way_into_the_guest() {
-    let plans = parse(GOOD).expect("valid").shards(false, None, &[]).expect("all variants");
+    let plans = parse(GOOD)
+        .expect("valid")
+        .shards(false, None, &[])
+        .expect("all variants");
     for plan in plans {
         let text = serde_json::to_string(&plan).expect("a plan is JSON");
-        assert_eq!(serde_json::from_str::<paceline_lab::plan::Plan>(&text).expect("and back"), plan);
+        assert_eq!(
+            serde_json::from_str::<paceline_lab::plan::Plan>(&text).expect("and back"),
+            plan
+        );
     }
 }
 
 #[test]
 fn errors_name_file_line_and_key() {
     let at = |text: &str, line: usize, key: &str| {
-        assert!(text.starts_with(&format!("experiments/startup.toml:{line}: {key}: ")), "{text}");
+        assert!(
+            text.starts_with(&format!("experiments/startup.toml:{line}: {key}: ")),
+            "{text}"
+        );
     };
     let bare = message("rate = \"500mbit\"", "rate = 500");
     at(&bare, 7, "rate");
@@ -136,13 +172,36 @@ fn errors_name_file_line_and_key() {
     let unknown = message("gap = \"600ms\"", "pause = \"600ms\"");
     at(&unknown, 21, "pause");
     assert!(unknown.contains("unknown field"), "{unknown}");
-    at(&message("from_burst = 3", "from_burst = 5"), 24, "from_burst");
-    at(&message("connections = 16", "connections = 0"), 30, "connections");
-    at(&message("senders = [8, 64]", "senders = [8, 400]"), 33, "senders");
+    at(
+        &message("from_burst = 3", "from_burst = 5"),
+        24,
+        "from_burst",
+    );
+    at(
+        &message("connections = 16", "connections = 0"),
+        30,
+        "connections",
+    );
+    at(
+        &message("senders = [8, 64]", "senders = [8, 400]"),
+        33,
+        "senders",
+    );
     at(&message("<= 1.10 * bound", "<= 1.10 bound"), 4, "holds");
-    at(&message("policy = \"lfn\"", "policy = \"no-such-policy\""), 43, "policy");
+    at(
+        &message("policy = \"lfn\"", "policy = \"no-such-policy\""),
+        43,
+        "policy",
+    );
     at(&message("base = \"bbr\"", "base = \"vegas\""), 45, "policy");
-    at(&message("buffer = \"128KiB\"", "buffer = \"128KiB\"\nedge_rate = \"100mbit\""), 10, "edge_rate");
+    at(
+        &message(
+            "buffer = \"128KiB\"",
+            "buffer = \"128KiB\"\nedge_rate = \"100mbit\"",
+        ),
+        10,
+        "edge_rate",
+    );
     at(&message("[variant.cubic]", "[variant.bound]"), 38, "bound");
     let nothing = parse(&GOOD[..GOOD.find("[[burst]]").expect("there")]).expect_err("no variants");
     assert!(nothing.contains("variant"), "{nothing}");
@@ -157,7 +216,10 @@ fn the_experiments_of_this_repository_are_valid() {
         if path.extension().is_some_and(|end| end == "toml") {
             let experiment = Experiment::load(&path).unwrap_or_else(|error| panic!("{error}"));
             for quick in [false, true] {
-                assert!(!experiment.shards(quick, None, &[]).expect("all variants").is_empty());
+                assert!(!experiment
+                    .shards(quick, None, &[])
+                    .expect("all variants")
+                    .is_empty());
             }
             count += 1;
         }

@@ -48,9 +48,14 @@ fn main() {
         println!("two_runs_give_the_same_bytes: test");
         return;
     }
-    let qemu = std::process::Command::new("qemu-system-x86_64").arg("--version").output();
+    let qemu = std::process::Command::new("qemu-system-x86_64")
+        .arg("--version")
+        .output();
     if let Err(error) = qemu {
-        assert!(std::env::var_os("CI").is_none(), "qemu-system-x86_64: {error}");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "qemu-system-x86_64: {error}"
+        );
         println!("two_runs_give_the_same_bytes: skipped: needs qemu-system-x86_64");
         return;
     }
@@ -73,7 +78,8 @@ fn results(path: &Path, jobs: usize) -> String {
         jobs,
         progress: false,
     };
-    let report = run(path, &options, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{error}"));
+    let report =
+        run(path, &options, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{error}"));
     assert!(report.results.valid, "{:?}", report.results.warnings);
     assert!(report.results.all_hold(), "{:?}", report.results.holds);
     assert_eq!(report.series.len(), 2);

@@ -26,20 +26,32 @@ pub struct Job {
 impl Job {
     /// A job with the adaptation's policy; `None` if it has no policy.
     pub fn start(adaptation: &Adaptation) -> Result<Option<Arc<Self>>, CaseError> {
-        let Some(source) = &adaptation.policy else { return Ok(None) };
+        let Some(source) = &adaptation.policy else {
+            return Ok(None);
+        };
         let policy = match source {
             PolicySource::Preset(name) => Policy::load(name),
             PolicySource::Text { file, text } => Policy::parse(text, file),
         }
-        .map_err(|error| CaseError::Policy { message: error.to_string() })?;
+        .map_err(|error| CaseError::Policy {
+            message: error.to_string(),
+        })?;
         let home = own_cgroup()?;
         // ip reads commands until its input ends, which is when this process drops
         // its end of the pipe, however it dies.
         let mut command = Command::new("ip");
-        command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
-        let (job, holder) = job::Job::start(&JobOptions::new(policy), &mut command).map_err(agent)?;
+        command
+            .args(["-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        let (job, holder) =
+            job::Job::start(&JobOptions::new(policy), &mut command).map_err(agent)?;
         let cgroups = [job.path().to_owned(), home];
-        Ok(Some(Arc::new(Job { job: Some(job), holder, cgroups })))
+        Ok(Some(Arc::new(Job {
+            job: Some(job),
+            holder,
+            cgroups,
+        })))
     }
 
     /// Runs `work` with this process in the job's cgroup.
@@ -61,7 +73,9 @@ impl Drop for Job {
 }
 
 fn agent(error: paceline_agent::Error) -> CaseError {
-    CaseError::Policy { message: error.to_string() }
+    CaseError::Policy {
+        message: error.to_string(),
+    }
 }
 
 /// This process's cgroup directory in the unified hierarchy.
@@ -85,11 +99,17 @@ pub struct Host {
 impl Host {
     /// A host whose sockets belong to `job`, if there is one.
     pub fn new(namespace: &Arc<Namespace>, job: Option<Arc<Job>>) -> Self {
-        Host { namespace: Arc::clone(namespace), job }
+        Host {
+            namespace: Arc::clone(namespace),
+            job,
+        }
     }
 
     /// Runs `work` in the host. Sockets made there belong to its job.
-    pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T, CaseError> + Send) -> Result<T, CaseError> {
+    pub fn enter<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, CaseError> + Send,
+    ) -> Result<T, CaseError> {
         match &self.job {
             Some(job) => job.inside(|| self.namespace.enter(work)),
             None => self.namespace.enter(work),

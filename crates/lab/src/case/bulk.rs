@@ -7,7 +7,9 @@ use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 
 use super::adaptation::{Host, Job};
-use super::connection::{connect, listen, now_ns, send, send_sized, serve_bursts, sleep_until, Counters};
+use super::connection::{
+    connect, listen, now_ns, send, send_sized, serve_bursts, sleep_until, Counters,
+};
 use super::cpu::CpuMeter;
 use super::{Case, CaseError, Doing};
 use crate::plan::{Adaptation, Bulk, BurstShape};
@@ -34,8 +36,15 @@ pub fn run(case: &mut Case, workload: usize, bulk: &Bulk) -> Result<(), CaseErro
     let mut hosts = Vec::new();
     let mut pairs = Vec::new();
     for (index, group) in bulk.groups.iter().enumerate() {
-        let adaptation = if group.congestion.is_some() { &unadapted } else { &plan.adaptation };
-        let congestion = group.congestion.as_deref().or(adaptation.congestion.as_deref());
+        let adaptation = if group.congestion.is_some() {
+            &unadapted
+        } else {
+            &plan.adaptation
+        };
+        let congestion = group
+            .congestion
+            .as_deref()
+            .or(adaptation.congestion.as_deref());
         let host = Host::new(&case.network.senders[index], Job::start(adaptation)?);
         for number in 0..group.flows {
             let after_ns = group.start_ns + random.below(group.spread_ns + 1);
@@ -98,7 +107,10 @@ impl Flow {
     /// Resets the connection, so that the link is quiet at once: the bursts that
     /// were completed.
     fn stop(self) -> Result<Vec<u64>, CaseError> {
-        let now = libc::linger { l_onoff: 1, l_linger: 0 };
+        let now = libc::linger {
+            l_onoff: 1,
+            l_linger: 0,
+        };
         for stream in [&self.sender, &self.receiver] {
             // SAFETY: pointer and length describe `now`.
             let result = unsafe {
@@ -114,8 +126,13 @@ impl Flow {
             // Wakes its thread; a flow that ended by itself is not connected any more.
             drop(stream.shutdown(Shutdown::Both));
         }
-        let bursts = self.sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        self.receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let bursts = self
+            .sending
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        self.receiving
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok(bursts)
     }
 }

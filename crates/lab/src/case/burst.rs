@@ -37,7 +37,11 @@ impl Connections {
             senders.push(sender);
             servers.push(std::thread::spawn(move || serve_bursts(receiver)));
         }
-        Ok(Connections { senders, servers, _host: host })
+        Ok(Connections {
+            senders,
+            servers,
+            _host: host,
+        })
     }
 
     fn counters(&self) -> Result<Vec<Counters>, CaseError> {
@@ -72,7 +76,11 @@ impl Connections {
                         .collect();
                     threads
                         .into_iter()
-                        .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                        .map(|thread| {
+                            thread
+                                .join()
+                                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                        })
                         .collect()
                 })
             }
@@ -80,7 +88,9 @@ impl Connections {
         let times = times.doing("sending a burst")?;
         let start = times.iter().map(|times| times.0).min();
         let end = times.iter().map(|times| times.1).max();
-        start.zip(end).ok_or(CaseError::Unexpected("a burst needs a connection"))
+        start
+            .zip(end)
+            .ok_or(CaseError::Unexpected("a burst needs a connection"))
     }
 
     /// Closes the connections and waits for their servers: the payload received.
@@ -120,7 +130,9 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
             payload += connections.close()?;
             connections = open(case)?;
         }
-        let sampler = (burst.sample_burst == Some(number)).then(|| Sampler::start(&case.network)).transpose()?;
+        let sampler = (burst.sample_burst == Some(number))
+            .then(|| Sampler::start(&case.network))
+            .transpose()?;
         let before = connections.counters()?;
         let start_realtime_ns = realtime_ns();
         meter.resume()?;
@@ -130,7 +142,11 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
         active_ns += end - start;
         let packets = sampler.map(Sampler::stop).transpose()?;
         let grown = |what: fn(&Counters) -> u32| -> u64 {
-            let sum = |of: &[Counters]| of.iter().map(|counters| u64::from(what(counters))).sum::<u64>();
+            let sum = |of: &[Counters]| {
+                of.iter()
+                    .map(|counters| u64::from(what(counters)))
+                    .sum::<u64>()
+            };
             sum(&after) - sum(&before)
         };
         case.record(&Record::Burst(BurstRecord {
@@ -145,7 +161,11 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
         }))?;
         if let Some(packets) = packets {
             let bytes_per_ms = per_millisecond(&packets, start_realtime_ns, before[0].mss);
-            case.record(&Record::Samples(SampleRecord { workload, burst: number, bytes_per_ms }))?;
+            case.record(&Record::Samples(SampleRecord {
+                workload,
+                burst: number,
+                bytes_per_ms,
+            }))?;
         }
         case.advance()?;
         sleep_until(end + burst.gap_ns);

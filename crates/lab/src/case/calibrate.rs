@@ -43,20 +43,32 @@ pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
     let socket = || {
         let socket = UdpSocket::bind(SocketAddr::new(any, 0)).doing("opening a UDP socket")?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true).doing("asking for packet times")?;
-        setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_ROOM_BYTES).doing("enlarging a UDP socket")?;
-        setsockopt(&socket, sockopt::SndBufForce, &SOCKET_ROOM_BYTES).doing("enlarging a UDP socket")?;
+        setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_ROOM_BYTES)
+            .doing("enlarging a UDP socket")?;
+        setsockopt(&socket, sockopt::SndBufForce, &SOCKET_ROOM_BYTES)
+            .doing("enlarging a UDP socket")?;
         Ok(socket)
     };
     let receiver = network.receiver.enter(socket)?;
     let sender = network.senders[0].enter(socket)?;
     let port = receiver.local_addr().doing("asking for a port")?.port();
-    sender.connect(network.receiver_address(port)).doing("reaching the receiver")?;
-    let sender_address = sender.local_addr().doing("asking for the sender's address")?;
-    receiver.connect(sender_address).doing("reaching the sender")?;
+    sender
+        .connect(network.receiver_address(port))
+        .doing("reaching the receiver")?;
+    let sender_address = sender
+        .local_addr()
+        .doing("asking for the sender's address")?;
+    receiver
+        .connect(sender_address)
+        .doing("reaching the sender")?;
     let rtt_ns = round_trip(&sender, &receiver)?;
     let sampler = Sampler::start(network)?;
     let arrivals = train(&sender, &receiver, network, rtt_ns)?;
-    let came_in: Vec<u64> = sampler.stop()?.iter().map(|packet| packet.time_ns).collect();
+    let came_in: Vec<u64> = sampler
+        .stop()?
+        .iter()
+        .map(|packet| packet.time_ns)
+        .collect();
     Ok(LinkReading {
         rate_bps: rate(&arrivals, &came_in)?,
         rtt_ns,
@@ -92,13 +104,17 @@ fn train(
     rtt_ns: u64,
 ) -> Result<Vec<(u64, u64)>, CaseError> {
     let wanted = &network.wanted;
-    let spare = wanted.edge_rate_bps.saturating_sub(wanted.rate_bps).max(wanted.edge_rate_bps / 100);
+    let spare = wanted
+        .edge_rate_bps
+        .saturating_sub(wanted.rate_bps)
+        .max(wanted.edge_rate_bps / 100);
     let to_overflow = (wanted.buffer_bytes / QUEUED_BYTES + 2) * wanted.edge_rate_bps / spare;
     let count = (to_overflow + to_overflow / 4 + 100).min(50_000);
     let payload = FULL_PAYLOAD_BYTES - if wanted.ip == 6 { 20 } else { 0 };
     // The kernel cuts each write into packets: a write for each packet would be
     // slower than the link.
-    setsockopt(sender, sockopt::UdpGsoSegment, &(payload as i32)).doing("asking for UDP segmentation")?;
+    setsockopt(sender, sockopt::UdpGsoSegment, &(payload as i32))
+        .doing("asking for UDP segmentation")?;
     let begun_ns = now_ns();
     let numbers: Vec<u64> = (0..count).collect();
     for numbers in numbers.chunks(PACKETS_PER_WRITE) {
@@ -110,13 +126,17 @@ fn train(
     }
     // All of it has arrived, or been dropped, by then; nothing reads meanwhile,
     // so that the reader does not take the CPU from the packets.
-    let longest_ns = count * WIRE_BYTES * 8 * 1_000_000_000 / wanted.rate_bps.min(wanted.edge_rate_bps);
+    let longest_ns =
+        count * WIRE_BYTES * 8 * 1_000_000_000 / wanted.rate_bps.min(wanted.edge_rate_bps);
     sleep_until(begun_ns + longest_ns + 2 * rtt_ns + Duration::from_millis(20).as_nanos() as u64);
     let mut packet = [0; FULL_PAYLOAD_BYTES];
     let mut arrivals = Vec::new();
     while let Some((length, time_ns)) = receive(receiver, &mut packet, false)? {
         if length == payload {
-            let number = packet[..8].try_into().map(u64::from_be_bytes).unwrap_or_default();
+            let number = packet[..8]
+                .try_into()
+                .map(u64::from_be_bytes)
+                .unwrap_or_default();
             arrivals.push((number, time_ns));
         }
     }
@@ -129,14 +149,20 @@ fn train(
 fn rate(arrivals: &[(u64, u64)], came_in: &[u64]) -> Result<u64, CaseError> {
     let last_in_ns = came_in.last().copied().unwrap_or_default();
     let queued_from = arrivals.partition_point(|arrival| arrival.1 <= last_in_ns);
-    let from = if arrivals.len() - queued_from >= LEAST_QUEUED { queued_from } else { 0 };
+    let from = if arrivals.len() - queued_from >= LEAST_QUEUED {
+        queued_from
+    } else {
+        0
+    };
     // What the shaper's bucket lets through at once is left out.
     let steady = arrivals.get(from + BUCKET_PACKETS..).unwrap_or_default();
     match (steady.first(), steady.last()) {
         (Some(first), Some(last)) if last.1 > first.1 => {
             Ok((steady.len() as u64 - 1) * WIRE_BYTES * 8 * 1_000_000_000 / (last.1 - first.1))
         }
-        _ => Err(CaseError::Unexpected("the packet train that measures the link did not arrive")),
+        _ => Err(CaseError::Unexpected(
+            "the packet train that measures the link did not arrive",
+        )),
     }
 }
 
@@ -144,9 +170,15 @@ fn rate(arrivals: &[(u64, u64)], came_in: &[u64]) -> Result<u64, CaseError> {
 /// what had come in by then less what had gone out. `came_in` is when each packet
 /// of the train reached the router.
 fn buffer(arrivals: &[(u64, u64)], came_in: &[u64]) -> Option<u64> {
-    let accepted = (0..).zip(arrivals).find(|(expected, arrival)| arrival.0 != *expected)?.0;
+    let accepted = (0..)
+        .zip(arrivals)
+        .find(|(expected, arrival)| arrival.0 != *expected)?
+        .0;
     let dropped_ns = *came_in.get(usize::try_from(accepted).ok()?)?;
-    let gone = arrivals.iter().take_while(|arrival| arrival.1 <= dropped_ns).count() as u64;
+    let gone = arrivals
+        .iter()
+        .take_while(|arrival| arrival.1 <= dropped_ns)
+        .count() as u64;
     Some(accepted.saturating_sub(gone) * QUEUED_BYTES)
 }
 
@@ -161,7 +193,10 @@ fn largest_packet(network: &Network) -> Result<u64, CaseError> {
     io::Read::read_exact(&mut sender, &mut [0]).doing("waiting for a probe's reply")?;
     let packets = sampler.stop()?;
     drop(sender);
-    serving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).doing("receiving a probe")?;
+    serving
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        .doing("receiving a probe")?;
     packets
         .iter()
         .map(|packet| u64::from(packet.payload_bytes))
@@ -170,18 +205,34 @@ fn largest_packet(network: &Network) -> Result<u64, CaseError> {
 }
 
 /// One packet's length and arrival (CLOCK_REALTIME); `None` if there is none.
-fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> Result<Option<(usize, u64)>, CaseError> {
+fn receive(
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+    wait: bool,
+) -> Result<Option<(usize, u64)>, CaseError> {
     let mut control = nix::cmsg_space!(libc::timespec);
     let mut slices = [io::IoSliceMut::new(buffer)];
-    let flags = if wait { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
+    let flags = if wait {
+        MsgFlags::empty()
+    } else {
+        MsgFlags::MSG_DONTWAIT
+    };
     let message = match recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut control), flags) {
         Ok(message) => message,
         Err(nix::errno::Errno::EAGAIN) => return Ok(None),
         Err(errno) => return Err(errno).doing("receiving a packet"),
     };
-    let time = message.cmsgs().doing("reading a packet's time")?.find_map(|item| match item {
-        ControlMessageOwned::ScmTimestampns(time) => Some(time),
-        _ => None,
-    });
-    Ok(time.map(|time| (message.bytes, time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)))
+    let time = message
+        .cmsgs()
+        .doing("reading a packet's time")?
+        .find_map(|item| match item {
+            ControlMessageOwned::ScmTimestampns(time) => Some(time),
+            _ => None,
+        });
+    Ok(time.map(|time| {
+        (
+            message.bytes,
+            time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64,
+        )
+    }))
 }

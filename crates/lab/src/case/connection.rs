@@ -22,7 +22,13 @@ pub fn now_ns() -> u64 {
 pub fn sleep_until(time_ns: u64) {
     let time = Duration::from_nanos(time_ns).into();
     // EINTR: sleep on; nothing else can go wrong with a valid clock and time.
-    while clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time).is_err() {}
+    while clock_nanosleep(
+        ClockId::CLOCK_MONOTONIC,
+        ClockNanosleepFlags::TIMER_ABSTIME,
+        &time,
+    )
+    .is_err()
+    {}
 }
 
 /// What TCP_INFO tells and the lab uses. Counters of the connection's life.
@@ -62,9 +68,12 @@ impl Counters {
         };
         nix::errno::Errno::result(result).doing("reading TCP_INFO")?;
         if (length as usize) < DSACK_DUPS + 4 {
-            return Err(CaseError::Unexpected("this kernel's TCP_INFO is too old: 4.19 or later is needed"));
+            return Err(CaseError::Unexpected(
+                "this kernel's TCP_INFO is too old: 4.19 or later is needed",
+            ));
         }
-        let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+        let word =
+            |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
         Ok(Counters {
             cwnd: word(SND_CWND),
             ssthresh: word(SND_SSTHRESH),
@@ -72,7 +81,8 @@ impl Counters {
             retransmitted: word(TOTAL_RETRANS),
             data_segments: word(DATA_SEGS_OUT),
             duplicates_reported: word(DSACK_DUPS),
-            received_bytes: u64::from(word(BYTES_RECEIVED)) | u64::from(word(BYTES_RECEIVED + 4)) << 32,
+            received_bytes: u64::from(word(BYTES_RECEIVED))
+                | u64::from(word(BYTES_RECEIVED + 4)) << 32,
         })
     }
 }
@@ -80,12 +90,15 @@ impl Counters {
 /// Listens in the receiver on a free port.
 pub fn listen(network: &Network) -> Result<(TcpListener, SocketAddr), CaseError> {
     network.receiver.enter(|| {
-        let listener = TcpListener::bind(network.receiver_address(0)).doing("listening in the receiver")?;
+        let listener =
+            TcpListener::bind(network.receiver_address(0)).doing("listening in the receiver")?;
         // std asks for a backlog of 128; more senders than that may come at once.
         // SAFETY: a plain call on an open socket.
         let result = unsafe { libc::listen(listener.as_raw_fd(), 1024) };
         nix::errno::Errno::result(result).doing("listening in the receiver")?;
-        let address = listener.local_addr().doing("asking for the receiver's address")?;
+        let address = listener
+            .local_addr()
+            .doing("asking for the receiver's address")?;
         Ok((listener, address))
     })
 }
@@ -115,7 +128,11 @@ pub fn connect(
 /// A socket that is not connected yet: the congestion control has to be set
 /// before the handshake, or the first window is another's.
 fn socket(address: SocketAddr) -> Result<TcpStream, CaseError> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
     // SAFETY: a plain call; the descriptor is owned from here on.
     let descriptor = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     let descriptor = nix::errno::Errno::result(descriptor).doing("making a socket")?;
@@ -182,7 +199,9 @@ pub fn receive_sized(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Op
     let size = u64::from_be_bytes(number);
     let mut left = size.saturating_sub(REQUEST_BYTES as u64);
     while left > 0 {
-        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let most = buffer
+            .len()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
         match stream.read(&mut buffer[..most])? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => left -= count as u64,

@@ -20,7 +20,13 @@ impl CpuMeter {
     /// Starts the first stretch.
     pub fn start() -> Result<Self, CaseError> {
         let (idle_ns, cpus) = read_stat()?;
-        Ok(CpuMeter { busy_ns: 0, started_ns: now_ns(), idle_ns, cpus, running: true })
+        Ok(CpuMeter {
+            busy_ns: 0,
+            started_ns: now_ns(),
+            idle_ns,
+            cpus,
+            running: true,
+        })
     }
 
     /// Ends a stretch, if one is running.
@@ -37,14 +43,28 @@ impl CpuMeter {
 
     /// Starts another stretch.
     pub fn resume(&mut self) -> Result<(), CaseError> {
-        *self = CpuMeter { busy_ns: self.busy_ns, ..Self::start()? };
+        *self = CpuMeter {
+            busy_ns: self.busy_ns,
+            ..Self::start()?
+        };
         Ok(())
     }
 
     /// Ends the last stretch: what was used in all of them.
-    pub fn stop(mut self, workload: usize, active_ns: u64, payload_bytes: u64) -> Result<CpuRecord, CaseError> {
+    pub fn stop(
+        mut self,
+        workload: usize,
+        active_ns: u64,
+        payload_bytes: u64,
+    ) -> Result<CpuRecord, CaseError> {
         self.pause()?;
-        Ok(CpuRecord { workload, busy_ns: self.busy_ns, active_ns, cpus: self.cpus, payload_bytes })
+        Ok(CpuRecord {
+            workload,
+            busy_ns: self.busy_ns,
+            active_ns,
+            cpus: self.cpus,
+            payload_bytes,
+        })
     }
 }
 
@@ -59,30 +79,46 @@ fn read_stat() -> Result<(u64, u32), CaseError> {
         if fields[0] == "cpu" {
             // cpu user nice system idle iowait …
             let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
-            idle = ticks(4).zip(ticks(5)).map(|(idle, waiting)| (idle + waiting) * NS_PER_TICK);
+            idle = ticks(4)
+                .zip(ticks(5))
+                .map(|(idle, waiting)| (idle + waiting) * NS_PER_TICK);
         } else {
             cpus += 1;
         }
     }
     match idle {
         Some(idle) if cpus > 0 => Ok((idle, cpus)),
-        _ => Err(CaseError::Unexpected("/proc/stat does not have the form that proc(5) describes")),
+        _ => Err(CaseError::Unexpected(
+            "/proc/stat does not have the form that proc(5) describes",
+        )),
     }
 }
 
 /// The kernel's counters of retransmission timers, summed over `hosts`.
-pub fn timers<'a>(hosts: impl Iterator<Item = &'a Namespace>, workload: usize) -> Result<TimerRecord, CaseError> {
-    let mut sum = TimerRecord { workload, ..TimerRecord::default() };
+pub fn timers<'a>(
+    hosts: impl Iterator<Item = &'a Namespace>,
+    workload: usize,
+) -> Result<TimerRecord, CaseError> {
+    let mut sum = TimerRecord {
+        workload,
+        ..TimerRecord::default()
+    };
     for host in hosts {
         let text = host.enter(|| {
-            std::fs::read_to_string("/proc/thread-self/net/netstat").doing("reading /proc/net/netstat")
+            std::fs::read_to_string("/proc/thread-self/net/netstat")
+                .doing("reading /proc/net/netstat")
         })?;
         // Pairs of lines: names, then values.
         let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
         let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
-            return Err(CaseError::Unexpected("/proc/net/netstat has no TcpExt counters"));
+            return Err(CaseError::Unexpected(
+                "/proc/net/netstat has no TcpExt counters",
+            ));
         };
-        for (name, value) in names.split_ascii_whitespace().zip(values.split_ascii_whitespace()) {
+        for (name, value) in names
+            .split_ascii_whitespace()
+            .zip(values.split_ascii_whitespace())
+        {
             let value = || value.parse::<u64>().unwrap_or(0);
             match name {
                 "TCPTimeouts" => sum.timeouts += value(),

@@ -31,7 +31,9 @@ pub fn run(case: &mut Case, workload: usize, incast: &Incast) -> Result<(), Case
         let (sender, receiver) = connect(&host, &listener, address, congestion)?;
         let stream = sender.try_clone().doing("duplicating a socket")?;
         answering.push(std::thread::spawn(move || answer_requests(stream)));
-        receiver.set_nonblocking(true).doing("making a socket non-blocking")?;
+        receiver
+            .set_nonblocking(true)
+            .doing("making a socket non-blocking")?;
         senders.push(sender);
         receivers.push(receiver);
         hosts.push(host);
@@ -67,7 +69,10 @@ pub fn run(case: &mut Case, workload: usize, incast: &Incast) -> Result<(), Case
     case.record(&Record::Timers(timers_since(before_timers, after_timers)))?;
     drop(receivers);
     for thread in answering {
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).doing("answering a request")?;
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            .doing("answering a request")?;
     }
     Ok(())
 }
@@ -85,28 +90,46 @@ fn ask_all(streams: &mut [TcpStream], answer_bytes: u64) -> Result<Round, CaseEr
     let mut buffer = vec![0; 1 << 18];
     let start_ns = now_ns();
     for stream in streams.iter_mut() {
-        stream.write_all(&answer_bytes.to_be_bytes()).doing("asking a sender")?;
+        stream
+            .write_all(&answer_bytes.to_be_bytes())
+            .doing("asking a sender")?;
     }
     let mut last_ns = start_ns;
     let mut longest_pause_ns = 0;
     loop {
-        let waiting: Vec<usize> = (0..streams.len()).filter(|&index| left[index] > 0).collect();
+        let waiting: Vec<usize> = (0..streams.len())
+            .filter(|&index| left[index] > 0)
+            .collect();
         if waiting.is_empty() {
-            return Ok(Round { start_ns, end_ns: last_ns, longest_pause_ns });
+            return Ok(Round {
+                start_ns,
+                end_ns: last_ns,
+                longest_pause_ns,
+            });
         }
-        let mut descriptors: Vec<PollFd> =
-            waiting.iter().map(|&index| PollFd::new(streams[index].as_fd(), PollFlags::POLLIN)).collect();
+        let mut descriptors: Vec<PollFd> = waiting
+            .iter()
+            .map(|&index| PollFd::new(streams[index].as_fd(), PollFlags::POLLIN))
+            .collect();
         poll(&mut descriptors, PollTimeout::NONE).doing("waiting for answers")?;
         let ready: Vec<usize> = waiting
             .iter()
             .zip(&descriptors)
-            .filter(|(_, descriptor)| descriptor.revents().is_some_and(|events| !events.is_empty()))
+            .filter(|(_, descriptor)| {
+                descriptor
+                    .revents()
+                    .is_some_and(|events| !events.is_empty())
+            })
             .map(|(&index, _)| index)
             .collect();
         for index in ready {
-            let count = streams[index].read(&mut buffer).doing("reading an answer")? as u64;
+            let count = streams[index]
+                .read(&mut buffer)
+                .doing("reading an answer")? as u64;
             if count == 0 {
-                return Err(CaseError::Unexpected("a sender closed its connection in mid-round"));
+                return Err(CaseError::Unexpected(
+                    "a sender closed its connection in mid-round",
+                ));
             }
             left[index] = left[index].saturating_sub(count);
             let now = now_ns();

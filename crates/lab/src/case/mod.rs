@@ -68,13 +68,19 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, what: impl Into<String>) -> Result<T, CaseError> {
-        self.map_err(|source| CaseError::System { doing: what.into(), source })
+        self.map_err(|source| CaseError::System {
+            doing: what.into(),
+            source,
+        })
     }
 }
 
 impl<T> Doing<T> for nix::Result<T> {
     fn doing(self, what: impl Into<String>) -> Result<T, CaseError> {
-        self.map_err(|errno| CaseError::System { doing: what.into(), source: errno.into() })
+        self.map_err(|errno| CaseError::System {
+            doing: what.into(),
+            source: errno.into(),
+        })
     }
 }
 
@@ -108,7 +114,12 @@ impl Case<'_> {
 /// The first thing that failed; records before it have been handed on.
 pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(), CaseError> {
     let network = Network::build(&plan.topology, &plan.adaptation.sysctl, bottleneck)?;
-    let mut case = Case { plan, network, sink, done: 0 };
+    let mut case = Case {
+        plan,
+        network,
+        sink,
+        done: 0,
+    };
     let reading = calibrate::read_back(&case.network)?;
     case.record(&Record::Link(reading))?;
     for (index, workload) in plan.workloads.iter().enumerate() {

@@ -31,7 +31,10 @@ impl Namespace {
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         let descriptor = opened.doing(format!("making the network namespace {name}"))?;
-        Ok(Namespace { name: name.to_owned(), descriptor })
+        Ok(Namespace {
+            name: name.to_owned(),
+            descriptor,
+        })
     }
 
     /// Its name, for messages.
@@ -41,11 +44,18 @@ impl Namespace {
 
     /// The form in which `ip link set … netns` takes it.
     pub fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.descriptor.as_raw_fd())
+        format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.descriptor.as_raw_fd()
+        )
     }
 
     /// Runs `work` in a thread of this namespace. Sockets made there stay in it.
-    pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T, CaseError> + Send) -> Result<T, CaseError> {
+    pub fn enter<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, CaseError> + Send,
+    ) -> Result<T, CaseError> {
         std::thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -72,7 +82,8 @@ impl Namespace {
     pub fn sysctl(&self, key: &str, value: &str) -> Result<(), CaseError> {
         self.enter(|| {
             let path = format!("/proc/sys/{}", key.replace('.', "/"));
-            std::fs::write(&path, value).doing(format!("writing \"{value}\" to {path} in {}", self.name))
+            std::fs::write(&path, value)
+                .doing(format!("writing \"{value}\" to {path} in {}", self.name))
         })
     }
 }
@@ -86,8 +97,13 @@ pub fn batch(tool: &'static str, lines: &str) -> Result<(), CaseError> {
         .stderr(Stdio::piped())
         .spawn()
         .doing(format!("starting {tool}"))?;
-    let written = child.stdin.take().map(|mut stdin| stdin.write_all(lines.as_bytes()));
-    let output = child.wait_with_output().doing(format!("waiting for {tool}"))?;
+    let written = child
+        .stdin
+        .take()
+        .map(|mut stdin| stdin.write_all(lines.as_bytes()));
+    let output = child
+        .wait_with_output()
+        .doing(format!("waiting for {tool}"))?;
     if !output.status.success() {
         return Err(CaseError::Tool {
             tool,
@@ -96,5 +112,7 @@ pub fn batch(tool: &'static str, lines: &str) -> Result<(), CaseError> {
             input: lines.to_owned(),
         });
     }
-    written.unwrap_or(Ok(())).doing(format!("writing to {tool}"))
+    written
+        .unwrap_or(Ok(()))
+        .doing(format!("writing to {tool}"))
 }

@@ -33,7 +33,8 @@ impl Packet {
     pub fn wire_bytes(&self, mss: u32) -> u64 {
         let segments = self.payload_bytes.div_ceil(mss.max(1)).max(1);
         u64::from(self.payload_bytes)
-            + u64::from(segments) * u64::from(self.header_bytes + ETHERNET_HEADER_BYTES + FRAMING_BYTES)
+            + u64::from(segments)
+                * u64::from(self.header_bytes + ETHERNET_HEADER_BYTES + FRAMING_BYTES)
     }
 }
 
@@ -48,13 +49,23 @@ impl Sampler {
         network.router.enter(|| {
             // A protocol of 0: nothing is captured until the socket is bound.
             // SAFETY: a plain call; the descriptor is owned from here on.
-            let descriptor = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-            let descriptor = nix::errno::Errno::result(descriptor).doing("opening a packet socket")?;
+            let descriptor =
+                unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+            let descriptor =
+                nix::errno::Errno::result(descriptor).doing("opening a packet socket")?;
             // SAFETY: the descriptor was just made and has no other owner.
             let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
             // Classic BPF: return KEPT_BYTES (BPF_RET | BPF_K), which cuts the packet.
-            let mut keep = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: KEPT_BYTES };
-            let program = libc::sock_fprog { len: 1, filter: &mut keep };
+            let mut keep = libc::sock_filter {
+                code: 0x06,
+                jt: 0,
+                jf: 0,
+                k: KEPT_BYTES,
+            };
+            let program = libc::sock_fprog {
+                len: 1,
+                filter: &mut keep,
+            };
             option(&socket, libc::SO_ATTACH_FILTER, &program)?;
             option(&socket, libc::SO_RCVBUFFORCE, &ROOM_BYTES)?;
             option::<libc::c_int>(&socket, libc::SO_TIMESTAMPNS, &1)?;
@@ -94,21 +105,32 @@ impl Sampler {
                     Err(nix::errno::Errno::EAGAIN) => break,
                     Err(errno) => return Err(errno).doing("reading captured packets"),
                 };
-                let time = message.cmsgs().doing("reading a packet's time")?.find_map(|item| match item {
-                    ControlMessageOwned::ScmTimestampns(time) => Some(time),
-                    _ => None,
-                });
+                let time = message
+                    .cmsgs()
+                    .doing("reading a packet's time")?
+                    .find_map(|item| match item {
+                        ControlMessageOwned::ScmTimestampns(time) => Some(time),
+                        _ => None,
+                    });
                 (message.bytes, message.address, time)
             };
-            let (Some(from), Some(time)) = (from, time) else { continue };
+            let (Some(from), Some(time)) = (from, time) else {
+                continue;
+            };
             // Only what came in.
             if from.pkttype() != libc::PACKET_HOST {
                 continue;
             }
-            let Some((payload_bytes, header_bytes)) = lengths(&buffer[..length]) else { continue };
+            let Some((payload_bytes, header_bytes)) = lengths(&buffer[..length]) else {
+                continue;
+            };
             if payload_bytes > 0 {
                 let time_ns = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
-                packets.push(Packet { time_ns, payload_bytes, header_bytes });
+                packets.push(Packet {
+                    time_ns,
+                    payload_bytes,
+                    header_bytes,
+                });
             }
         }
         Ok(packets)
@@ -145,14 +167,21 @@ fn option<T>(socket: &OwnedFd, name: libc::c_int, value: &T) -> Result<(), CaseE
             size_of::<T>() as libc::socklen_t,
         )
     };
-    nix::errno::Errno::result(result).map(drop).doing(format!("setting option {name} of a packet socket"))
+    nix::errno::Errno::result(result)
+        .map(drop)
+        .doing(format!("setting option {name} of a packet socket"))
 }
 
 /// Payload and header bytes of a TCP or UDP packet that begins with its IP header.
 fn lengths(packet: &[u8]) -> Option<(u32, u32)> {
     const TCP: u8 = 6;
     const UDP: u8 = 17;
-    let half = |at: usize| Some(u32::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
+    let half = |at: usize| {
+        Some(u32::from(u16::from_be_bytes([
+            *packet.get(at)?,
+            *packet.get(at + 1)?,
+        ])))
+    };
     let (total, protocol, ip_header) = match packet.first()? >> 4 {
         4 => (half(2)?, *packet.get(9)?, usize::from(packet[0] & 0xf) * 4),
         6 => (half(4)? + 40, *packet.get(6)?, 40),
@@ -188,8 +217,16 @@ mod tests {
 
     #[test]
     fn bins_count_what_the_wire_carries() {
-        let packet = |time_ns, payload_bytes| Packet { time_ns, payload_bytes, header_bytes: 52 };
-        let packets = [packet(100, 1448), packet(999_999, 2896), packet(2_000_100, 100)];
+        let packet = |time_ns, payload_bytes| Packet {
+            time_ns,
+            payload_bytes,
+            header_bytes: 52,
+        };
+        let packets = [
+            packet(100, 1448),
+            packet(999_999, 2896),
+            packet(2_000_100, 100),
+        ];
         assert_eq!(per_millisecond(&packets, 100, 1448), vec![1538 * 3, 0, 190]);
     }
 }

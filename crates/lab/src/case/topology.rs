@@ -32,10 +32,20 @@ pub trait Bottleneck: Sync {
     /// Makes the interfaces `wan` in `router` and `eth0` in `receiver`, joined by
     /// a link of the rate, delay and buffer of `wanted`. Addresses are none of
     /// its business.
-    fn install(&self, router: &Namespace, receiver: &Namespace, wanted: &plan::Topology) -> Result<(), CaseError>;
+    fn install(
+        &self,
+        router: &Namespace,
+        receiver: &Namespace,
+        wanted: &plan::Topology,
+    ) -> Result<(), CaseError>;
 
     /// Changes the rate of the installed link, bits per second.
-    fn set_rate(&self, router: &Namespace, wanted: &plan::Topology, rate_bps: u64) -> Result<(), CaseError>;
+    fn set_rate(
+        &self,
+        router: &Namespace,
+        wanted: &plan::Topology,
+        rate_bps: u64,
+    ) -> Result<(), CaseError>;
 }
 
 /// The kernel's own queues: tbf with a drop-tail queue towards the receiver, and
@@ -54,17 +64,33 @@ impl KernelBottleneck {
 }
 
 impl Bottleneck for KernelBottleneck {
-    fn install(&self, router: &Namespace, receiver: &Namespace, wanted: &plan::Topology) -> Result<(), CaseError> {
-        router.ip(&format!("link add wan type veth peer name eth0 netns {}\n", receiver.path()))?;
+    fn install(
+        &self,
+        router: &Namespace,
+        receiver: &Namespace,
+        wanted: &plan::Topology,
+    ) -> Result<(), CaseError> {
+        router.ip(&format!(
+            "link add wan type veth peer name eth0 netns {}\n",
+            receiver.path()
+        ))?;
         router.tc(&Self::shaper("add", wanted, wanted.rate_bps))?;
         let round_trip_ns = 2 * wanted.one_way_delay_ns;
         if round_trip_ns == 0 {
             return Ok(());
         }
-        receiver.tc(&format!("qdisc add dev eth0 root netem delay {}us limit 100000\n", round_trip_ns / 1000))
+        receiver.tc(&format!(
+            "qdisc add dev eth0 root netem delay {}us limit 100000\n",
+            round_trip_ns / 1000
+        ))
     }
 
-    fn set_rate(&self, router: &Namespace, wanted: &plan::Topology, rate_bps: u64) -> Result<(), CaseError> {
+    fn set_rate(
+        &self,
+        router: &Namespace,
+        wanted: &plan::Topology,
+        rate_bps: u64,
+    ) -> Result<(), CaseError> {
         router.tc(&Self::shaper("change", wanted, rate_bps))
     }
 }
@@ -102,7 +128,10 @@ impl<'a> Network<'a> {
         for index in 0..wanted.senders {
             let sender = Namespace::create(&format!("sender{index}"))?;
             let edge = format!("edge{index}");
-            at_router += &format!("link add {edge} type veth peer name eth0 netns {}\n", sender.path());
+            at_router += &format!(
+                "link add {edge} type veth peer name eth0 netns {}\n",
+                sender.path()
+            );
             at_router += &configuration(&edge, sender_link(index), true, wanted);
             senders.push(Arc::new(sender));
         }
@@ -118,22 +147,38 @@ impl<'a> Network<'a> {
         }
         if !wanted.offload {
             let edges = (0..wanted.senders).map(|index| format!("edge{index}"));
-            router.enter(|| edges.chain(["wan".to_owned()]).try_for_each(|device| switch_offload_off(&device)))?;
+            router.enter(|| {
+                edges
+                    .chain(["wan".to_owned()])
+                    .try_for_each(|device| switch_offload_off(&device))
+            })?;
             for host in senders.iter().map(Arc::as_ref).chain([&receiver]) {
                 host.enter(|| switch_offload_off("eth0"))?;
             }
         }
         for host in senders.iter().map(Arc::as_ref).chain([&receiver]) {
             // The kernel's own first values; only the ceiling is raised.
-            host.sysctl("net.ipv4.tcp_rmem", &format!("4096 131072 {}", wanted.socket_buffer_bytes))?;
-            host.sysctl("net.ipv4.tcp_wmem", &format!("4096 87380 {}", wanted.socket_buffer_bytes))?;
+            host.sysctl(
+                "net.ipv4.tcp_rmem",
+                &format!("4096 131072 {}", wanted.socket_buffer_bytes),
+            )?;
+            host.sysctl(
+                "net.ipv4.tcp_wmem",
+                &format!("4096 87380 {}", wanted.socket_buffer_bytes),
+            )?;
             // Or the second connection would inherit the first one's ssthresh.
             host.sysctl("net.ipv4.tcp_no_metrics_save", "1")?;
             for (key, value) in sysctl {
                 host.sysctl(key, value)?;
             }
         }
-        Ok(Network { wanted: wanted.clone(), senders, router, receiver, bottleneck })
+        Ok(Network {
+            wanted: wanted.clone(),
+            senders,
+            router,
+            receiver,
+            bottleneck,
+        })
     }
 
     /// The receiver's address and a port.
@@ -143,7 +188,8 @@ impl<'a> Network<'a> {
 
     /// Changes the bottleneck's rate, bits per second.
     pub fn set_rate(&self, rate_bps: u64) -> Result<(), CaseError> {
-        self.bottleneck.set_rate(&self.router, &self.wanted, rate_bps)
+        self.bottleneck
+            .set_rate(&self.router, &self.wanted, rate_bps)
     }
 }
 
@@ -156,7 +202,16 @@ fn sender_link(index: u32) -> u8 {
 /// The host's end of link `number`; the router's end is `router_address`.
 fn host_address(number: u8, ip: u8) -> IpAddr {
     if ip == 6 {
-        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x9a, u16::from(number), 0, 0, 0, 0, 1))
+        IpAddr::V6(Ipv6Addr::new(
+            0xfd00,
+            0x9a,
+            u16::from(number),
+            0,
+            0,
+            0,
+            0,
+            1,
+        ))
     } else {
         IpAddr::V4(Ipv4Addr::new(10, 154, number, 1))
     }
@@ -164,7 +219,16 @@ fn host_address(number: u8, ip: u8) -> IpAddr {
 
 fn router_address(number: u8, ip: u8) -> IpAddr {
     if ip == 6 {
-        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x9a, u16::from(number), 0, 0, 0, 0, 254))
+        IpAddr::V6(Ipv6Addr::new(
+            0xfd00,
+            0x9a,
+            u16::from(number),
+            0,
+            0,
+            0,
+            0,
+            254,
+        ))
     } else {
         IpAddr::V4(Ipv4Addr::new(10, 154, number, 254))
     }
@@ -179,7 +243,11 @@ const UNOFFLOADED_SEGMENTS: u32 = 8;
 /// Lines of `ip` that bring one end of a link up.
 fn configuration(device: &str, link: u8, is_router: bool, wanted: &plan::Topology) -> String {
     let ip = wanted.ip;
-    let address = if is_router { router_address(link, ip) } else { host_address(link, ip) };
+    let address = if is_router {
+        router_address(link, ip)
+    } else {
+        host_address(link, ip)
+    };
     // Without nodad an IPv6 address is unusable for its first second.
     let (bits, option) = if ip == 6 { (64, " nodad") } else { (24, "") };
     let mut lines = String::new();
@@ -188,7 +256,10 @@ fn configuration(device: &str, link: u8, is_router: bool, wanted: &plan::Topolog
     }
     lines += &format!("addr add {address}/{bits} dev {device}{option}\nlink set dev {device} up\n");
     if !is_router {
-        lines += &format!("link set lo up\nroute add default via {}\n", router_address(link, ip));
+        lines += &format!(
+            "link set lo up\nroute add default via {}\n",
+            router_address(link, ip)
+        );
     }
     lines
 }
@@ -214,14 +285,23 @@ fn switch_offload_off(device: &str) -> Result<(), CaseError> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").doing("opening a socket for ethtool")?;
     for command in [ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO] {
         let mut value = Value { command, data: 0 };
-        let mut request = Request { name: [0; libc::IFNAMSIZ], value: &mut value, rest: [0; 16] };
-        for (to, from) in request.name.iter_mut().zip(device.bytes().take(libc::IFNAMSIZ - 1)) {
+        let mut request = Request {
+            name: [0; libc::IFNAMSIZ],
+            value: &mut value,
+            rest: [0; 16],
+        };
+        for (to, from) in request
+            .name
+            .iter_mut()
+            .zip(device.bytes().take(libc::IFNAMSIZ - 1))
+        {
             *to = from as libc::c_char;
         }
         // SAFETY: the request is laid out as struct ifreq with ifr_data pointing
         // to a struct ethtool_value; both outlive the call.
         let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &mut request) };
-        nix::errno::Errno::result(result).doing(format!("switching offload {command:#x} of {device} off"))?;
+        nix::errno::Errno::result(result)
+            .doing(format!("switching offload {command:#x} of {device} off"))?;
     }
     Ok(())
 }

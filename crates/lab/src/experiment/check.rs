@@ -21,7 +21,11 @@ pub fn syntax(text: &str, path: &Path, error: &toml::de::Error) -> ExperimentErr
     ExperimentError::Invalid {
         file: path.display().to_string(),
         line,
-        key: if key.is_empty() { "file".to_owned() } else { key.to_owned() },
+        key: if key.is_empty() {
+            "file".to_owned()
+        } else {
+            key.to_owned()
+        },
         problem: error.message().replace('\n', " "),
     }
 }
@@ -61,21 +65,35 @@ impl Place<'_> {
                 }
             } else if content.starts_with('[') {
                 inside = false;
-            } else if inside && content.split('=').next().is_some_and(|name| name.trim() == key) {
+            } else if inside
+                && content
+                    .split('=')
+                    .next()
+                    .is_some_and(|name| name.trim() == key)
+            {
                 line = number;
                 break;
             }
         }
-        ExperimentError::Invalid { file: self.file.clone(), line: line.max(1), key: key.to_owned(), problem }
+        ExperimentError::Invalid {
+            file: self.file.clone(),
+            line: line.max(1),
+            key: key.to_owned(),
+            problem,
+        }
     }
 }
 
 /// The first problem of `experiment`.
 pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<(), ExperimentError> {
-    let place = Place { text, file: path.display().to_string() };
+    let place = Place {
+        text,
+        file: path.display().to_string(),
+    };
     let file = &experiment.file;
     if file.burst.is_empty() && file.incast.is_empty() && file.bulk.is_empty() {
-        let problem = "nothing to do: give at least one [[burst]], [[incast]] or [[bulk]]".to_owned();
+        let problem =
+            "nothing to do: give at least one [[burst]], [[incast]] or [[bulk]]".to_owned();
         return Err(place.wrong("", 0, "workload", problem));
     }
     link(file, &place)?;
@@ -83,17 +101,27 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
     incasts(file, &place)?;
     bulks(file, &place)?;
     if file.variants.is_empty() {
-        return Err(place.wrong("", 0, "variant", "give at least one [variant.NAME]".to_owned()));
+        return Err(place.wrong(
+            "",
+            0,
+            "variant",
+            "give at least one [variant.NAME]".to_owned(),
+        ));
     }
     for (name, variant) in &file.variants {
         let header = format!("[variant.{name}]");
         if name.contains(['+', '@', '/', '*', ' ']) || name == "bound" {
-            let problem = "a variant's name has none of + @ / * and space, and is not \"bound\"".to_owned();
+            let problem =
+                "a variant's name has none of + @ / * and space, and is not \"bound\"".to_owned();
             return Err(place.wrong(&header, 0, name, problem));
         }
         if let Err(problem) = policy_source(name, variant) {
             let inline = matches!(variant.policy, Some(PolicyChoice::Inline(_)));
-            let header = if inline { format!("[variant.{name}.policy]") } else { header };
+            let header = if inline {
+                format!("[variant.{name}.policy]")
+            } else {
+                header
+            };
             return Err(place.wrong(&header, 0, "policy", problem));
         }
     }
@@ -107,21 +135,29 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
 
 /// A variant's policy as the plan carries it, or what is wrong with it.
 pub fn policy_source(name: &str, variant: &Variant) -> Result<Option<PolicySource>, String> {
-    let Some(choice) = &variant.policy else { return Ok(None) };
+    let Some(choice) = &variant.policy else {
+        return Ok(None);
+    };
     match choice {
         PolicyChoice::Named(preset) if Policy::preset(preset).is_some() => {
             Ok(Some(PolicySource::Preset(preset.clone())))
         }
         PolicyChoice::Named(file) => {
             let policy = Policy::load(file).map_err(|error| error.to_string())?;
-            Ok(Some(PolicySource::Text { file: file.clone(), text: policy.to_toml() }))
+            Ok(Some(PolicySource::Text {
+                file: file.clone(),
+                text: policy.to_toml(),
+            }))
         }
         PolicyChoice::Inline(table) => {
             let mut table = table.clone();
             table.entry("name").or_insert_with(|| name.into());
             let text = table.to_string();
             Policy::parse(&text, "policy").map_err(|error| error.to_string())?;
-            Ok(Some(PolicySource::Text { file: "policy".to_owned(), text }))
+            Ok(Some(PolicySource::Text {
+                file: "policy".to_owned(),
+                text,
+            }))
         }
     }
 }
@@ -132,7 +168,10 @@ fn link(file: &File, place: &Place) -> Result<(), ExperimentError> {
         return wrong("ip", "must be 4 or 6");
     }
     if file.link.edge_rate < file.link.rate {
-        return wrong("edge_rate", "must be at least the link's rate, or the hosts' links would be the bottleneck");
+        return wrong(
+            "edge_rate",
+            "must be at least the link's rate, or the hosts' links would be the bottleneck",
+        );
     }
     if file.machine.shift > 4 {
         let problem = "must be 0 to 4: one instruction takes 2^shift ns".to_owned();
@@ -144,7 +183,12 @@ fn link(file: &File, place: &Place) -> Result<(), ExperimentError> {
             return Err(place.wrong("[[link.step]]", index, "at_burst", problem));
         }
     }
-    if file.link.step.windows(2).any(|pair| pair[0].at_burst >= pair[1].at_burst) {
+    if file
+        .link
+        .step
+        .windows(2)
+        .any(|pair| pair[0].at_burst >= pair[1].at_burst)
+    {
         let problem = "steps must be in the order of their bursts".to_owned();
         return Err(place.wrong("[[link.step]]", 1, "at_burst", problem));
     }
@@ -159,16 +203,31 @@ fn bursts(file: &File, place: &Place) -> Result<(), ExperimentError> {
             return wrong("connections", "must be 1 to 1000".to_owned());
         }
         if burst.size.bytes() / u64::from(burst.connections) < 8 {
-            return wrong("size", "must be at least 8 bytes for each connection".to_owned());
+            return wrong(
+                "size",
+                "must be at least 8 bytes for each connection".to_owned(),
+            );
         }
         if burst.from_burst == 0 || burst.from_burst > least {
-            return wrong("from_burst", format!("must be 1 to the number of bursts, {least}"));
+            return wrong(
+                "from_burst",
+                format!("must be 1 to the number of bursts, {least}"),
+            );
         }
-        if burst.sample_burst.is_some_and(|sample| sample == 0 || sample > least) {
-            return wrong("sample_burst", format!("must be 1 to the number of bursts, {least}"));
+        if burst
+            .sample_burst
+            .is_some_and(|sample| sample == 0 || sample > least)
+        {
+            return wrong(
+                "sample_burst",
+                format!("must be 1 to the number of bursts, {least}"),
+            );
         }
         if let Some(step) = file.link.step.iter().find(|step| step.at_burst > least) {
-            let problem = format!("{least} bursts end before the link changes at burst {}", step.at_burst);
+            let problem = format!(
+                "{least} bursts end before the link changes at burst {}",
+                step.at_burst
+            );
             return wrong("count", problem);
         }
     }
@@ -177,16 +236,28 @@ fn bursts(file: &File, place: &Place) -> Result<(), ExperimentError> {
 
 fn incasts(file: &File, place: &Place) -> Result<(), ExperimentError> {
     for (index, incast) in file.incast.iter().enumerate() {
-        let wrong = |key: &str, problem: String| Err(place.wrong("[[incast]]", index, key, problem));
-        if incast.senders.is_empty() || incast.senders.iter().any(|&count| count == 0 || count > MOST_SENDERS) {
-            return wrong("senders", format!("must be numbers from 1 to {MOST_SENDERS}"));
+        let wrong =
+            |key: &str, problem: String| Err(place.wrong("[[incast]]", index, key, problem));
+        if incast.senders.is_empty()
+            || incast
+                .senders
+                .iter()
+                .any(|&count| count == 0 || count > MOST_SENDERS)
+        {
+            return wrong(
+                "senders",
+                format!("must be numbers from 1 to {MOST_SENDERS}"),
+            );
         }
         if incast.answers.is_empty() || incast.answers.iter().any(|size| size.bytes() == 0) {
             return wrong("answers", "must be sizes of at least one byte".to_owned());
         }
         let least = incast.rounds.min(incast.quick.unwrap_or(incast.rounds));
         if incast.from_round == 0 || incast.from_round > least {
-            return wrong("from_round", format!("must be 1 to the number of rounds, {least}"));
+            return wrong(
+                "from_round",
+                format!("must be 1 to the number of rounds, {least}"),
+            );
         }
     }
     Ok(())
@@ -194,7 +265,8 @@ fn incasts(file: &File, place: &Place) -> Result<(), ExperimentError> {
 
 fn bulks(file: &File, place: &Place) -> Result<(), ExperimentError> {
     for (index, bulk) in file.bulk.iter().enumerate() {
-        let wrong = |key: &str, problem: &str| Err(place.wrong("[[bulk]]", index, key, problem.to_owned()));
+        let wrong =
+            |key: &str, problem: &str| Err(place.wrong("[[bulk]]", index, key, problem.to_owned()));
         if bulk.flows.is_empty() || bulk.flows.len() > MOST_SENDERS as usize {
             return wrong("flows", "give at least one [[bulk.flows]]");
         }

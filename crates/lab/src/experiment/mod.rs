@@ -11,7 +11,6 @@ use indexmap::IndexMap;
 use paceline_policy::units::{Rate, Size, Time};
 use serde::Deserialize;
 
-
 /// Why an experiment file was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
@@ -300,8 +299,10 @@ impl Experiment {
     /// [`ExperimentError`] with the first problem: file, line, key, and what
     /// would be right.
     pub fn load(path: &Path) -> Result<Self, ExperimentError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ExperimentError::Read { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| ExperimentError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
         Self::parse(&text, path)
     }
 
@@ -312,7 +313,11 @@ impl Experiment {
     /// As [`Experiment::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, ExperimentError> {
         let file = toml::from_str(text).map_err(|error| check::syntax(text, path, &error))?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let mut experiment = Experiment { name, file };
         check::resolve_policy_files(&mut experiment.file, path);
         check::experiment(&experiment, text, path)?;

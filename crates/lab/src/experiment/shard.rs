@@ -5,7 +5,6 @@
 use super::{check, Bulk, Burst, Experiment, ExperimentError, Offload};
 use crate::plan::{self, Adaptation, BurstShape, FlowGroup, Plan, Topology, Workload};
 
-
 /// Ends the name of a variant that runs with segmentation offload.
 const OFFLOAD_SUFFIX: &str = "+tso";
 
@@ -15,7 +14,12 @@ impl Experiment {
     ///
     /// # Errors
     /// [`ExperimentError::NoVariant`] if `only` names one that is not there.
-    pub fn shards(&self, quick: bool, seed: Option<u64>, only: &[String]) -> Result<Vec<Plan>, ExperimentError> {
+    pub fn shards(
+        &self,
+        quick: bool,
+        seed: Option<u64>,
+        only: &[String],
+    ) -> Result<Vec<Plan>, ExperimentError> {
         let file = &self.file;
         let seed = seed.unwrap_or(file.seed);
         let offloads: &[bool] = match file.offload {
@@ -30,19 +34,32 @@ impl Experiment {
                 for (name, variant) in &file.variants {
                     // Alone, offload is the experiment's; beside plain variants it
                     // is a variant of its own.
-                    let suffix = if offload && file.offload == Offload::Both { OFFLOAD_SUFFIX } else { "" };
+                    let suffix = if offload && file.offload == Offload::Both {
+                        OFFLOAD_SUFFIX
+                    } else {
+                        ""
+                    };
                     let full = format!("{name}{suffix}");
-                    if !only.is_empty() && !only.iter().any(|asked| asked == name || *asked == full) {
+                    if !only.is_empty() && !only.iter().any(|asked| asked == name || *asked == full)
+                    {
                         continue;
                     }
                     let sysctl = variant.sysctl.iter().map(|(key, value)| {
-                        (key.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+                        (
+                            key.clone(),
+                            value
+                                .as_str()
+                                .map_or_else(|| value.to_string(), str::to_owned),
+                        )
                     });
                     plans.push(Plan {
                         variant: full,
                         scenario: scenario.clone(),
                         seed,
-                        topology: Topology { offload, ..topology.clone() },
+                        topology: Topology {
+                            offload,
+                            ..topology.clone()
+                        },
                         adaptation: Adaptation {
                             congestion: variant.congestion.clone(),
                             policy: check::policy_source(name, variant).unwrap_or_default(),
@@ -56,8 +73,14 @@ impl Experiment {
         let known = || file.variants.keys().cloned().collect::<Vec<_>>().join(", ");
         for asked in only {
             let base = asked.strip_suffix(OFFLOAD_SUFFIX).unwrap_or(asked);
-            if !plans.iter().any(|plan| plan.variant == *asked || plan.variant == base) {
-                return Err(ExperimentError::NoVariant { asked: asked.clone(), known: known() });
+            if !plans
+                .iter()
+                .any(|plan| plan.variant == *asked || plan.variant == base)
+            {
+                return Err(ExperimentError::NoVariant {
+                    asked: asked.clone(),
+                    known: known(),
+                });
             }
         }
         Ok(plans)
@@ -97,14 +120,19 @@ impl Experiment {
 
     /// Sender hosts that the workloads need.
     fn senders(&self) -> u32 {
-        let incast = self.file.incast.iter().flat_map(|incast| incast.senders.iter().copied());
+        let incast = self
+            .file
+            .incast
+            .iter()
+            .flat_map(|incast| incast.senders.iter().copied());
         let bulk = self.file.bulk.iter().map(|bulk| bulk.flows.len() as u32);
         incast.chain(bulk).max().unwrap_or(1)
     }
 
     fn workloads(&self, quick: bool) -> Vec<Workload> {
         let file = &self.file;
-        let count = |full: u32, quickly: Option<u32>| if quick { quickly.unwrap_or(full) } else { full };
+        let count =
+            |full: u32, quickly: Option<u32>| if quick { quickly.unwrap_or(full) } else { full };
         let mut workloads = Vec::new();
         for burst in &file.burst {
             workloads.push(self.burst(burst, count(burst.count, burst.quick)));
@@ -146,14 +174,21 @@ impl Experiment {
             fresh: burst.fresh,
             sample_burst: burst.sample_burst,
             steps: steps
-                .map(|step| plan::Step { at_burst: step.at_burst, rate_bps: step.rate.bits_per_second() })
+                .map(|step| plan::Step {
+                    at_burst: step.at_burst,
+                    rate_bps: step.rate.bits_per_second(),
+                })
                 .collect(),
         })
     }
 }
 
 fn bulk_plan(bulk: &Bulk, quick: bool) -> Workload {
-    let duration = if quick { bulk.quick.unwrap_or(bulk.duration) } else { bulk.duration };
+    let duration = if quick {
+        bulk.quick.unwrap_or(bulk.duration)
+    } else {
+        bulk.duration
+    };
     let groups = bulk.flows.iter().map(|flows| FlowGroup {
         name: flows.name.clone(),
         flows: flows.count,

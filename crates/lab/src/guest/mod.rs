@@ -49,18 +49,26 @@ fn run() -> Result<(), case::CaseError> {
     let outcome = begin(&mut sink);
     let last = match outcome {
         Ok(()) => Record::End,
-        Err(error) => Record::Failed { text: error.to_string() },
+        Err(error) => Record::Failed {
+            text: error.to_string(),
+        },
     };
     sink(&last).doing("writing the last record")?;
     tcdrain(&records).doing("waiting for the serial line")
 }
 
 fn begin(sink: case::Sink) -> Result<(), case::CaseError> {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").doing("reading the kernel's release")?;
-    sink(&Record::Begin { kernel: kernel.trim().to_owned() }).doing("writing the first record")?;
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .doing("reading the kernel's release")?;
+    sink(&Record::Begin {
+        kernel: kernel.trim().to_owned(),
+    })
+    .doing("writing the first record")?;
     load_modules()?;
     let text = std::fs::read_to_string(Path::new("/").join(PLAN)).doing("reading the plan")?;
-    let plan: Plan = serde_json::from_str(&text).map_err(io::Error::from).doing("reading the plan")?;
+    let plan: Plan = serde_json::from_str(&text)
+        .map_err(io::Error::from)
+        .doing("reading the plan")?;
     case::run(&plan, &KernelBottleneck, sink)
 }
 
@@ -76,8 +84,14 @@ fn prepare() -> Result<(), case::CaseError> {
         ("bpf", "/sys/fs/bpf"),
     ] {
         std::fs::create_dir_all(place).doing(format!("making {place}"))?;
-        mount(Some(kind), place, Some(kind), MsFlags::empty(), None::<&str>)
-            .doing(format!("mounting {kind} on {place}"))?;
+        mount(
+            Some(kind),
+            place,
+            Some(kind),
+            MsFlags::empty(),
+            None::<&str>,
+        )
+        .doing(format!("mounting {kind} on {place}"))?;
     }
     Ok(())
 }
@@ -91,7 +105,8 @@ fn load_modules() -> Result<(), case::CaseError> {
     paths.sort();
     for path in paths {
         let module = File::open(&path).doing(format!("opening {}", path.display()))?;
-        finit_module(&module, c"", ModuleInitFlags::empty()).doing(format!("loading {}", path.display()))?;
+        finit_module(&module, c"", ModuleInitFlags::empty())
+            .doing(format!("loading {}", path.display()))?;
     }
     Ok(())
 }

@@ -74,7 +74,8 @@ impl Archive {
         ];
         self.bytes.extend_from_slice(b"070701");
         for field in header {
-            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
+            self.bytes
+                .extend_from_slice(format!("{field:08x}").as_bytes());
         }
         self.bytes.extend_from_slice(path.as_bytes());
         self.bytes.push(0);
@@ -115,8 +116,20 @@ mod tests {
         let bytes = archive.finish();
         assert_eq!(bytes.len() % 4, 0);
         let text = String::from_utf8(bytes).expect("this one is all ASCII");
-        for path in ["init\0", "etc\0", "etc/deep\0", "etc/deep/file\0", "proc\0", "TRAILER!!!\0"] {
-            assert_eq!(text.matches(&format!("{:08x}00000000{path}", path.len())).count(), 1, "{path:?}");
+        for path in [
+            "init\0",
+            "etc\0",
+            "etc/deep\0",
+            "etc/deep/file\0",
+            "proc\0",
+            "TRAILER!!!\0",
+        ] {
+            assert_eq!(
+                text.matches(&format!("{:08x}00000000{path}", path.len()))
+                    .count(),
+                1,
+                "{path:?}"
+            );
         }
         // Size of etc/deep/file in its header, seven fields before the name.
         let header = &text[text.find("etc/deep/file\0").expect("present") - 110..];

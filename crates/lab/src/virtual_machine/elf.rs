@@ -45,15 +45,20 @@ mod tests {
     #[test]
     fn a_stripped_program_still_runs() {
         use std::os::unix::fs::PermissionsExt;
-        let mut program = std::fs::read(std::env::current_exe().expect("a test has a file")).expect("readable");
+        let mut program =
+            std::fs::read(std::env::current_exe().expect("a test has a file")).expect("readable");
         let before = program.len();
         strip(&mut program);
         assert!(program.len() < before);
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("program");
         std::fs::write(&path, &program).expect("written");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("made executable");
-        let output = std::process::Command::new(&path).arg("--list").output().expect("it starts");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+            .expect("made executable");
+        let output = std::process::Command::new(&path)
+            .arg("--list")
+            .output()
+            .expect("it starts");
         assert!(String::from_utf8_lossy(&output.stdout).contains("a_stripped_program_still_runs"));
     }
 

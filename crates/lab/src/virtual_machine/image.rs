@@ -11,8 +11,8 @@ use std::process::Command;
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::elf;
 use super::cpio::{Archive, EXECUTABLE, FILE};
+use super::elf;
 use super::kernel::{self, Kernel};
 use super::{hash_of, VirtualError, Wrong};
 use crate::guest::{INIT, MODULES};
@@ -47,7 +47,11 @@ pub fn prepare() -> Result<Image, VirtualError> {
     let contents = contents(&kernel)?;
     let mut parts = Vec::new();
     for (path, mode, content) in &contents {
-        parts.extend([path.as_bytes(), if *mode == EXECUTABLE { b"x" } else { b"-" }, content.as_slice()]);
+        parts.extend([
+            path.as_bytes(),
+            if *mode == EXECUTABLE { b"x" } else { b"-" },
+            content.as_slice(),
+        ]);
     }
     let images = cache.join("images");
     fs::create_dir_all(&images).wrong("make", &images)?;
@@ -61,15 +65,25 @@ pub fn prepare() -> Result<Image, VirtualError> {
             archive.directory(directory);
         }
         let mut file = tempfile::NamedTempFile::new_in(&images).wrong("make a file in", &images)?;
-        file.write_all(&archive.finish()).wrong("write", file.path())?;
-        file.persist(&initramfs).map_err(|error| error.error).wrong("make", &initramfs)?;
+        file.write_all(&archive.finish())
+            .wrong("write", file.path())?;
+        file.persist(&initramfs)
+            .map_err(|error| error.error)
+            .wrong("make", &initramfs)?;
         remove_old(&images)?;
     }
-    Ok(Image { kernel: kernel.boot_file(), initramfs })
+    Ok(Image {
+        kernel: kernel.boot_file(),
+        initramfs,
+    })
 }
 
 fn cache_directory() -> Result<PathBuf, VirtualError> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     set("XDG_CACHE_HOME")
         .or_else(|| Some(set("HOME")?.join(".cache")))
         .map(|cache| cache.join("paceline"))
@@ -99,7 +113,11 @@ fn contents(kernel: &Kernel) -> Result<Vec<Entry>, VirtualError> {
     let tc = find_program("tc")?;
     let mut libraries = BTreeSet::new();
     let mut entries = Vec::new();
-    for (path, name) in [(&program, INIT), (&ip, "/usr/sbin/ip"), (&tc, "/usr/sbin/tc")] {
+    for (path, name) in [
+        (&program, INIT),
+        (&ip, "/usr/sbin/ip"),
+        (&tc, "/usr/sbin/tc"),
+    ] {
         libraries.extend(libraries_of(path)?);
         let mut content = fs::read(path).wrong("read", path)?;
         elf::strip(&mut content);
@@ -111,7 +129,11 @@ fn contents(kernel: &Kernel) -> Result<Vec<Entry>, VirtualError> {
     }
     for module in kernel.modules()? {
         let name = module.file_name().unwrap_or_default().to_string_lossy();
-        entries.push((format!("/{MODULES}/{name}"), FILE, fs::read(&module).wrong("read", &module)?));
+        entries.push((
+            format!("/{MODULES}/{name}"),
+            FILE,
+            fs::read(&module).wrong("read", &module)?,
+        ));
     }
     Ok(entries)
 }
@@ -123,7 +145,10 @@ fn find_program(name: &str) -> Result<PathBuf, VirtualError> {
         .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|path| path.is_file())
-        .ok_or_else(|| VirtualError::Start { program: name.to_owned(), source: std::io::ErrorKind::NotFound.into() })
+        .ok_or_else(|| VirtualError::Start {
+            program: name.to_owned(),
+            source: std::io::ErrorKind::NotFound.into(),
+        })
 }
 
 /// Shared libraries, loader included, under the names by which they are looked for.
@@ -132,7 +157,10 @@ fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, VirtualError> {
         .arg(program)
         .env("LC_ALL", "C")
         .output()
-        .map_err(|source| VirtualError::Start { program: "ldd".to_owned(), source })?;
+        .map_err(|source| VirtualError::Start {
+            program: "ldd".to_owned(),
+            source,
+        })?;
     // A static program makes ldd fail: no libraries.
     Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))
 }
@@ -154,7 +182,11 @@ mod tests {
     #[test]
     fn reads_ldd() {
         let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
-        let expected = ["/lib/x86_64-linux-gnu/libz.so.1", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
+        let expected = [
+            "/lib/x86_64-linux-gnu/libz.so.1",
+            "/lib64/ld-linux-x86-64.so.2",
+        ]
+        .map(PathBuf::from);
         assert_eq!(parse_ldd(text), expected);
         assert!(parse_ldd("\tstatically linked\n").is_empty());
     }

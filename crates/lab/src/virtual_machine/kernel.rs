@@ -10,8 +10,17 @@ use std::process::Command;
 use super::{VirtualError, Wrong};
 
 /// Kernel modules that the lab needs, where the kernel has them as modules.
-const MODULES: [&str; 9] =
-    ["veth", "sch_tbf", "sch_netem", "sch_fq", "sch_ingress", "sch_red", "bridge", "tcp_bbr", "af_packet"];
+const MODULES: [&str; 9] = [
+    "veth",
+    "sch_tbf",
+    "sch_netem",
+    "sch_fq",
+    "sch_ingress",
+    "sch_red",
+    "bridge",
+    "tcp_bbr",
+    "af_packet",
+];
 /// Directory of packages to use instead of the distribution's.
 const PACKAGES_VARIABLE: &str = "PACELINE_KERNEL_DEB_DIR";
 
@@ -47,12 +56,19 @@ pub fn find(cache: &Path) -> Result<Kernel, VirtualError> {
     fs::create_dir_all(cache).wrong("make", cache)?;
     if let Some(directory) = std::env::var_os(PACKAGES_VARIABLE) {
         let directory = PathBuf::from(directory);
-        let packages: Vec<PathBuf> =
-            list(&directory)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "deb")).collect();
-        let names: Vec<String> =
-            packages.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
+        let packages: Vec<PathBuf> = list(&directory)?
+            .into_iter()
+            .filter(|path| path.extension().is_some_and(|end| end == "deb"))
+            .collect();
+        let names: Vec<String> = packages
+            .iter()
+            .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
+            .collect();
         let Some(first) = names.iter().find(|name| name.starts_with("linux-image-")) else {
-            return Err(VirtualError::NoImagePackage { variable: PACKAGES_VARIABLE, directory });
+            return Err(VirtualError::NoImagePackage {
+                variable: PACKAGES_VARIABLE,
+                directory,
+            });
         };
         return unpacked(cache, first, |_| Ok(packages.clone()));
     }
@@ -75,12 +91,24 @@ struct Wanted {
 /// Resolves the distribution's meta-package to the kernel of today.
 fn distribution_packages() -> Result<Wanted, VirtualError> {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let is_ubuntu = release.lines().any(|line| line == "ID=ubuntu" || line.starts_with("ID_LIKE=ubuntu"));
-    let meta = if is_ubuntu { "linux-image-virtual" } else { "linux-image-cloud-amd64" };
+    let is_ubuntu = release
+        .lines()
+        .any(|line| line == "ID=ubuntu" || line.starts_with("ID_LIKE=ubuntu"));
+    let meta = if is_ubuntu {
+        "linux-image-virtual"
+    } else {
+        "linux-image-cloud-amd64"
+    };
     let shown = apt(&["apt-cache", "show", "--no-all-versions", meta], None)?;
     let image = field(&shown, "Depends")
-        .and_then(|depends| depends.split([',', '|', ' ']).find(|name| name.starts_with("linux-image-")))
-        .ok_or_else(|| VirtualError::NoKernelPackage { meta: meta.to_owned() })?
+        .and_then(|depends| {
+            depends
+                .split([',', '|', ' '])
+                .find(|name| name.starts_with("linux-image-"))
+        })
+        .ok_or_else(|| VirtualError::NoKernelPackage {
+            meta: meta.to_owned(),
+        })?
         .to_owned();
     // Debian's signed image package holds the same kernel; the unsigned one exists
     // for every architecture and needs no second package.
@@ -95,21 +123,33 @@ fn distribution_packages() -> Result<Wanted, VirtualError> {
     } else {
         vec![format!("{image}-unsigned")]
     };
-    let shown = apt(&["apt-cache", "show", "--no-all-versions", &packages[0]], None)?;
-    let version = field(&shown, "Version")
-        .ok_or_else(|| VirtualError::NoKernelPackage { meta: packages[0].clone() })?;
-    Ok(Wanted { name: format!("{}_{version}", packages[0]), packages })
+    let shown = apt(
+        &["apt-cache", "show", "--no-all-versions", &packages[0]],
+        None,
+    )?;
+    let version = field(&shown, "Version").ok_or_else(|| VirtualError::NoKernelPackage {
+        meta: packages[0].clone(),
+    })?;
+    Ok(Wanted {
+        name: format!("{}_{version}", packages[0]),
+        packages,
+    })
 }
 
 fn field<'a>(shown: &'a str, name: &str) -> Option<&'a str> {
-    shown.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    shown
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 fn fetch(packages: &[String], place: &Path) -> Result<Vec<PathBuf>, VirtualError> {
     let mut command = vec!["apt-get", "download"];
     command.extend(packages.iter().map(String::as_str));
     apt(&command, Some(place))?;
-    Ok(list(place)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "deb")).collect())
+    Ok(list(place)?
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "deb"))
+        .collect())
 }
 
 fn apt(command: &[&str], place: Option<&Path>) -> Result<String, VirtualError> {
@@ -118,7 +158,10 @@ fn apt(command: &[&str], place: Option<&Path>) -> Result<String, VirtualError> {
     if let Some(place) = place {
         child.current_dir(place);
     }
-    let output = child.output().map_err(|source| VirtualError::Start { program: command[0].to_owned(), source })?;
+    let output = child.output().map_err(|source| VirtualError::Start {
+        program: command[0].to_owned(),
+        source,
+    })?;
     if !output.status.success() {
         return Err(VirtualError::Apt {
             command: command.join(" "),
@@ -136,11 +179,17 @@ fn unpacked(
     packages: impl FnOnce(&Path) -> Result<Vec<PathBuf>, VirtualError>,
 ) -> Result<Kernel, VirtualError> {
     // Another list of modules is another unpacking.
-    let directory = cache.join(format!("{name}-{:08x}", super::hash_of(&[MODULES.join(" ").as_bytes()]) as u32));
+    let directory = cache.join(format!(
+        "{name}-{:08x}",
+        super::hash_of(&[MODULES.join(" ").as_bytes()]) as u32
+    ));
     if directory.join("vmlinuz").exists() {
         return Ok(Kernel { directory });
     }
-    let work = tempfile::Builder::new().prefix(".unpacking-").tempdir_in(cache).wrong("make a directory in", cache)?;
+    let work = tempfile::Builder::new()
+        .prefix(".unpacking-")
+        .tempdir_in(cache)
+        .wrong("make a directory in", cache)?;
     let tree = work.path().join("tree");
     for package in packages(work.path())? {
         run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&tree))?;
@@ -150,8 +199,13 @@ fn unpacked(
     fs::create_dir_all(&modules).wrong("make", &modules)?;
     let boot = list(&tree.join("boot"))?
         .into_iter()
-        .find(|path| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with("vmlinuz-")))
-        .ok_or_else(|| VirtualError::NoKernelPackage { meta: name.to_owned() })?;
+        .find(|path| {
+            path.file_name()
+                .is_some_and(|file| file.to_string_lossy().starts_with("vmlinuz-"))
+        })
+        .ok_or_else(|| VirtualError::NoKernelPackage {
+            meta: name.to_owned(),
+        })?;
     fs::rename(&boot, result.join("vmlinuz")).wrong("move", &boot)?;
     for (number, (module, content)) in modules_in_order(&tree)?.into_iter().enumerate() {
         let path = modules.join(format!("{number:02}-{module}.ko"));
@@ -193,7 +247,9 @@ fn add_module(
     seen: &mut BTreeSet<String>,
     ordered: &mut Vec<(String, Vec<u8>)>,
 ) -> Result<(), VirtualError> {
-    let Some(path) = paths.get(name) else { return Ok(()) };
+    let Some(path) = paths.get(name) else {
+        return Ok(());
+    };
     if !seen.insert(name.to_owned()) {
         return Ok(());
     }
@@ -209,7 +265,10 @@ fn collect_modules(directory: &Path, paths: &mut BTreeMap<String, PathBuf>) {
     for path in list(directory).unwrap_or_default() {
         if path.is_dir() && !path.is_symlink() {
             collect_modules(&path, paths);
-        } else if let Some((stem, _)) = path.file_name().and_then(|name| name.to_str()?.split_once(".ko")) {
+        } else if let Some((stem, _)) = path
+            .file_name()
+            .and_then(|name| name.to_str()?.split_once(".ko"))
+        {
             paths.insert(stem.replace('-', "_"), path.clone());
         }
     }
@@ -228,8 +287,13 @@ fn read_module(path: &Path) -> Result<Vec<u8>, VirtualError> {
 /// The `depends=` entry of a module's `.modinfo` section.
 fn dependencies(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
-    let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else { return Vec::new() };
-    let value = module[at + KEY.len()..].split(|&byte| byte == 0).next().unwrap_or_default();
+    let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else {
+        return Vec::new();
+    };
+    let value = module[at + KEY.len()..]
+        .split(|&byte| byte == 0)
+        .next()
+        .unwrap_or_default();
     String::from_utf8_lossy(value)
         .split(',')
         .filter(|name| !name.is_empty())
@@ -239,7 +303,10 @@ fn dependencies(module: &[u8]) -> Vec<String> {
 
 fn run(command: &mut Command) -> Result<Vec<u8>, VirtualError> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|source| VirtualError::Start { program: program.clone(), source })?;
+    let output = command.output().map_err(|source| VirtualError::Start {
+        program: program.clone(),
+        source,
+    })?;
     if !output.status.success() {
         return Err(VirtualError::Program {
             program,
@@ -251,7 +318,11 @@ fn run(command: &mut Command) -> Result<Vec<u8>, VirtualError> {
 
 fn list(directory: &Path) -> Result<Vec<PathBuf>, VirtualError> {
     fs::read_dir(directory)
-        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+        .and_then(|entries| {
+            entries
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect()
+        })
         .wrong("list", directory)
 }
 
@@ -261,7 +332,10 @@ mod tests {
 
     #[test]
     fn reads_a_modules_dependencies() {
-        assert_eq!(dependencies(b"\x7fELF\0depends=stp,llc-x\0name=bridge\0"), ["stp", "llc_x"]);
+        assert_eq!(
+            dependencies(b"\x7fELF\0depends=stp,llc-x\0name=bridge\0"),
+            ["stp", "llc_x"]
+        );
         assert!(dependencies(b"\x7fELF\0depends=\0name=veth\0").is_empty());
         assert!(dependencies(b"no module").is_empty());
     }
@@ -270,6 +344,9 @@ mod tests {
     fn reads_fields_of_apt() {
         let shown = "Package: linux-image-cloud-amd64\nVersion: 6.1.192-2\nDepends: linux-image-6.1.0-56-cloud-amd64 (= 6.1.192-2)\n";
         assert_eq!(field(shown, "Version"), Some("6.1.192-2"));
-        assert_eq!(field(shown, "Depends"), Some("linux-image-6.1.0-56-cloud-amd64 (= 6.1.192-2)"));
+        assert_eq!(
+            field(shown, "Depends"),
+            Some("linux-image-6.1.0-56-cloud-amd64 (= 6.1.192-2)")
+        );
     }
 }

@@ -74,7 +74,9 @@ pub enum VirtualError {
     #[error("no place for the cache: set XDG_CACHE_HOME or HOME")]
     NoCache,
     /// The guest took too long.
-    #[error("{shard}: no result after {seconds} s of wall time; the console's last lines:\n{console}")]
+    #[error(
+        "{shard}: no result after {seconds} s of wall time; the console's last lines:\n{console}"
+    )]
     TimedOut {
         /// Which shard.
         shard: String,
@@ -123,7 +125,11 @@ trait Wrong<T> {
 
 impl<T> Wrong<T> for io::Result<T> {
     fn wrong(self, action: &'static str, path: &Path) -> Result<T, VirtualError> {
-        self.map_err(|source| VirtualError::File { action, path: path.to_owned(), source })
+        self.map_err(|source| VirtualError::File {
+            action,
+            path: path.to_owned(),
+            source,
+        })
     }
 }
 

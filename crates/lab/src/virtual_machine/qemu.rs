@@ -72,7 +72,10 @@ pub fn run(
     let files = Files::create(directory.path(), &machine.image, plan)?;
     let mut guest = Guest::start(machine, &files)?;
     let started = Instant::now();
-    let mut reader = RecordReader { file: BufReader::new(File::open(&files.records).wrong("open", &files.records)?), partial: Vec::new() };
+    let mut reader = RecordReader {
+        file: BufReader::new(File::open(&files.records).wrong("open", &files.records)?),
+        partial: Vec::new(),
+    };
     let mut records = Vec::new();
     loop {
         let exited = guest.exited()?;
@@ -84,7 +87,12 @@ pub fn run(
             })?;
             match record {
                 Record::Progress { done } => progress(done),
-                Record::Failed { text } => return Err(VirtualError::Guest { shard, message: text }),
+                Record::Failed { text } => {
+                    return Err(VirtualError::Guest {
+                        shard,
+                        message: text,
+                    })
+                }
                 Record::End => return Ok(records),
                 record => records.push(record),
             }
@@ -93,11 +101,19 @@ pub fn run(
             return Err(VirtualError::Interrupted);
         }
         if let Some(status) = exited {
-            return Err(VirtualError::Died { shard, status, console: files.console_tail() });
+            return Err(VirtualError::Died {
+                shard,
+                status,
+                console: files.console_tail(),
+            });
         }
         if started.elapsed() > machine.limit {
             let seconds = machine.limit.as_secs();
-            return Err(VirtualError::TimedOut { shard, seconds, console: files.console_tail() });
+            return Err(VirtualError::TimedOut {
+                shard,
+                seconds,
+                console: files.console_tail(),
+            });
         }
         std::thread::sleep(POLL);
     }
@@ -105,12 +121,18 @@ pub fn run(
 
 /// Removes what runs that were killed left in the temporary directory.
 pub fn clean_stale() {
-    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
+        return;
+    };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let owner = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(DIRECTORY_PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        let owner = name.to_str().and_then(|name| {
+            name.strip_prefix(DIRECTORY_PREFIX)?
+                .split('-')
+                .next()?
+                .parse::<u32>()
+                .ok()
+        });
         if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             // Another user's, or another process was faster: not ours to report.
             drop(fs::remove_dir_all(entry.path()));
@@ -136,7 +158,13 @@ impl Files {
         };
         fs::copy(&image.initramfs, &files.initramfs).wrong("write", &files.initramfs)?;
         let mut archive = Archive::default();
-        archive.file(PLAN, FILE, &serde_json::to_vec(plan).map_err(io::Error::from).wrong("encode", Path::new(PLAN))?);
+        archive.file(
+            PLAN,
+            FILE,
+            &serde_json::to_vec(plan)
+                .map_err(io::Error::from)
+                .wrong("encode", Path::new(PLAN))?,
+        );
         File::options()
             .append(true)
             .open(&files.initramfs)
@@ -155,7 +183,11 @@ impl Files {
             let content = fs::read(path).unwrap_or_default();
             text += &String::from_utf8_lossy(&content);
         }
-        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !line.is_empty())
+            .collect();
         lines[lines.len().saturating_sub(CONSOLE_LINES_SHOWN)..].join("\n")
     }
 }
@@ -167,7 +199,15 @@ impl Guest {
     fn start(machine: &Machine, files: &Files) -> Result<Self, VirtualError> {
         let mut command = Command::new(PROGRAM);
         command
-            .args(["-no-user-config", "-nodefaults", "-no-reboot", "-display", "none", "-nic", "none"])
+            .args([
+                "-no-user-config",
+                "-nodefaults",
+                "-no-reboot",
+                "-display",
+                "none",
+                "-nic",
+                "none",
+            ])
             .args(["-accel", "tcg,thread=single", "-smp", "1", "-m", "2048"])
             .args(["-icount", &format!("shift={},sleep=off", machine.shift)])
             .args(["-rtc", "clock=vm,base=2026-01-01"])
@@ -184,7 +224,12 @@ impl Guest {
             .arg(format!("file:{}", files.records.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::options().append(true).open(&files.errors).wrong("open", &files.errors)?);
+            .stderr(
+                File::options()
+                    .append(true)
+                    .open(&files.errors)
+                    .wrong("open", &files.errors)?,
+            );
         let parent = std::process::id();
         // SAFETY: prctl and getppid are async-signal-safe.
         unsafe {
@@ -200,7 +245,10 @@ impl Guest {
         command
             .spawn()
             .map(Guest)
-            .map_err(|source| VirtualError::Start { program: PROGRAM.to_owned(), source })
+            .map_err(|source| VirtualError::Start {
+                program: PROGRAM.to_owned(),
+                source,
+            })
     }
 
     fn exited(&mut self) -> Result<Option<ExitStatus>, VirtualError> {
