@@ -79,6 +79,7 @@ struct sock {
 	struct sock_common __sk_common;
 	unsigned long sk_pacing_rate, sk_max_pacing_rate;
 	u32 sk_pacing_status;
+	u16 sk_gso_max_segs;
 	struct sock_cgroup_data sk_cgrp_data;
 };
 

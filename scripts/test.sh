@@ -56,7 +56,7 @@ if [ "$(uname -m)" = x86_64 ]; then
 	lab startup experiments/startup-pacing.toml --quick
 
 	heading "lab: many senders at once, with and without the RTO law"
-	lab incast experiments/incast.toml --quick
+	lab incast experiments/incast-timeouts.toml --quick
 
 	heading "lab: the same run twice gives the same bytes"
 	for number in 1 2; do

@@ -75,6 +75,7 @@ struct pl_tcp {
 	__u32 retransmitted_segs;
 	__u32 una, nxt; /* snd_una, snd_nxt */
 	__u32 rtt_us; /* of what this ACK acknowledged; 0: not known */
+	__u32 gso_segs; /* most segments that the stack sends as one packet */
 	__u8 recovering; /* in CWR, Recovery or Loss */
 	__u8 timed; /* 1: the stack's own timer asks again for each paced packet */
 };
@@ -175,6 +176,20 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 	}
 }
 
+/*
+ * Segments that our own start may leave queued on a path that is not full: of lead
+ * and probe, and of a paced packet, which the stack sizes to a millisecond of the
+ * rate (tcp_tso_autosize): before the next one comes, a quarter is a fair part.
+ */
+static __always_inline __u32 pl_own_queue(__u64 rate_bps, const struct pl_tcp *tcp)
+{
+	__u64 packet = tcp->mss ? (rate_bps >> 10) / tcp->mss : 0;
+
+	if (packet > tcp->gso_segs)
+		packet = tcp->gso_segs;
+	return PL_QUEUE_SEGS + (__u32)packet / 4;
+}
+
 /* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					  int lossy)
@@ -204,21 +219,28 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		__u64 probe = s->probe_bps - (s->probe_bps >> 4);
 
 		if (probe > rate + (rate >> 4)) {
-			/* The probe speaks for the whole path, not for one share of it. */
-			path->rate_bps = probe < 2 * rate ? probe : 2 * rate;
-			path->confirmed_us = tcp->now_us;
-			return;
-		}
-		if (pl_bdp_segs(rate, s->train_rtt_us - path->min_rtt_us, tcp->mss) <= PL_QUEUE_SEGS) {
+			rate = probe < 2 * rate ? probe : 2 * rate;
+		} else if (pl_bdp_segs(rate, s->train_rtt_us - path->min_rtt_us, tcp->mss) <=
+			   pl_own_queue(rate, tcp)) {
 			/*
 			 * What lead and probe had queued was drained: there is a little
-			 * room. A start without them can only try, in larger steps.
+			 * room. Where a qdisc paces and no probe is sent, only a larger
+			 * step can tell.
 			 */
 			if (s->probing && acked_us < sent_us - sent_us / 128)
 				rate += rate / 64;
-			else if (!s->probing && acked_us < sent_us + sent_us / 128)
+			else if (!tcp->timed && acked_us < sent_us + sent_us / 128)
 				rate += rate / 16;
 		}
+	}
+	path->confirmed_us = tcp->now_us;
+	if (rate == s->rate_bps)
+		return;
+	if (s->probing && rate > s->rate_bps) {
+		/* A start with a probe speaks for the whole path. */
+		if (rate > path->rate_bps)
+			path->rate_bps = rate;
+		return;
 	}
 	/* Each of those that started together has one voice. */
 	if (path->active > 1 && rate > path->rate_bps)
@@ -227,7 +249,6 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		path->rate_bps -= (path->rate_bps - rate) / path->active;
 	else
 		path->rate_bps = rate;
-	path->confirmed_us = tcp->now_us;
 }
 
 /* Judge the train by its losses, when all of it is acknowledged or given up. */

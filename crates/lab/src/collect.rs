@@ -233,8 +233,10 @@ impl Collector {
 
     fn cpu(&mut self, place: &Place, workload: &Workload, cpus: &[CpuRecord]) {
         for cpu in cpus {
+            // What is certain: bursts of a millisecond are below what /proc/stat shows.
+            let busy_ns = cpu.busy_ns.saturating_sub(cpu.unsure_ns);
             let busy =
-                (cpu.busy_ns as f64 / (cpu.active_ns * u64::from(cpu.cpus)).max(1) as f64).min(1.0);
+                (busy_ns as f64 / (cpu.active_ns * u64::from(cpu.cpus)).max(1) as f64).min(1.0);
             self.most_busy = self.most_busy.max(busy);
             if busy > MOST_BUSY {
                 self.invalid.push(format!(

@@ -7,12 +7,11 @@
 use std::io::Read;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
 
 use paceline_report::results::Metric;
 use serde::Serialize;
 
-use crate::case::adaptation::{Host, Job};
+use crate::case::adaptation::Job;
 use crate::case::connection::{connect, now_ns, send, sleep_until, Counters};
 use crate::case::{CaseError, Doing, Namespace};
 use crate::live::{kernel_release, LiveError};
@@ -169,7 +168,7 @@ fn median_interval(values: &[f64]) -> Option<[f64; 2]> {
 
 /// Two hosts and a cable, with all the offloads that the kernel gives a veth.
 struct Cable {
-    sender: Arc<Namespace>,
+    sender: Namespace,
     _receiver: Namespace,
     listener: TcpListener,
     address: SocketAddr,
@@ -192,7 +191,7 @@ impl Cable {
             Ok((listener, address))
         })?;
         Ok(Cable {
-            sender: Arc::new(sender),
+            sender,
             _receiver: receiver,
             listener,
             address,
@@ -201,9 +200,11 @@ impl Cable {
 
     /// One transfer: bits of payload per second that reached the receiver.
     fn transfer(&self, adaptation: &Adaptation, duration_ns: u64) -> Result<f64, CaseError> {
-        let host = Host::new(&self.sender, Job::start(adaptation)?);
+        let job = Job::start(adaptation)?;
         let congestion = adaptation.congestion.as_deref();
-        let (sender, receiver) = connect(&host, &self.listener, self.address, congestion)?;
+        let (sender, receiver) = Job::inside(job.as_ref(), || {
+            connect(&self.sender, &self.listener, self.address, congestion)
+        })?;
         let mut source = sender.try_clone().doing("duplicating a socket")?;
         let mut drain = receiver.try_clone().doing("duplicating a socket")?;
         // Both end when the connection is shut down below.

@@ -154,6 +154,9 @@ pub struct CpuRecord {
     pub workload: usize,
     /// CPU time not idle, nanoseconds, all CPUs together.
     pub busy_ns: u64,
+    /// How far `busy_ns` may be above the truth, nanoseconds: the kernel tells idle
+    /// time in steps of 10 ms.
+    pub unsure_ns: u64,
     /// Time in which something was to be sent, nanoseconds.
     pub active_ns: u64,
     /// CPUs.

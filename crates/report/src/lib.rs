@@ -65,8 +65,9 @@ pub enum ReportError {
 }
 
 impl Report {
-    /// Writes `results.json`, `series/*.csv` and `report.html` into `directory`,
-    /// which is made if it is not there. Returns the path of the page.
+    /// Writes `results.json`, `series/*.csv`, `report.html` and the page's figures
+    /// of bandwidth over time, `figure-PART.svg`, into `directory`, which is made
+    /// if it is not there. Returns the path of the page.
     ///
     /// # Errors
     /// [`ReportError`] with the file.
@@ -78,6 +79,17 @@ impl Report {
         std::fs::create_dir_all(directory).map_err(|e| io(directory, e))?;
         self.results.write(&directory.join("results.json"))?;
         csv::write(&directory.join("series"), &self.series)?;
+        let parts: std::collections::BTreeSet<_> = self
+            .series
+            .iter()
+            .map(|series| series.experiment_part.as_str())
+            .collect();
+        for part in parts {
+            if let Some(svg) = html::figure_svg(self, part) {
+                let file = directory.join(format!("figure-{}.svg", part.replace('/', "-")));
+                std::fs::write(&file, svg).map_err(|e| io(&file, e))?;
+            }
+        }
         let page = directory.join("report.html");
         std::fs::write(&page, html::page(self)).map_err(|e| io(&page, e))?;
         Ok(page)

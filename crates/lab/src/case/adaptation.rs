@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A sender host as the workloads see it: its namespace and, where the variant
-//! has a policy, the Paceline job that its sockets are born in.
+//! The Paceline job that the senders' sockets are born in, where the variant has a
+//! policy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use paceline_agent::job::{self, JobOptions};
 use paceline_policy::Policy;
 
-use super::{CaseError, Doing, Namespace};
+use super::{CaseError, Doing};
 use crate::plan::{Adaptation, PolicySource};
 
 /// A Paceline job for as long as it is needed. What the start-up law remembers is
@@ -54,11 +54,17 @@ impl Job {
         })))
     }
 
-    /// Runs `work` with this process in the job's cgroup.
-    fn inside<T>(&self, work: impl FnOnce() -> Result<T, CaseError>) -> Result<T, CaseError> {
-        move_to(&self.cgroups[0])?;
+    /// Runs `work` with this process in the job's cgroup, if there is a job: the
+    /// sockets that `work` makes belong to it. Moving a process takes long, so do
+    /// it once for many sockets.
+    pub fn inside<T>(
+        job: Option<&Arc<Self>>,
+        work: impl FnOnce() -> Result<T, CaseError>,
+    ) -> Result<T, CaseError> {
+        let Some(job) = job else { return work() };
+        move_to(&job.cgroups[0])?;
         let result = work();
-        move_to(&self.cgroups[1])?;
+        move_to(&job.cgroups[1])?;
         result
     }
 }
@@ -88,31 +94,4 @@ fn move_to(cgroup: &Path) -> Result<(), CaseError> {
     let path = cgroup.join("cgroup.procs");
     // 0 means the writing process, all of its threads.
     fs::write(&path, "0").doing(format!("moving this process into {}", path.display()))
-}
-
-/// A sender host during one workload.
-pub struct Host {
-    namespace: Arc<Namespace>,
-    job: Option<Arc<Job>>,
-}
-
-impl Host {
-    /// A host whose sockets belong to `job`, if there is one.
-    pub fn new(namespace: &Arc<Namespace>, job: Option<Arc<Job>>) -> Self {
-        Host {
-            namespace: Arc::clone(namespace),
-            job,
-        }
-    }
-
-    /// Runs `work` in the host. Sockets made there belong to its job.
-    pub fn enter<T: Send>(
-        &self,
-        work: impl FnOnce() -> Result<T, CaseError> + Send,
-    ) -> Result<T, CaseError> {
-        match &self.job {
-            Some(job) => job.inside(|| self.namespace.enter(work)),
-            None => self.namespace.enter(work),
-        }
-    }
 }

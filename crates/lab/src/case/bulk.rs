@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 
-use super::adaptation::{Host, Job};
+use super::adaptation::Job;
 use super::connection::{
     connect, listen, now_ns, send, send_sized, serve_bursts, sleep_until, Counters,
 };
@@ -33,7 +33,7 @@ pub fn run(case: &mut Case, workload: usize, bulk: &Bulk) -> Result<(), CaseErro
     let (listener, address) = listen(&case.network)?;
     let unadapted = Adaptation::default();
     let mut random = Random::new(plan.seed);
-    let mut hosts = Vec::new();
+    let mut jobs = Vec::new();
     let mut pairs = Vec::new();
     for (index, group) in bulk.groups.iter().enumerate() {
         let adaptation = if group.congestion.is_some() {
@@ -45,13 +45,17 @@ pub fn run(case: &mut Case, workload: usize, bulk: &Bulk) -> Result<(), CaseErro
             .congestion
             .as_deref()
             .or(adaptation.congestion.as_deref());
-        let host = Host::new(&case.network.senders[index], Job::start(adaptation)?);
-        for number in 0..group.flows {
-            let after_ns = group.start_ns + random.below(group.spread_ns + 1);
-            let (sender, receiver) = connect(&host, &listener, address, congestion)?;
-            pairs.push((index, number, after_ns, sender, receiver));
-        }
-        hosts.push(host);
+        let host = &case.network.senders[index];
+        let job = Job::start(adaptation)?;
+        Job::inside(job.as_ref(), || {
+            for number in 0..group.flows {
+                let after_ns = group.start_ns + random.below(group.spread_ns + 1);
+                let (sender, receiver) = connect(host, &listener, address, congestion)?;
+                pairs.push((index, number, after_ns, sender, receiver));
+            }
+            Ok(())
+        })?;
+        jobs.push(job);
     }
     let meter = CpuMeter::start()?;
     let begin_ns = now_ns();

@@ -3,14 +3,14 @@
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 
-use super::adaptation::{Host, Job};
+use super::adaptation::Job;
 use super::connection::{connect, listen, now_ns, send_sized, serve_bursts, sleep_until, Counters};
 use super::cpu::CpuMeter;
 use super::sample::{per_millisecond, realtime_ns, Sampler};
-use super::{Case, CaseError, Doing};
+use super::{Case, CaseError, Doing, Namespace};
 use crate::plan::Burst;
 use crate::record::{BurstRecord, Record, SampleRecord};
 
@@ -19,28 +19,29 @@ struct Connections {
     // Order of the fields is order of dropping: sockets first, then the job.
     senders: Vec<TcpStream>,
     servers: Vec<JoinHandle<std::io::Result<u64>>>,
-    _host: Host,
+    _job: Option<Arc<Job>>,
 }
 
 impl Connections {
     fn open(
-        host: Host,
+        host: &Namespace,
+        job: Option<Arc<Job>>,
         listener: &TcpListener,
         address: SocketAddr,
         count: u32,
         congestion: Option<&str>,
     ) -> Result<Self, CaseError> {
-        let mut senders = Vec::new();
-        let mut servers = Vec::new();
-        for _ in 0..count {
-            let (sender, receiver) = connect(&host, listener, address, congestion)?;
-            senders.push(sender);
-            servers.push(std::thread::spawn(move || serve_bursts(receiver)));
-        }
+        let pairs: Result<Vec<_>, _> = Job::inside(job.as_ref(), || {
+            (0..count)
+                .map(|_| connect(host, listener, address, congestion))
+                .collect()
+        });
+        let (senders, receivers): (Vec<_>, Vec<_>) = pairs?.into_iter().unzip();
+        let serve = |receiver| std::thread::spawn(move || serve_bursts(receiver));
         Ok(Connections {
             senders,
-            servers,
-            _host: host,
+            servers: receivers.into_iter().map(serve).collect(),
+            _job: job,
         })
     }
 
@@ -113,8 +114,15 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
     let (listener, address) = listen(&case.network)?;
     let congestion = plan.adaptation.congestion.as_deref();
     let open = |case: &Case<'_>| -> Result<Connections, CaseError> {
-        let host = Host::new(&case.network.senders[0], Job::start(&plan.adaptation)?);
-        Connections::open(host, &listener, address, burst.connections, congestion)
+        let job = Job::start(&plan.adaptation)?;
+        Connections::open(
+            &case.network.senders[0],
+            job,
+            &listener,
+            address,
+            burst.connections,
+            congestion,
+        )
     };
     let mut connections = open(case)?;
     let mut meter = CpuMeter::start()?;

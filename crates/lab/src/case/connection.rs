@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use nix::time::{clock_gettime, clock_nanosleep, ClockId, ClockNanosleepFlags};
 
-use super::adaptation::Host;
-use super::{CaseError, Doing, Network};
+use super::{CaseError, Doing, Namespace, Network};
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 pub fn now_ns() -> u64 {
@@ -106,7 +105,7 @@ pub fn listen(network: &Network) -> Result<(TcpListener, SocketAddr), CaseError>
 /// Opens a connection from `host` to `listener`: the sender's end and the
 /// receiver's.
 pub fn connect(
-    host: &Host,
+    host: &Namespace,
     listener: &TcpListener,
     address: SocketAddr,
     congestion: Option<&str>,

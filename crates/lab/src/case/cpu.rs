@@ -10,6 +10,7 @@ use crate::record::{CpuRecord, TimerRecord};
 #[derive(Debug, Clone, Copy)]
 pub struct CpuMeter {
     busy_ns: u64,
+    unsure_ns: u64,
     started_ns: u64,
     idle_ns: u64,
     cpus: u32,
@@ -22,6 +23,7 @@ impl CpuMeter {
         let (idle_ns, cpus) = read_stat()?;
         Ok(CpuMeter {
             busy_ns: 0,
+            unsure_ns: 0,
             started_ns: now_ns(),
             idle_ns,
             cpus,
@@ -38,6 +40,7 @@ impl CpuMeter {
         let (idle_ns, _) = read_stat()?;
         let elapsed_ns = (now_ns() - self.started_ns) * u64::from(self.cpus);
         self.busy_ns += elapsed_ns.saturating_sub(idle_ns - self.idle_ns);
+        self.unsure_ns += NS_PER_TICK;
         Ok(())
     }
 
@@ -45,6 +48,7 @@ impl CpuMeter {
     pub fn resume(&mut self) -> Result<(), CaseError> {
         *self = CpuMeter {
             busy_ns: self.busy_ns,
+            unsure_ns: self.unsure_ns,
             ..Self::start()?
         };
         Ok(())
@@ -61,6 +65,7 @@ impl CpuMeter {
         Ok(CpuRecord {
             workload,
             busy_ns: self.busy_ns,
+            unsure_ns: self.unsure_ns,
             active_ns,
             cpus: self.cpus,
             payload_bytes,
@@ -68,9 +73,11 @@ impl CpuMeter {
     }
 }
 
+/// One step of /proc/stat, 1/USER_HZ, in nanoseconds.
+const NS_PER_TICK: u64 = 10_000_000;
+
 /// Idle time of all CPUs together in nanoseconds, and their number.
 fn read_stat() -> Result<(u64, u32), CaseError> {
-    const NS_PER_TICK: u64 = 10_000_000;
     let text = std::fs::read_to_string("/proc/stat").doing("reading /proc/stat")?;
     let mut idle = None;
     let mut cpus = 0;

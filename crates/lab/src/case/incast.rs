@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-use super::adaptation::{Host, Job};
+use super::adaptation::Job;
 use super::connection::{connect, listen, now_ns, send, sleep_until, Counters, REQUEST_BYTES};
 use super::cpu::{timers, timers_since, CpuMeter};
 use super::{Case, CaseError, Doing};
@@ -22,21 +22,20 @@ pub fn run(case: &mut Case, workload: usize, incast: &Incast) -> Result<(), Case
     let congestion = plan.adaptation.congestion.as_deref();
     let namespaces = &case.network.senders[..incast.senders as usize];
     let job = Job::start(&plan.adaptation)?;
-    let mut hosts = Vec::new();
-    let mut senders = Vec::new();
-    let mut receivers = Vec::new();
+    let pairs: Result<Vec<_>, _> = Job::inside(job.as_ref(), || {
+        namespaces
+            .iter()
+            .map(|host| connect(host, &listener, address, congestion))
+            .collect()
+    });
+    let (senders, mut receivers): (Vec<_>, Vec<_>) = pairs?.into_iter().unzip();
     let mut answering = Vec::new();
-    for namespace in namespaces {
-        let host = Host::new(namespace, job.clone());
-        let (sender, receiver) = connect(&host, &listener, address, congestion)?;
+    for (sender, receiver) in senders.iter().zip(&receivers) {
         let stream = sender.try_clone().doing("duplicating a socket")?;
         answering.push(std::thread::spawn(move || answer_requests(stream)));
         receiver
             .set_nonblocking(true)
             .doing("making a socket non-blocking")?;
-        senders.push(sender);
-        receivers.push(receiver);
-        hosts.push(host);
     }
     let before_timers = timers(namespaces.iter().map(AsRef::as_ref), workload)?;
     let mut meter = CpuMeter::start()?;
