@@ -10,6 +10,7 @@
 
 #define IPPROTO_TCP 6
 #define TCP_CONGESTION 13
+#define PL_USUAL_US 200000 /* TCP_RTO_MIN and TCP_DELACK_MAX, include/net/tcp.h */
 #define PL_CGROUP_DEPTH 32 /* deeper nesting than systemd or Slurm make */
 
 /* The innermost job that a socket's cgroup belongs to, or 0. */
@@ -111,12 +112,38 @@ static __always_inline int apply(void *socket, struct pl_connection *conn, bool 
 	return error;
 }
 
+/*
+ * The least RTO before the handshake. Its RTT sample sets rttvar to the least RTO
+ * of that moment (tcp_rtt_estimator), which then decays by a quarter per RTT only:
+ * set at the established callbacks alone, the first round trips would still wait
+ * the kernel's 200 ms. A listener hands its own down to what it accepts.
+ */
+static __always_inline void set_rto_early(void *socket, struct tcp_sock *tp, bool listener)
+{
+	struct sock_common *skc = (struct sock_common *)tp;
+	u32 remote[4], local[4];
+	u64 id = job_of(tp);
+	struct pl_job *job;
+	int value;
+
+	job = bpf_map_lookup_elem(&pl_jobs, &id);
+	if (!job || !job->policy.rto_least_us)
+		return;
+	address_of(remote, skc, true);
+	address_of(local, skc, false);
+	if (!listener && is_loopback(remote, local))
+		return;
+	value = job->policy.rto_least_us;
+	bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &value, sizeof(value));
+}
+
 /* Puts one established socket under its job's policy. Returns 1 if it did. */
 static __always_inline int govern(void *socket, void *storage_of, struct tcp_sock *tp, u64 job_id, u64 cookie,
 				  bool fresh)
 {
 	struct sock_common *skc = (struct sock_common *)tp;
 	struct pl_path_slot empty = {};
+	int usual_us = PL_USUAL_US;
 	struct pl_connection *conn;
 	struct pl_job *job;
 	u32 local[4];
@@ -135,8 +162,12 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 		conn->reason = PL_REASON_LOOPBACK;
 	else if (bpf_core_field_exists(tp->is_mptcp) && BPF_CORE_READ(tp, is_mptcp))
 		conn->reason = PL_REASON_MPTCP;
-	if (conn->reason)
+	if (conn->reason) {
+		/* What a listener of the job handed down, or connect set, goes back. */
+		if (job->policy.rto_least_us && fresh)
+			bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
 		return 0;
+	}
 	conn->policy = job->policy;
 	if (job->policy.rto_least_us)
 		conn->rto_least_us = jittered(&job->policy, cookie);
@@ -158,14 +189,23 @@ int pl_connection(struct bpf_sock_ops *ops)
 	struct tcp_sock *tp;
 	struct bpf_sock *sk = ops->sk;
 
-	if (ops->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
-		return 1;
 	if (!sk)
 		return 1;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 1;
-	govern(ops, sk, tp, job_of(tp), bpf_get_socket_cookie(ops), true);
+	switch (ops->op) {
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		set_rto_early(ops, tp, false);
+		break;
+	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		set_rto_early(ops, tp, true);
+		break;
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		govern(ops, sk, tp, job_of(tp), bpf_get_socket_cookie(ops), true);
+		break;
+	}
 	return 1;
 }
 
@@ -214,7 +254,7 @@ int pl_release(struct bpf_iter__tcp *ctx)
 	struct pl_connection *conn;
 	char name[PL_CC_NAME_LEN];
 	struct tcp_sock *tp;
-	int usual_us = 200000; /* TCP_RTO_MIN and TCP_DELACK_MAX, include/net/tcp.h */
+	int usual_us = PL_USUAL_US;
 	u8 released = 1;
 
 	if (!skc)
