@@ -52,8 +52,8 @@ if tool clippy; then
 fi
 
 if [ "$(uname -m)" = x86_64 ]; then
-	heading "lab: bursts after idle, every variant"
-	lab startup experiments/startup-pacing.toml --quick
+	heading "lab: bursts after idle"
+	lab startup experiments/startup-pacing.toml --variant paceline
 
 	heading "lab: many senders at once, with and without the RTO law"
 	lab incast experiments/incast-timeouts.toml --quick

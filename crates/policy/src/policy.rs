@@ -244,7 +244,6 @@ impl Policy {
                 Base::Bbr => pl_base::PL_BASE_BBR,
             } as u8,
             target: pl_target::PL_TARGET_OFF as u8,
-            tick_us,
             ..pl_policy::default()
         };
         if let Some(startup) = &self.startup {
@@ -270,6 +269,7 @@ impl Policy {
             // The kernel takes the sum, and refuses more than 200 ms.
             let room = saturating_u32(MOST_TIMER.micros()).saturating_sub(abi.rto_least_us);
             abi.rto_jitter_us = jitter.min(room);
+            abi.tick_us = tick_us;
         }
         if let Some(ack) = &self.ack {
             abi.delayed_ack_us = bound(&ack.delay);

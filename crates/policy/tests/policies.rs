@@ -51,6 +51,7 @@ fn lfn_has_both_laws() {
         half_life_ms: 60_000,
         rto_least_us: 8_000,
         rto_jitter_us: 4_000,
+        tick_us: TICK_US,
         ..pl_policy::default()
     };
     assert_eq!(lfn, expected);
@@ -94,6 +95,8 @@ fn every_key_reaches_the_kernel_side_in_its_unit() {
         rto_least_us: 20_000,
         rto_jitter_us: 6_000,
         delayed_ack_us: 12_000,
+        tick_us: TICK_US,
+        ..pl_policy::default()
     };
     assert_eq!(policy.to_abi(TICK_US), expected);
     assert_eq!(policy.raised(TICK_US), []);
