@@ -108,14 +108,14 @@ impl Quantity {
     fn canonical(self, value: u64) -> String {
         let base = match self {
             Self::Time if value == 0 => return "0s".to_owned(),
-            Self::Share if value % 10 == 0 => return format!("{}%", value / 10),
+            Self::Share if value.is_multiple_of(10) => return format!("{}%", value / 10),
             Self::Share => return format!("{}.{}%", value / 10, value % 10),
             Self::Rate | Self::Size | Self::Time => self.units()[0].0,
         };
         let mut best = format!("{value}{base}");
         for (unit, scale) in &self.units()[1..] {
             let text = format!("{}{unit}", value / scale);
-            if value % scale == 0 && text.len() < best.len() {
+            if value.is_multiple_of(*scale) && text.len() < best.len() {
                 best = text;
             }
         }
