@@ -174,7 +174,7 @@ impl Job {
         tcp.min_rtt_us = step.rtt_us;
         tcp.rtt_us = step.rtt_us;
         tcp.recovering = u8::from(step.recovering);
-        tcp.timed = u8::from(step.what % 2 == 0);
+        tcp.timed = u8::from(step.what.is_multiple_of(2));
         let orders = match step.what {
             0 => {
                 law.leave(&mut self.path);
