@@ -121,7 +121,7 @@ static __always_inline int after_ack(struct sock *sk, const struct ack_sample *s
 		return 0;
 	/* Bulk transfer under the base algorithm: nothing to measure. */
 	if (conn->start.state == PL_START_BASE && !conn->start.learning && !conn->start.pacing &&
-	    tcp_sk(sk)->packets_out)
+	    !conn->start.rounds && tcp_sk(sk)->packets_out)
 		return 0;
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (!slot)

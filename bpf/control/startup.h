@@ -57,6 +57,8 @@
 #define PL_QUEUE_SEGS 20 /* what lead and probe may leave queued: no sign of a full path */
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
+#define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
+#define PL_ROUND_SEGS 256 /* a round's rate is believed from this many segments on */
 #define PL_FLIGHT_GROWTH 4 /* a start exceeds the largest proven flight by this at most */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
@@ -97,6 +99,7 @@ struct pl_start {
 	__u64 train_acked_us; /* ACK of the train's first segment */
 	__u64 probe_bps; /* spacing of the probe's ACKs; 0: not known */
 	__u64 share_bps; /* rate of the last start, for status */
+	__u64 round_us; /* when this round trip began */
 	__u32 sent0, delivered0, retransmitted0; /* counters when the burst began */
 	__u32 first_segs, last_segs; /* of the burst, sent before first_us, last_us */
 	__u32 probe_acked_segs, train_acked_segs;
@@ -107,6 +110,9 @@ struct pl_start {
 	__u32 flight_segs; /* largest flight of this burst */
 	__u32 train_rtt_us; /* least RTT of the train's second half; 0: none yet */
 	__u32 base_cwnd; /* the base's own window while lead and probe go out */
+	__u32 round_end; /* snd_nxt when this round trip began */
+	__u32 round_segs; /* delivered counter at that moment */
+	__u32 round_rtt_us; /* least RTT of this round trip; 0: none yet */
 	__u32 epoch; /* of the path, when this connection was counted */
 	__u32 bad_row; /* bad starts in a row */
 	__u32 starts, bad_starts, breaker_opened;
@@ -116,6 +122,8 @@ struct pl_start {
 	__u8 learning; /* 1: the path was not known when the burst began */
 	__u8 probing; /* 1: this start has a probe */
 	__u8 rated; /* 1: this train's stretch has been judged */
+	__u8 rounds; /* round trips in which the law still leads the window */
+	__u8 waited; /* 1: in this one the sender had nothing more to send */
 	__u8 pacing; /* 1: the socket's pacing was ordered by us */
 };
 
@@ -218,8 +226,11 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	} else if (!lossy) {
 		__u64 probe = s->probe_bps - (s->probe_bps >> 4);
 
+		/* Beside others, what they left free just then looks like room. */
+		__u64 most = s->probe_active > 1 ? rate + (rate >> 4) : 2 * rate;
+
 		if (probe > rate + (rate >> 4)) {
-			rate = probe < 2 * rate ? probe : 2 * rate;
+			rate = probe < most ? probe : most;
 		} else if (pl_bdp_segs(rate, s->train_rtt_us - path->min_rtt_us, tcp->mss) <=
 			   pl_own_queue(rate, tcp)) {
 			/*
@@ -295,26 +306,67 @@ static __always_inline __u32 pl_start_window(const struct pl_path *path, __u64 p
 }
 
 /*
- * The train arrived: where the base may go on to, by its own slow start. What
- * the probe saw counts in full for a burst that is under way, a thirty-second
- * above the target or as far as the target itself has moved.
+ * One round trip without loss is over, and the sender always had more to send.
+ * `queued` segments of this connection waited in it at least. While nothing does,
+ * the path has room: the base goes on by its own slow start, to this connection's
+ * share of the path or by a sixteenth. Else the window fills the path, and the
+ * rest is the base's.
  */
-static __always_inline void pl_go_on(const struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
-				     struct pl_orders *orders)
+static __always_inline void pl_lead_window(const struct pl_start *s, const struct pl_path *path,
+					   const struct pl_tcp *tcp, __u32 queued, struct pl_orders *orders)
 {
-	__u64 rate = s->rate_bps + (s->rate_bps >> 5);
-	__u64 probe = s->probe_bps - (s->probe_bps >> 6);
-	__u32 window;
+	__u32 active = path->active ? path->active : 1;
+	__u32 window = pl_start_window(path, path->rate_bps, active, path->min_rtt_us, tcp->mss);
+	__u32 room = pl_own_queue(path->rate_bps, tcp) / active;
+	__u32 step = tcp->cwnd + (room - queued) / 2;
 
-	if (path->rate_bps < s->rate_bps)
+	if (queued < room)
+		orders->ssthresh = window > step ? window : step;
+}
+
+static __always_inline void pl_begin_round(struct pl_start *s, const struct pl_tcp *tcp)
+{
+	s->round_us = tcp->now_us;
+	s->round_end = tcp->nxt;
+	s->round_segs = tcp->delivered_segs;
+	s->round_rtt_us = 0;
+	s->waited = 0;
+}
+
+/*
+ * The round trips of a long burst after its start. What one delivered, the path
+ * can carry: a start is too short to measure that to a few percent.
+ */
+static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
+					    struct pl_orders *orders)
+{
+	__u32 segs = tcp->delivered_segs - s->round_segs;
+	__u64 rate;
+
+	if (tcp->rtt_us && (!s->round_rtt_us || tcp->rtt_us < s->round_rtt_us))
+		s->round_rtt_us = tcp->rtt_us;
+	if (!tcp->unsent)
+		s->waited = 1;
+	if (tcp->recovering) {
+		/* The path is full, and the base knows how to go on. */
+		s->rounds = 0;
 		return;
-	if (rate > probe)
-		rate = probe;
-	if (rate < path->rate_bps)
-		rate = path->rate_bps;
-	window = pl_start_window(path, rate, path->active ? path->active : 1, path->min_rtt_us, tcp->mss);
-	if (window > tcp->cwnd)
-		orders->ssthresh = window;
+	}
+	if ((__s32)(tcp->una - s->round_end) < 0)
+		return;
+	s->rounds--;
+	if (!s->waited && s->round_rtt_us) {
+		rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us);
+		pl_lead_window(s, path, tcp, pl_bdp_segs(rate, s->round_rtt_us - path->min_rtt_us, tcp->mss),
+			       orders);
+		rate *= path->active ? path->active : 1;
+		rate -= rate >> 6;
+		if (segs >= PL_ROUND_SEGS && rate > path->rate_bps) {
+			path->rate_bps = rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps;
+			path->confirmed_us = tcp->now_us;
+		}
+	}
+	pl_begin_round(s, tcp);
 }
 
 /*
@@ -341,6 +393,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->retransmitted0 = tcp->retransmitted_segs;
 		s->paced_segs = 0;
 		s->rated = 0;
+		s->rounds = 0;
 		s->led = 0;
 		s->probing = 0;
 		s->probe_bps = 0;
@@ -533,9 +586,18 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		if ((__s32)(tcp->una - s->paced_end) >= 0 || over) {
 			pl_judge_loss(s, path, policy, tcp);
 			s->state = PL_START_BASE;
-			if (policy->target == PL_TARGET_DELIVERY_RATE && s->rated && !tcp->recovering)
-				pl_go_on(s, path, tcp, orders);
+			if (policy->target == PL_TARGET_DELIVERY_RATE && s->rated && !tcp->recovering &&
+			    path->rate_bps >= s->rate_bps) {
+				pl_lead_window(s, path, tcp,
+					       pl_bdp_segs(s->share_bps, s->train_rtt_us - path->min_rtt_us,
+							   tcp->mss),
+					       orders);
+			}
+			s->rounds = s->rated ? PL_ROUNDS : 0;
+			pl_begin_round(s, tcp);
 		}
+	} else if (s->state == PL_START_BASE && s->rounds) {
+		pl_follow_round(s, path, tcp, orders);
 	} else if (s->state == PL_START_BASE && s->learning) {
 		pl_learn(s, path, tcp);
 		if (tcp->packets_out > s->flight_segs && tcp->retransmitted_segs == s->retransmitted0)

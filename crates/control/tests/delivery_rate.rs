@@ -57,7 +57,7 @@ fn pacing_ends_within_a_bulk_transfer() {
     let mut world = World::new(link(), delivery_rate(), 1);
     world.burst(700, SECOND);
     world.write(0, 100_000);
-    world.run(world.now + 100 * MS);
+    world.run(world.now + SECOND);
     assert_eq!(world.senders[0].law.state(), State::Base);
     assert!(!world.senders[0].is_paced());
     assert!(!world.senders[0].law.wants_acks());
