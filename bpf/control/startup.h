@@ -105,6 +105,7 @@ struct pl_start {
 	__u32 probe_acked_segs, train_acked_segs;
 	__u32 seen_segs; /* learning: delivered counter at the last ACK */
 	__u32 probe_active; /* connections that shared the path with the probe */
+	__u32 together; /* connections that shared it when the last paced packet left */
 	__u32 paced_segs; /* sent under pacing when the first ACK came */
 	__u32 paced_end; /* snd_nxt at that moment */
 	__u32 flight_segs; /* largest flight of this burst */
@@ -151,9 +152,14 @@ static __always_inline __u64 pl_remembered(const struct pl_path *path, const str
 	return rate < PL_RATE_MIN_BPS ? 0 : rate;
 }
 
+static __always_inline int pl_on_path(const struct pl_start *s, const struct pl_path *path)
+{
+	return s->counted && s->epoch == path->epoch && path->active;
+}
+
 static __always_inline void pl_leave_path(struct pl_start *s, struct pl_path *path)
 {
-	if (s->counted && s->epoch == path->epoch && path->active)
+	if (pl_on_path(s, path))
 		path->active--;
 	s->counted = 0;
 }
@@ -163,7 +169,7 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 	__u64 quiet_us = tcp->now_us - path->started_us;
 
 	/* A connection that vanished without a word must not take a share for ever. */
-	if (path->active && !(s->counted && s->epoch == path->epoch) && quiet_us > 60 * PL_USEC_PER_SEC) {
+	if (path->active && !pl_on_path(s, path) && quiet_us > 60 * PL_USEC_PER_SEC) {
 		path->epoch++;
 		path->active = 0;
 	}
@@ -175,7 +181,7 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 		path->learned_bps = 0;
 		path->learned_segs = 0;
 	}
-	if (!(s->counted && s->epoch == path->epoch)) {
+	if (!pl_on_path(s, path)) {
 		s->counted = 1;
 		s->epoch = path->epoch;
 		path->active++;
@@ -184,18 +190,24 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 	}
 }
 
+/* Segments of a paced packet: a millisecond of the rate, two at least (tcp_tso_autosize). */
+static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp *tcp)
+{
+	__u64 segs = tcp->mss ? (rate_bps >> 10) / tcp->mss : 0;
+
+	if (segs > tcp->gso_segs)
+		segs = tcp->gso_segs;
+	return segs > 2 ? (__u32)segs : 2;
+}
+
 /*
  * Segments that our own start may leave queued on a path that is not full: of lead
- * and probe, and of a paced packet, which the stack sizes to a millisecond of the
- * rate (tcp_tso_autosize): before the next one comes, a quarter is a fair part.
+ * and probe, and of a paced packet: before the next one comes, a quarter is a fair
+ * part.
  */
 static __always_inline __u32 pl_own_queue(__u64 rate_bps, const struct pl_tcp *tcp)
 {
-	__u64 packet = tcp->mss ? (rate_bps >> 10) / tcp->mss : 0;
-
-	if (packet > tcp->gso_segs)
-		packet = tcp->gso_segs;
-	return PL_QUEUE_SEGS + (__u32)packet / 4;
+	return PL_QUEUE_SEGS + pl_packet_segs(rate_bps, tcp) / 4;
 }
 
 /* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
@@ -208,7 +220,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u64 acked_us = tcp->now_us - s->train_acked_us;
 	__u64 rate = s->rate_bps;
 
-	if (s->rated || !s->train_acked_us || !path->rate_bps)
+	if (s->rated || !s->train_acked_us || !path->rate_bps || !s->together)
 		return;
 	if (sent < PL_TRAIN_MIN_SEGS || acked < PL_TRAIN_MIN_SEGS || !sent_us || !acked_us)
 		return;
@@ -254,12 +266,10 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		return;
 	}
 	/* Each of those that started together has one voice. */
-	if (path->active > 1 && rate > path->rate_bps)
-		path->rate_bps += (rate - path->rate_bps) / path->active;
-	else if (path->active > 1)
-		path->rate_bps -= (path->rate_bps - rate) / path->active;
+	if (rate > path->rate_bps)
+		path->rate_bps += (rate - path->rate_bps) / s->together;
 	else
-		path->rate_bps = rate;
+		path->rate_bps -= (path->rate_bps - rate) / s->together;
 }
 
 /* Judge the train by its losses, when all of it is acknowledged or given up. */
@@ -458,12 +468,18 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->share_bps = s->rate_bps;
 		return;
 	}
-	active = path->active ? path->active : 1;
+	if (!pl_on_path(s, path))
+		pl_join_path(s, path, tcp);
+	active = path->active;
 	/* Those that started together last time are about to: leave them room. */
 	if (!n && !s->probing && active < path->expected)
 		active = path->expected;
+	s->together = active;
 	share = s->rate_bps / active;
 	s->share_bps = share;
+	/* With this packet all is sent, and the share is free for the others. */
+	if (n && tcp->unsent <= pl_packet_segs(share, tcp) * tcp->mss)
+		pl_leave_path(s, path);
 	if (!n && tcp->timed && tcp->now_us - path->lead_us > path->min_rtt_us) {
 		/* Nobody else's lead and probe are on their way. */
 		s->probing = 1;
@@ -549,6 +565,13 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	__u32 done = tcp->delivered_segs - s->delivered0;
 	int over = !tcp->packets_out && !tcp->unsent;
 
+	if (!s->learning) {
+		/* Who has nothing to send needs no share. */
+		if (!tcp->unsent)
+			pl_leave_path(s, path);
+		else if (!pl_on_path(s, path))
+			pl_join_path(s, path, tcp);
+	}
 	if (s->state == PL_START_PACED && done) {
 		s->state = PL_START_MEASURED;
 		s->paced_segs = tcp->sent_segs - s->sent0;
