@@ -58,7 +58,6 @@
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
 #define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
-#define PL_ROUND_SEGS 256 /* a round's rate is believed from this many segments on */
 #define PL_FLIGHT_GROWTH 4 /* a start exceeds the largest proven flight by this at most */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
@@ -104,7 +103,6 @@ struct pl_start {
 	__u32 first_segs, last_segs; /* of the burst, sent before first_us, last_us */
 	__u32 probe_acked_segs, train_acked_segs;
 	__u32 seen_segs; /* learning: delivered counter at the last ACK */
-	__u32 probe_active; /* connections that shared the path with the probe */
 	__u32 together; /* connections that shared it when the last paced packet left */
 	__u32 paced_segs; /* sent under pacing when the first ACK came */
 	__u32 paced_end; /* snd_nxt at that moment */
@@ -113,6 +111,7 @@ struct pl_start {
 	__u32 base_cwnd; /* the base's own window while lead and probe go out */
 	__u32 round_end; /* snd_nxt when this round trip began */
 	__u32 round_segs; /* delivered counter at that moment */
+	__u32 round_cwnd; /* and the window */
 	__u32 round_rtt_us; /* least RTT of this round trip; 0: none yet */
 	__u32 epoch; /* of the path, when this connection was counted */
 	__u32 bad_row; /* bad starts in a row */
@@ -123,6 +122,7 @@ struct pl_start {
 	__u8 learning; /* 1: the path was not known when the burst began */
 	__u8 probing; /* 1: this start has a probe */
 	__u8 rated; /* 1: this train's stretch has been judged */
+	__u8 drained; /* 1: and at its end next to nothing waited in the path */
 	__u8 rounds; /* round trips in which the law still leads the window */
 	__u8 waited; /* 1: in this one the sender had nothing more to send */
 	__u8 pacing; /* 1: the socket's pacing was ordered by us */
@@ -174,7 +174,8 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 		path->active = 0;
 	}
 	path->started_us = tcp->now_us;
-	if (!path->active) {
+	/* Shorter than a round trip: the same burst, whose first ones are done. */
+	if (!path->active && quiet_us > path->min_rtt_us) {
 		path->expected = path->peak;
 		path->peak = 0;
 		path->block_us = 0;
@@ -210,6 +211,35 @@ static __always_inline __u32 pl_own_queue(__u64 rate_bps, const struct pl_tcp *t
 	return PL_QUEUE_SEGS + pl_packet_segs(rate_bps, tcp) / 4;
 }
 
+/* The window that a share of the path fills, and a little to keep it busy. */
+static __always_inline __u32 pl_start_window(const struct pl_path *path, __u64 path_bps, __u32 active,
+					     __u32 rtt_us, __u32 mss)
+{
+	return (pl_bdp_segs(path_bps, rtt_us, mss) + PL_LEAD_SEGS) / active + 1;
+}
+
+static __always_inline __u32 pl_share_window(const struct pl_path *path, const struct pl_tcp *tcp)
+{
+	return pl_start_window(path, path->rate_bps, path->active ? path->active : 1, path->min_rtt_us, tcp->mss);
+}
+
+/* Segments that waited in the path at least, when the least RTT of a while was `rtt_us`. */
+static __always_inline __u32 pl_queued(const struct pl_path *path, const struct pl_tcp *tcp, __u32 rtt_us)
+{
+	return pl_bdp_segs(path->rate_bps, rtt_us - path->min_rtt_us, tcp->mss);
+}
+
+/* Each of those that started together has one voice. */
+static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *path, __u64 rate)
+{
+	__u32 voices = s->together ? s->together : 1;
+
+	if (rate > path->rate_bps)
+		path->rate_bps += (rate - path->rate_bps) / voices;
+	else
+		path->rate_bps -= (path->rate_bps - rate) / voices;
+}
+
 /* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					  int lossy)
@@ -220,14 +250,17 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u64 acked_us = tcp->now_us - s->train_acked_us;
 	__u64 rate = s->rate_bps;
 
-	if (s->rated || !s->train_acked_us || !path->rate_bps || !s->together)
+	if (s->rated || !s->train_acked_us || !path->rate_bps)
 		return;
 	if (sent < PL_TRAIN_MIN_SEGS || acked < PL_TRAIN_MIN_SEGS || !sent_us || !acked_us)
 		return;
 	s->rated = 1;
+	/* What lead and probe had queued was drained when the train's end came by. */
+	s->drained = !lossy && s->train_rtt_us &&
+		     pl_queued(path, tcp, s->train_rtt_us) <= pl_own_queue(path->rate_bps, tcp);
 	/* Under loss fewer segments arrive than were sent: compare like with like. */
 	sent_us = sent_us * acked / sent;
-	if (acked_us > sent_us + sent_us / 64) {
+	if (acked_us > sent_us + sent_us / (s->drained ? 8 : 64)) {
 		/* The path gave less than it was asked for. */
 		__u64 given = rate * sent_us / acked_us;
 
@@ -235,41 +268,24 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		if (!lossy && acked_us < sent_us + sent_us / 8)
 			given = (given + rate) / 2;
 		rate = given;
+	} else if (!lossy && s->together > 1) {
+		/* All see the same queue: they aim at a short one, and at none lost. */
+		rate += s->drained ? rate / 32 : -(rate / 32);
 	} else if (!lossy) {
 		__u64 probe = s->probe_bps - (s->probe_bps >> 4);
 
-		/* Beside others, what they left free just then looks like room. */
-		__u64 most = s->probe_active > 1 ? rate + (rate >> 4) : 2 * rate;
-
-		if (probe > rate + (rate >> 4)) {
-			rate = probe < most ? probe : most;
-		} else if (pl_bdp_segs(rate, s->train_rtt_us - path->min_rtt_us, tcp->mss) <=
-			   pl_own_queue(rate, tcp)) {
-			/*
-			 * What lead and probe had queued was drained: there is a little
-			 * room. Where a qdisc paces and no probe is sent, only a larger
-			 * step can tell.
-			 */
-			if (s->probing && acked_us < sent_us - sent_us / 128)
-				rate += rate / 64;
-			else if (!tcp->timed && acked_us < sent_us + sent_us / 128)
-				rate += rate / 16;
-		}
+		if (probe > rate + (rate >> 4))
+			rate = probe < 2 * rate ? probe : 2 * rate;
+		else if (s->drained && s->probing && acked_us < sent_us - sent_us / 128)
+			rate += rate / 64;
+		else if (s->drained && !tcp->timed && acked_us < sent_us + sent_us / 128)
+			/* Where a qdisc paces there is no probe: only a larger step can tell. */
+			rate += rate / 16;
 	}
 	path->confirmed_us = tcp->now_us;
 	if (rate == s->rate_bps)
 		return;
-	if (s->probing && rate > s->rate_bps) {
-		/* A start with a probe speaks for the whole path. */
-		if (rate > path->rate_bps)
-			path->rate_bps = rate;
-		return;
-	}
-	/* Each of those that started together has one voice. */
-	if (rate > path->rate_bps)
-		path->rate_bps += (rate - path->rate_bps) / s->together;
-	else
-		path->rate_bps -= (path->rate_bps - rate) / s->together;
+	pl_vote(s, path, rate);
 }
 
 /* Judge the train by its losses, when all of it is acknowledged or given up. */
@@ -279,22 +295,19 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	__u32 lost = tcp->retransmitted_segs - s->retransmitted0;
 	__u32 paced = s->paced_segs;
 	int bad = lost > 1 && (__u64)lost * 1000 > (__u64)paced * policy->breaker_permille;
-	__u32 back = bad ? 8 : 16;
+	/* Rated: it arrived nearly as it was sent, and yet a queue overflowed. */
+	__u32 back = !s->rated ? 2 : bad ? 8 : 16;
+	__u64 rate = s->rate_bps - s->rate_bps / back;
 
 	if (!paced)
 		return;
-	if (lost && s->rated && path->rate_bps > s->rate_bps - s->rate_bps / back) {
-		/* It arrived nearly as it was sent, and yet a queue overflowed. */
-		path->rate_bps = s->rate_bps - s->rate_bps / back;
+	if (lost && (s->rated || bad) && path->rate_bps > rate) {
+		pl_vote(s, path, rate);
 		path->confirmed_us = tcp->now_us;
 	}
 	if (bad) {
 		s->bad_starts++;
 		s->bad_row++;
-		if (!s->rated && path->rate_bps) {
-			path->rate_bps -= path->rate_bps >> 1;
-			path->confirmed_us = tcp->now_us;
-		}
 		if (policy->breaker_starts && s->bad_row >= policy->breaker_starts) {
 			s->bad_row = 0;
 			s->breaker_opened++;
@@ -308,30 +321,14 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	s->paced_segs = 0;
 }
 
-/* The window that a share of the path fills, and a little to keep it busy. */
-static __always_inline __u32 pl_start_window(const struct pl_path *path, __u64 path_bps, __u32 active,
-					     __u32 rtt_us, __u32 mss)
+/* The base goes on by its own slow start, to this connection's share of the path. */
+static __always_inline void pl_lead_window(const struct pl_path *path, const struct pl_tcp *tcp,
+					   struct pl_orders *orders)
 {
-	return (pl_bdp_segs(path_bps, rtt_us, mss) + PL_LEAD_SEGS) / active + 2;
-}
+	__u32 share = pl_share_window(path, tcp);
 
-/*
- * One round trip without loss is over, and the sender always had more to send.
- * `queued` segments of this connection waited in it at least. While nothing does,
- * the path has room: the base goes on by its own slow start, to this connection's
- * share of the path or by a sixteenth. Else the window fills the path, and the
- * rest is the base's.
- */
-static __always_inline void pl_lead_window(const struct pl_start *s, const struct pl_path *path,
-					   const struct pl_tcp *tcp, __u32 queued, struct pl_orders *orders)
-{
-	__u32 active = path->active ? path->active : 1;
-	__u32 window = pl_start_window(path, path->rate_bps, active, path->min_rtt_us, tcp->mss);
-	__u32 room = pl_own_queue(path->rate_bps, tcp) / active;
-	__u32 step = tcp->cwnd + (room - queued) / 2;
-
-	if (queued < room)
-		orders->ssthresh = window > step ? window : step;
+	if (share > tcp->cwnd)
+		orders->ssthresh = share;
 }
 
 static __always_inline void pl_begin_round(struct pl_start *s, const struct pl_tcp *tcp)
@@ -339,19 +336,22 @@ static __always_inline void pl_begin_round(struct pl_start *s, const struct pl_t
 	s->round_us = tcp->now_us;
 	s->round_end = tcp->nxt;
 	s->round_segs = tcp->delivered_segs;
+	s->round_cwnd = tcp->cwnd;
 	s->round_rtt_us = 0;
 	s->waited = 0;
 }
 
 /*
- * The round trips of a long burst after its start. What one delivered, the path
- * can carry: a start is too short to measure that to a few percent.
+ * The round trips of a long burst after its start, which is too short to measure a
+ * path to a few percent. Once the window fills the path, what a round trip delivers
+ * is the path's rate. While next to nothing waits in it, that is a least value, to
+ * be believed if it is larger by more than the ACKs jitter; else the rate is
+ * raised in small steps, and the window with it.
  */
 static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					    struct pl_orders *orders)
 {
 	__u32 segs = tcp->delivered_segs - s->round_segs;
-	__u64 rate;
 
 	if (tcp->rtt_us && (!s->round_rtt_us || tcp->rtt_us < s->round_rtt_us))
 		s->round_rtt_us = tcp->rtt_us;
@@ -366,15 +366,18 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		return;
 	s->rounds--;
 	if (!s->waited && s->round_rtt_us) {
-		rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us);
-		pl_lead_window(s, path, tcp, pl_bdp_segs(rate, s->round_rtt_us - path->min_rtt_us, tcp->mss),
-			       orders);
-		rate *= path->active ? path->active : 1;
-		rate -= rate >> 6;
-		if (segs >= PL_ROUND_SEGS && rate > path->rate_bps) {
-			path->rate_bps = rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps;
-			path->confirmed_us = tcp->now_us;
-		}
+		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us) *
+			     (path->active ? path->active : 1);
+		int full = pl_queued(path, tcp, s->round_rtt_us) >= pl_own_queue(path->rate_bps, tcp);
+
+		if (!full && rate - (rate >> 4) <= path->rate_bps)
+			/* Not before the whole round had the window that is already known. */
+			rate = s->round_cwnd < pl_share_window(path, tcp) ?
+				       path->rate_bps : path->rate_bps + (path->rate_bps >> 6);
+		pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps);
+		path->confirmed_us = tcp->now_us;
+		if (!full)
+			pl_lead_window(path, tcp, orders);
 	}
 	pl_begin_round(s, tcp);
 }
@@ -403,6 +406,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->retransmitted0 = tcp->retransmitted_segs;
 		s->paced_segs = 0;
 		s->rated = 0;
+		s->drained = 0;
 		s->rounds = 0;
 		s->led = 0;
 		s->probing = 0;
@@ -478,7 +482,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	share = s->rate_bps / active;
 	s->share_bps = share;
 	/* With this packet all is sent, and the share is free for the others. */
-	if (n && tcp->unsent <= pl_packet_segs(share, tcp) * tcp->mss)
+	if (n >= PL_PROBE_FROM && tcp->unsent <= pl_packet_segs(share, tcp) * tcp->mss)
 		pl_leave_path(s, path);
 	if (!n && tcp->timed && tcp->now_us - path->lead_us > path->min_rtt_us) {
 		/* Nobody else's lead and probe are on their way. */
@@ -506,11 +510,9 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->led = 1;
 		s->starts++;
 	}
-	if (s->probing && n >= PL_PROBE_FROM && n < PL_TRAIN_FROM) {
-		/* Twice the rate on the path, whoever sends the rest of it. */
-		orders->pacing_bps = share + s->rate_bps;
+	if (s->probing && active == 1 && n >= PL_PROBE_FROM && n < PL_TRAIN_FROM) {
+		orders->pacing_bps = 2 * share;
 		orders->cwnd = PL_TRAIN_FROM;
-		s->probe_active = active;
 		return;
 	}
 	if (n < (s->probing ? PL_TRAIN_FROM : PL_LEAD_SEGS))
@@ -592,9 +594,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			s->probe_acked_us = tcp->now_us;
 			s->probe_acked_segs = tcp->delivered_segs;
 		} else if (s->probing && !s->probe_bps && done >= PL_TRAIN_FROM && probed >= PL_PROBE_SEGS / 2) {
-			/* The others' part of the path arrived as stretched as the probe. */
-			s->probe_bps = pl_rate(probed, tcp->mss, tcp->now_us - s->probe_acked_us) * 2 *
-				       s->probe_active / (s->probe_active + 1);
+			s->probe_bps = pl_rate(probed, tcp->mss, tcp->now_us - s->probe_acked_us);
 		}
 		if (s->first_us && !s->train_acked_us && done >= s->first_segs) {
 			s->train_acked_us = tcp->now_us;
@@ -609,13 +609,8 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		if ((__s32)(tcp->una - s->paced_end) >= 0 || over) {
 			pl_judge_loss(s, path, policy, tcp);
 			s->state = PL_START_BASE;
-			if (policy->target == PL_TARGET_DELIVERY_RATE && s->rated && !tcp->recovering &&
-			    path->rate_bps >= s->rate_bps) {
-				pl_lead_window(s, path, tcp,
-					       pl_bdp_segs(s->share_bps, s->train_rtt_us - path->min_rtt_us,
-							   tcp->mss),
-					       orders);
-			}
+			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
+				pl_lead_window(path, tcp, orders);
 			s->rounds = s->rated ? PL_ROUNDS : 0;
 			pl_begin_round(s, tcp);
 		}
