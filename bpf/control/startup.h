@@ -24,16 +24,21 @@
  *   has room keeps A = S; one that has not stretches it, and S/A of the rate is
  *   what it gave. A sender that had to wait for its application stretches both
  *   alike, so that idleness is never taken for congestion.
- *   A path with more room than was used does not show in S and A. So each start
- *   has a probe: a few segments at twice the rate, few enough to add no more to
- *   a queue than the initial window that any TCP may send (RFC 6928). The
- *   spacing of the probe's own ACKs says how far the target may go; it moves by
- *   a factor of two per start at most. One probe per RTT and path.
+ *   A path with more room than was used does not show in S and A. So a start that
+ *   is alone on its path has a probe: a few segments at twice the rate, few enough
+ *   to add no more to a queue than the initial window that any TCP may send (RFC
+ *   6928). The spacing of the probe's own ACKs says how far the target may go; it
+ *   moves by a factor of two per start at most. One probe per RTT and path.
+ * - The round trips after the start go on measuring, and lead the base's window to
+ *   the path's: a start is too short to know a path to a few percent, and from a
+ *   window 5 % below the path CUBIC takes seconds to fill it.
  * - The first segments, a TCP's initial window, are hardly paced: a short
  *   message must not wait for a pace that long ones need.
  * - The target belongs to a path (job, host and destination) and is divided by
  *   the connections in a burst on it: N that start at once send one path's rate.
- *   The first packet of each allows for as many as started together last time.
+ *   The first packet of each allows for as many as started together last time. Who
+ *   has sent everything leaves its share to the others. They do not probe: each has
+ *   a voice in what the path's rate is, and together they aim at a short queue.
  *
  * Integer arithmetic only; no clock, no kernel type, no allocation. The caller
  * passes in what it sees of the connection and applies the orders. Both path
@@ -58,6 +63,7 @@
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
 #define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
+#define PL_ROUND_VOICE 4 /* of one's voice: one round's ACKs jitter by a packet of 64 KB */
 #define PL_FLIGHT_GROWTH 4 /* a start exceeds the largest proven flight by this at most */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
@@ -181,6 +187,7 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 		path->block_us = 0;
 		path->learned_bps = 0;
 		path->learned_segs = 0;
+		path->window_bps = 0;
 	}
 	if (!pl_on_path(s, path)) {
 		s->counted = 1;
@@ -220,7 +227,9 @@ static __always_inline __u32 pl_start_window(const struct pl_path *path, __u64 p
 
 static __always_inline __u32 pl_share_window(const struct pl_path *path, const struct pl_tcp *tcp)
 {
-	return pl_start_window(path, path->rate_bps, path->active ? path->active : 1, path->min_rtt_us, tcp->mss);
+	__u64 rate = path->window_bps > path->rate_bps ? path->window_bps : path->rate_bps;
+
+	return pl_start_window(path, rate, path->active ? path->active : 1, path->min_rtt_us, tcp->mss);
 }
 
 /* Segments that waited in the path at least, when the least RTT of a while was `rtt_us`. */
@@ -229,10 +238,15 @@ static __always_inline __u32 pl_queued(const struct pl_path *path, const struct 
 	return pl_bdp_segs(path->rate_bps, rtt_us - path->min_rtt_us, tcp->mss);
 }
 
-/* Each of those that started together has one voice. */
-static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *path, __u64 rate)
+static __always_inline __u32 pl_voices(const struct pl_start *s)
 {
-	__u32 voices = s->together ? s->together : 1;
+	return s->together ? s->together : 1;
+}
+
+/* Each of those that started together has one voice, of which it gives one in `of`. */
+static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *path, __u64 rate, __u32 of)
+{
+	__u32 voices = pl_voices(s) * of;
 
 	if (rate > path->rate_bps)
 		path->rate_bps += (rate - path->rate_bps) / voices;
@@ -249,28 +263,37 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u64 sent_us = s->last_us - s->first_us;
 	__u64 acked_us = tcp->now_us - s->train_acked_us;
 	__u64 rate = s->rate_bps;
+	__u32 room = pl_own_queue(rate, tcp);
+	__u32 queued;
+	int measured;
 
 	if (s->rated || !s->train_acked_us || !path->rate_bps)
 		return;
-	if (sent < PL_TRAIN_MIN_SEGS || acked < PL_TRAIN_MIN_SEGS || !sent_us || !acked_us)
+	/* Of many that share a path each sends little: the queue tells enough. */
+	measured = sent >= PL_TRAIN_MIN_SEGS && acked >= PL_TRAIN_MIN_SEGS && sent_us && acked_us;
+	if (!measured && pl_voices(s) == 1)
 		return;
 	s->rated = 1;
 	/* What lead and probe had queued was drained when the train's end came by. */
-	s->drained = !lossy && s->train_rtt_us &&
-		     pl_queued(path, tcp, s->train_rtt_us) <= pl_own_queue(path->rate_bps, tcp);
+	queued = s->train_rtt_us ? pl_queued(path, tcp, s->train_rtt_us) : room + 1;
+	s->drained = !lossy && queued <= room;
 	/* Under loss fewer segments arrive than were sent: compare like with like. */
-	sent_us = sent_us * acked / sent;
-	if (acked_us > sent_us + sent_us / (s->drained ? 8 : 64)) {
+	if (measured)
+		sent_us = sent_us * acked / sent;
+	if (measured && acked_us > sent_us + sent_us / (s->drained ? 8 : 64)) {
 		/* The path gave less than it was asked for. */
 		__u64 given = rate * sent_us / acked_us;
 
 		/* A little, without a loss: jitter of the ACKs looks alike. */
 		if (!lossy && acked_us < sent_us + sent_us / 8)
 			given = (given + rate) / 2;
+		/* Of a short train the ACKs may have waited for what others lost. */
+		if (s->together > 1 && given < rate / 2)
+			given = rate / 2;
 		rate = given;
 	} else if (!lossy && s->together > 1) {
 		/* All see the same queue: they aim at a short one, and at none lost. */
-		rate += s->drained ? rate / 32 : -(rate / 32);
+		rate += !s->drained ? -(rate / 32) : queued > room / 2 ? rate / 32 : rate / 16;
 	} else if (!lossy) {
 		__u64 probe = s->probe_bps - (s->probe_bps >> 4);
 
@@ -285,7 +308,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	path->confirmed_us = tcp->now_us;
 	if (rate == s->rate_bps)
 		return;
-	pl_vote(s, path, rate);
+	pl_vote(s, path, rate, 1);
 }
 
 /* Judge the train by its losses, when all of it is acknowledged or given up. */
@@ -302,7 +325,7 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	if (!paced)
 		return;
 	if (lost && (s->rated || bad) && path->rate_bps > rate) {
-		pl_vote(s, path, rate);
+		pl_vote(s, path, rate, 1);
 		path->confirmed_us = tcp->now_us;
 	}
 	if (bad) {
@@ -345,8 +368,9 @@ static __always_inline void pl_begin_round(struct pl_start *s, const struct pl_t
  * The round trips of a long burst after its start, which is too short to measure a
  * path to a few percent. Once the window fills the path, what a round trip delivers
  * is the path's rate. While next to nothing waits in it, that is a least value, to
- * be believed if it is larger by more than the ACKs jitter; else the rate is
- * raised in small steps, and the window with it.
+ * be believed if it is larger by more than the ACKs jitter, and a larger window is
+ * tried. The rate itself is never raised by guess: what one burst tried, the next
+ * would start at.
  */
 static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					    struct pl_orders *orders)
@@ -359,6 +383,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		s->waited = 1;
 	if (tcp->recovering) {
 		/* The path is full, and the base knows how to go on. */
+		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, 1);
 		s->rounds = 0;
 		return;
 	}
@@ -370,14 +395,17 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			     (path->active ? path->active : 1);
 		int full = pl_queued(path, tcp, s->round_rtt_us) >= pl_own_queue(path->rate_bps, tcp);
 
-		if (!full && rate - (rate >> 4) <= path->rate_bps)
-			/* Not before the whole round had the window that is already known. */
-			rate = s->round_cwnd < pl_share_window(path, tcp) ?
-				       path->rate_bps : path->rate_bps + (path->rate_bps >> 6);
-		pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps);
+		if (full || rate - rate / 16 > path->rate_bps)
+			pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, PL_ROUND_VOICE);
 		path->confirmed_us = tcp->now_us;
-		if (!full)
+		if (!full) {
+			if (path->window_bps < path->rate_bps)
+				path->window_bps = path->rate_bps;
+			/* Only after a whole round with the window that is tried already. */
+			if (s->round_cwnd >= pl_share_window(path, tcp) && path->window_bps < rate + rate / 16)
+				path->window_bps += path->window_bps / 64 / pl_voices(s);
 			pl_lead_window(path, tcp, orders);
+		}
 	}
 	pl_begin_round(s, tcp);
 }
@@ -515,7 +543,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		orders->cwnd = PL_TRAIN_FROM;
 		return;
 	}
-	if (n < (s->probing ? PL_TRAIN_FROM : PL_LEAD_SEGS))
+	/* Of many each sends little: all but its first packet counts. */
+	if (n < (s->probing ? PL_TRAIN_FROM : active > 1 ? 2 : PL_LEAD_SEGS))
 		return;
 	if (!s->first_us) {
 		s->first_us = tcp->now_us;

@@ -22,7 +22,7 @@ fn cell(link: &Link, segs: u64) -> Option<Vec<Burst>> {
     Some((0..6).map(|_| world.burst(segs, SECOND)).collect())
 }
 
-fn grid(rtts_ms: &[u64], sizes: &[u64], prepare: impl Fn(Link) -> Link) {
+fn grid(rtts_ms: &[u64], sizes: &[u64], most_permille: u64, prepare: impl Fn(Link) -> Link) {
     let mut cells = 0;
     let mut failed = Vec::new();
     for rate in [mbit(10), mbit(100), mbit(1000), mbit(10_000)] {
@@ -43,7 +43,7 @@ fn grid(rtts_ms: &[u64], sizes: &[u64], prepare: impl Fn(Link) -> Link) {
                     cells += 1;
                     if bursts[2..]
                         .iter()
-                        .any(|burst| burst.drops > 0 || burst.permille() > 1100)
+                        .any(|burst| burst.drops > 0 || burst.permille() > most_permille)
                     {
                         let shown: Vec<_> = bursts
                             .iter()
@@ -72,18 +72,24 @@ fn grid(rtts_ms: &[u64], sizes: &[u64], prepare: impl Fn(Link) -> Link) {
 
 #[test]
 fn segment_by_segment() {
-    grid(&[1, 20, 100, 300], &[40, 70, 700, 7000], |link| link);
+    grid(&[1, 20, 100, 300], &[40, 70, 700, 7000], 1100, |link| link);
 }
 
 #[test]
 fn with_segmentation_offload() {
-    grid(&[1, 20, 100, 300], &[40, 70, 700, 7000], Link::with_tso);
+    grid(
+        &[1, 20, 100, 300],
+        &[40, 70, 700, 7000],
+        1100,
+        Link::with_tso,
+    );
 }
 
-/// Few ACKs come in for a short message, too few to learn a path from.
+/// Few ACKs come in for a short message, too few to learn a path from. At an RTT
+/// of 1 ms, 64 KB that were merged look like a queue.
 #[test]
 fn with_the_receiver_merging_segments() {
-    grid(&[1, 20, 100, 300], &[700, 7000], |link| {
+    grid(&[1, 20, 100, 300], &[700, 7000], 1120, |link| {
         link.with_gro(MS / 20)
     });
 }
@@ -91,7 +97,7 @@ fn with_the_receiver_merging_segments() {
 /// Merging for a fifth of a 1 ms RTT would hide the spacing of the ACKs.
 #[test]
 fn with_both_offloads() {
-    grid(&[20, 100, 300], &[700, 7000], |link| {
+    grid(&[20, 100, 300], &[700, 7000], 1100, |link| {
         link.with_tso().with_gro(MS / 5)
     });
 }

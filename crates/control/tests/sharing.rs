@@ -109,3 +109,26 @@ fn beside_a_bulk_flow_the_breaker_leaves_it_to_the_base() {
     assert!(law.raw().breaker_opened >= 1);
     assert!(law.breaker_open(world.now / 1000));
 }
+#[test]
+fn those_that_share_a_path_find_more_of_it() {
+    for connections in [4, 16] {
+        let mut world = World::new(link(), delivery_rate(), connections);
+        for connection in 0..connections {
+            world.burst_of(connection..connection + 1, 2000, SECOND);
+        }
+        world.path.rate_bps = mbit(200);
+        let before = world.link.drops;
+        for _ in 0..24 {
+            world.burst(700 / connections as u64, SECOND);
+        }
+        let found = world.path.rate_bps;
+        assert!(found > mbit(390), "{connections}, short: {found}");
+        world.path.rate_bps = mbit(200);
+        for _ in 0..12 {
+            world.burst(4000 / connections as u64, SECOND);
+        }
+        let found = world.path.rate_bps;
+        assert!(found > mbit(350), "{connections}, long: {found}");
+        assert_eq!(world.link.drops, before, "{connections}");
+    }
+}

@@ -4,9 +4,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::time::{clock_gettime, clock_nanosleep, ClockId, ClockNanosleepFlags};
 
 use super::{CaseError, Doing, Namespace, Network};
@@ -166,6 +167,10 @@ pub const REQUEST_BYTES: usize = 8;
 /// Largest piece handed to the kernel at once.
 const PIECE_BYTES: usize = 256 * 1024;
 
+/// A receiver reads in pieces of this size: to wake a thread for each segment
+/// costs the guest's one CPU as much as the segment itself.
+const AWAITED_BYTES: usize = 16 * 1024;
+
 /// Sends `size` bytes, at least [`REQUEST_BYTES`]: their number, then whatever.
 pub fn send_sized(stream: &mut TcpStream, size: u64) -> io::Result<()> {
     // Number and payload in one write, or the number would travel in a packet of
@@ -197,16 +202,47 @@ pub fn receive_sized(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Op
     }
     let size = u64::from_be_bytes(number);
     let mut left = size.saturating_sub(REQUEST_BYTES as u64);
+    let mut awaited = 0;
     while left > 0 {
         let most = buffer
             .len()
             .min(usize::try_from(left).unwrap_or(usize::MAX));
+        if awaited != most.min(AWAITED_BYTES) {
+            awaited = most.min(AWAITED_BYTES);
+            await_bytes(stream, awaited)?;
+        }
+        // A read that had taken a part would sleep until as much came again.
+        wait_readable(stream)?;
         match stream.read(&mut buffer[..most])? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => left -= count as u64,
         }
     }
+    await_bytes(stream, 1)?;
     Ok(Some(size))
+}
+
+fn wait_readable(stream: &TcpStream) -> io::Result<()> {
+    let mut events = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+    poll(&mut events, PollTimeout::NONE)?;
+    Ok(())
+}
+
+/// Says that the stream is readable only when this much has come (SO_RCVLOWAT).
+fn await_bytes(stream: &TcpStream, bytes: usize) -> io::Result<()> {
+    let bytes = bytes as libc::c_int;
+    // SAFETY: pointer and length describe `bytes`.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        )
+    };
+    nix::errno::Errno::result(result)?;
+    Ok(())
 }
 
 /// Lets this thread run before others, where that is allowed. In the guest one CPU
