@@ -22,8 +22,8 @@ fn main() -> ExitCode {
 
 fn bench() -> Result<ExitCode, String> {
     let mut comparison = Comparison {
-        pairs: 31,
-        duration_ns: 1_000_000_000,
+        pairs: 401,
+        duration_ns: 250_000_000,
         policy: "lfn".to_owned(),
         least_ratio: 0.97,
     };
@@ -36,7 +36,7 @@ fn bench() -> Result<ExitCode, String> {
                 let value = value()?;
                 comparison.pairs = value
                     .parse()
-                    .map_err(|_| format!("--pairs {value}: not a number, such as 31"))?;
+                    .map_err(|_| format!("--pairs {value}: not a number, such as 401"))?;
             }
             "--out" => out = Some(value()?),
             // Cargo's own.

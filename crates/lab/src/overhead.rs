@@ -18,7 +18,7 @@ use crate::live::{kernel_release, LiveError};
 use crate::plan::{Adaptation, PolicySource};
 
 /// Time for slow start and buffers to settle before anything is counted.
-const SETTLING_NS: u64 = 300_000_000;
+const SETTLING_NS: u64 = 100_000_000;
 /// An interval wider than this share of the median says that the machine was too
 /// busy to tell.
 const WIDEST: f64 = 0.04;

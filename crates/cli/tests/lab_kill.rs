@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `kill -9` of the lab, and of its QEMU, at any moment: nothing is left after the
+//! next run, and the host's settings are as they were.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{is_root, paceline};
+
+/// Kills at this many moments; PACELINE_KILLS asks for more.
+const KILLS: u32 = 4;
+
+/// A run of the experiment below takes some seconds: the moments are spread over
+/// start, boot and the run itself.
+const SPREAD: Duration = Duration::from_secs(4);
+
+const EXPERIMENT: &str = r#"
+title = "To be killed"
+description = "Bursts after idle."
+holds = ["cubic/completion_s/1MB >= bound"]
+
+[link]
+rate = "100mbit"
+one_way_delay = "5ms"
+buffer = "64KiB"
+
+[[burst]]
+size = "1MB"
+gap = "200ms"
+count = 20
+from_burst = 3
+
+[variant.cubic]
+congestion = "cubic"
+
+[variant.paceline]
+policy = "lfn"
+"#;
+
+/// A place of its own: what is left of a run would be found here.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("lab-kill-{name}-{}", std::process::id()));
+        fs::create_dir_all(path.join("tmp")).unwrap();
+        fs::write(path.join("experiment.toml"), EXPERIMENT).unwrap();
+        Place(path)
+    }
+
+    fn start(&self, backend: &str, quick: bool) -> Child {
+        let mut command = paceline();
+        command
+            .args(["lab", "run", "--backend", backend, "--variant", "paceline"])
+            .args(["--out".as_ref(), self.0.join("out").as_os_str()])
+            .arg(self.0.join("experiment.toml"))
+            .env("TMPDIR", self.0.join("tmp"))
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(self.0.join("errors")).unwrap());
+        if quick {
+            command.arg("--quick");
+        }
+        command.spawn().unwrap()
+    }
+
+    fn left(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.0.join("tmp")).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    fn errors(&self) -> String {
+        fs::read_to_string(self.0.join("errors")).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn kills() -> u32 {
+    std::env::var("PACELINE_KILLS").map_or(KILLS, |count| count.parse().unwrap())
+}
+
+/// Golden-ratio steps: the moments fall evenly, without a random state.
+fn moment(number: u32) -> Duration {
+    SPREAD.mul_f64((f64::from(number) * 0.618_034).fract())
+}
+
+/// The QEMUs that the lab `pid` has started.
+fn machines(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
+        // pid (name) state parent ...
+        let (Some(open), Some(close)) = (stat.find('('), stat.rfind(')')) else {
+            continue;
+        };
+        let parent = stat[close + 1..].split_whitespace().nth(1);
+        if parent == Some(pid.to_string().as_str()) && stat[open + 1..].starts_with("qemu") {
+            found.push(stat[..open].trim().parse().unwrap());
+        }
+    }
+    found
+}
+
+fn alive(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.contains(") Z ") && stat.contains("qemu"))
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// All of the host's settings under net/ that can be read.
+fn settings() -> BTreeMap<PathBuf, String> {
+    fn walk(directory: &Path, into: &mut BTreeMap<PathBuf, String>) {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, into);
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                into.insert(path, text);
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    for directory in ["ipv4", "ipv6/conf/all", "core"] {
+        walk(&Path::new("/proc/sys/net").join(directory), &mut found);
+    }
+    // What others register meanwhile, and what counts by itself.
+    found.retain(|path, _| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        !name.contains("congestion_control") && !name.starts_with("netdev_rss_key")
+    });
+    found
+}
+
+fn has_qemu() -> bool {
+    let found = std::process::Command::new("qemu-system-x86_64")
+        .arg("--version")
+        .output()
+        .is_ok();
+    if !found {
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "in CI the virtual lab must run"
+        );
+        println!("skipped: needs qemu-system-x86_64");
+    }
+    found
+}
+
+#[test]
+fn a_killed_lab_takes_its_machines_with_it() {
+    if !has_qemu() {
+        return;
+    }
+    let place = Place::new("lab");
+    let before = settings();
+    for number in 0..kills() {
+        let mut lab = place.start("virtual", false);
+        std::thread::sleep(moment(number));
+        let machines = machines(lab.id());
+        lab.kill().unwrap();
+        lab.wait().unwrap();
+        for pid in machines {
+            wait_until("QEMU goes with the lab", || !alive(pid));
+        }
+        assert!(!place.0.join("out/results.json").exists());
+    }
+    // The next run cleans, and is a whole run.
+    let mut lab = place.start("virtual", true);
+    assert!(lab.wait().unwrap().success(), "{}", place.errors());
+    assert_eq!(place.left(), Vec::<PathBuf>::new());
+    assert!(place.0.join("out/results.json").exists());
+    assert_eq!(settings(), before);
+}
+
+#[test]
+fn a_killed_machine_is_an_error_of_the_run() {
+    if !has_qemu() {
+        return;
+    }
+    let place = Place::new("qemu");
+    let mut killed = 0;
+    for number in 0..kills() {
+        let mut lab = place.start("virtual", false);
+        // From its first moment on.
+        wait_until("QEMU starts", || !machines(lab.id()).is_empty());
+        std::thread::sleep(moment(number));
+        let running = machines(lab.id());
+        for pid in &running {
+            // SAFETY: a plain call.
+            unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
+        }
+        let status = lab.wait().unwrap();
+        if !running.is_empty() {
+            killed += 1;
+            assert_eq!(status.code(), Some(1), "{}", place.errors());
+            assert!(place.errors().contains("signal: 9"), "{}", place.errors());
+            assert!(!place.0.join("out/results.json").exists());
+        }
+        assert_eq!(place.left(), Vec::<PathBuf>::new());
+        drop(fs::remove_dir_all(place.0.join("out")));
+    }
+    assert!(killed > 0, "all runs were over before");
+}
+
+#[test]
+fn a_killed_live_lab_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    let _alone = common::alone();
+    let place = Place::new("live");
+    let links = || {
+        let mut names: Vec<_> = fs::read_dir("/sys/class/net")
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    let (before, links_before) = (settings(), links());
+    for number in 0..kills() {
+        let mut lab = place.start("live", false);
+        std::thread::sleep(moment(number));
+        lab.kill().unwrap();
+        lab.wait().unwrap();
+    }
+    // The next command cleans: no job, no leftover, nothing of the network.
+    let status = common::status();
+    assert!(status["jobs"].as_array().unwrap().is_empty(), "{status}");
+    wait_until("the network goes", || links() == links_before);
+    assert_eq!(place.left(), Vec::<PathBuf>::new());
+    assert_eq!(settings(), before);
+}
