@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 1
+#define PL_ABI_VERSION 2
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
@@ -83,6 +83,7 @@ struct pl_path {
 	__u64 confirmed_us; /* when a train last confirmed or changed it */
 	__u64 started_us; /* the last start on this path */
 	__u64 lead_us; /* when a start last sent its lead and probe */
+	__u64 min_rtt_at_us; /* when min_rtt_us was last seen */
 	__u64 window_bps; /* what the windows of this burst are led to; 0: rate_bps */
 	/* Learning, while the rate is not known: ACKs of all connections together. */
 	__u64 block_us; /* when the block of ACKs began; 0: no ACK yet */
@@ -154,8 +155,8 @@ struct pl_connection_record {
 _Static_assert(sizeof(struct pl_policy) == 48, "pl_policy");
 _Static_assert(sizeof(struct pl_job) == 144, "pl_job");
 _Static_assert(sizeof(struct pl_path_key) == 32, "pl_path_key");
-_Static_assert(sizeof(struct pl_path) == 104, "pl_path");
-_Static_assert(sizeof(struct pl_path_slot) == 112, "pl_path_slot");
+_Static_assert(sizeof(struct pl_path) == 112, "pl_path");
+_Static_assert(sizeof(struct pl_path_slot) == 120, "pl_path_slot");
 _Static_assert(sizeof(struct pl_connection_record) == 152, "pl_connection_record");
 
 #endif

@@ -68,6 +68,7 @@
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
 #define PL_USEC_PER_SEC 1000000ull
+#define PL_MIN_RTT_AGE_US (300 * PL_USEC_PER_SEC) /* tcp_min_rtt_wlen: routes change */
 
 /* What the law sees of a connection at one moment. Counters may wrap. */
 struct pl_tcp {
@@ -235,7 +236,7 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 /* Segments that waited in the path at least, when the least RTT of a while was `rtt_us`. */
 static __always_inline __u32 pl_queued(const struct pl_path *path, const struct pl_tcp *tcp, __u32 rtt_us)
 {
-	return pl_bdp_segs(path->rate_bps, rtt_us - path->min_rtt_us, tcp->mss);
+	return rtt_us > path->min_rtt_us ? pl_bdp_segs(path->rate_bps, rtt_us - path->min_rtt_us, tcp->mss) : 0;
 }
 
 static __always_inline __u32 pl_voices(const struct pl_start *s)
@@ -293,7 +294,10 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		rate = given;
 	} else if (!lossy && s->together > 1) {
 		/* All see the same queue: they aim at a short one, and at none lost. */
-		rate += !s->drained ? -(rate / 32) : queued > room / 2 ? rate / 32 : rate / 16;
+		if (!s->drained)
+			rate -= rate / 32;
+		else
+			rate += queued > room / 2 ? rate / 32 : rate / 16;
 	} else if (!lossy) {
 		__u64 probe = s->probe_bps - (s->probe_bps >> 4);
 
@@ -306,9 +310,8 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			rate += rate / 16;
 	}
 	path->confirmed_us = tcp->now_us;
-	if (rate == s->rate_bps)
-		return;
-	pl_vote(s, path, rate, 1);
+	if (rate != s->rate_bps)
+		pl_vote(s, path, rate, 1);
 }
 
 /* Judge the train by its losses, when all of it is acknowledged or given up. */
@@ -421,8 +424,11 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	__u32 n, window, active, rtt_us;
 	__u64 share;
 
-	if (path->min_rtt_us == 0 || (tcp->min_rtt_us && tcp->min_rtt_us < path->min_rtt_us))
+	if (tcp->min_rtt_us && (!path->min_rtt_us || tcp->min_rtt_us <= path->min_rtt_us ||
+				tcp->now_us - path->min_rtt_at_us > PL_MIN_RTT_AGE_US)) {
 		path->min_rtt_us = tcp->min_rtt_us;
+		path->min_rtt_at_us = tcp->now_us;
+	}
 	if (!tcp->packets_out && !(s->state == PL_START_PACED && s->sent0 == tcp->sent_segs)) {
 		/* Nothing in flight: a burst begins. */
 		__u64 rate = 0;

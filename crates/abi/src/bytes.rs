@@ -35,8 +35,8 @@ plain! {
     pl_policy: 48,
     pl_job: 144,
     pl_path_key: 32,
-    pl_path: 104,
-    pl_path_slot: 112,
+    pl_path: 112,
+    pl_path_slot: 120,
     pl_connection_record: 152,
 }
 

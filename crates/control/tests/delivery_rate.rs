@@ -333,3 +333,25 @@ fn counters_may_wrap() {
         }
     }
 }
+
+#[test]
+fn a_longer_route_is_believed_after_a_while() {
+    let mut world = World::new(link(), delivery_rate(), 1);
+    for _ in 0..3 {
+        world.burst(700, SECOND);
+    }
+    assert_eq!(world.path.min_rtt_us / 1000, 20);
+    world.link.rtt_ns = 60 * MS;
+    // As the kernel's own least RTT, which forgets in five minutes.
+    world.senders[0].min_rtt_us = 60_000;
+    world.burst(700, SECOND);
+    assert_eq!(world.path.min_rtt_us / 1000, 20);
+    world.idle(301 * SECOND);
+    for _ in 0..12 {
+        world.burst(700, SECOND);
+    }
+    assert_eq!(world.path.min_rtt_us / 1000, 60);
+    let known = world.burst(700, SECOND);
+    assert!(known.permille() <= 1100, "{known:?}");
+    assert_eq!(known.drops, 0);
+}
