@@ -370,10 +370,10 @@ static __always_inline void pl_begin_round(struct pl_start *s, const struct pl_t
 /*
  * The round trips of a long burst after its start, which is too short to measure a
  * path to a few percent. Once the window fills the path, what a round trip delivers
- * is the path's rate. While next to nothing waits in it, that is a least value, to
- * be believed if it is larger by more than the ACKs jitter, and a larger window is
- * tried. The rate itself is never raised by guess: what one burst tried, the next
- * would start at.
+ * is the path's rate. While next to nothing waits in it, that is a least value, and a
+ * larger window is tried; with a window below what is known, a value to be believed
+ * if it is larger by more than the ACKs jitter. The rate itself is never raised by
+ * guess: what one burst tried, the next would start at.
  */
 static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					    struct pl_orders *orders)
@@ -397,8 +397,12 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us) *
 			     (path->active ? path->active : 1);
 		int full = pl_queued(path, tcp, s->round_rtt_us) >= pl_own_queue(path->rate_bps, tcp);
+		/* With a window for more, and no receiver's window below it. */
+		int filled = s->round_cwnd >= pl_start_window(path, path->rate_bps, path->active ? path->active : 1,
+							      path->min_rtt_us, tcp->mss) &&
+			     tcp->packets_out + PL_PROBE_SEGS >= s->round_cwnd;
 
-		if (full || rate - rate / 16 > path->rate_bps)
+		if (full || rate - (filled ? 0 : rate / 16) > path->rate_bps)
 			pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, PL_ROUND_VOICE);
 		path->confirmed_us = tcp->now_us;
 		if (!full) {

@@ -355,3 +355,24 @@ fn a_longer_route_is_believed_after_a_while() {
     assert!(known.permille() <= 1100, "{known:?}");
     assert_eq!(known.drops, 0);
 }
+
+#[test]
+fn a_loss_after_the_start_lowers_the_rate_and_ends_the_rounds() {
+    let mut world = World::new(link(), delivery_rate(), 1);
+    for _ in 0..4 {
+        world.burst(700, SECOND);
+    }
+    world.write(0, 20_000);
+    world.run(world.now + 60 * MS);
+    let law = &world.senders[0].law;
+    assert!(law.state() == State::Base && law.wants_acks());
+    let before = world.path.rate_bps;
+    let buffer = std::mem::replace(&mut world.link.buffer, 5 * MSS);
+    world.run(world.now + 5 * MS);
+    world.link.buffer = buffer;
+    assert!(world.link.drops > 0);
+    world.run(world.now + 60 * MS);
+    assert!(!world.senders[0].law.wants_acks());
+    let after = percent(world.path.rate_bps, before);
+    assert!((90..=98).contains(&after), "{after}");
+}

@@ -132,3 +132,21 @@ fn those_that_share_a_path_find_more_of_it() {
         assert_eq!(world.link.drops, before, "{connections}");
     }
 }
+
+#[test]
+fn who_has_sent_everything_leaves_its_share() {
+    let mut world = World::new(link(), delivery_rate(), 2);
+    for connection in 0..2 {
+        world.burst_of(connection..connection + 1, 2000, SECOND);
+    }
+    let known = world.path.rate_bps;
+    world.write(0, 100);
+    world.write(1, 2000);
+    assert_eq!(world.path.active, 2);
+    // All of the first is sent, and none of it acknowledged.
+    world.run(world.now + 12 * MS);
+    assert_eq!(world.senders[0].nxt, world.senders[0].written);
+    assert_ne!(world.senders[0].una, world.senders[0].nxt);
+    assert_eq!(world.path.active, 1);
+    assert_eq!(world.senders[1].law.raw().share_bps, known);
+}
