@@ -141,6 +141,8 @@ pub struct Bulk {
     pub label: String,
     /// Time over which goodput is taken, from the start of the first flow.
     pub duration_ns: u64,
+    /// How often the whole is run, each time with other random starts.
+    pub repeats: u32,
     /// Group k sends from host k.
     pub groups: Vec<FlowGroup>,
 }
@@ -194,7 +196,9 @@ impl Workload {
         match self {
             Workload::Burst(burst) => u64::from(burst.count),
             Workload::Incast(incast) => u64::from(incast.rounds),
-            Workload::Bulk(bulk) => bulk.duration_ns.div_ceil(1_000_000_000),
+            Workload::Bulk(bulk) => {
+                u64::from(bulk.repeats) * bulk.duration_ns.div_ceil(1_000_000_000)
+            }
         }
     }
 

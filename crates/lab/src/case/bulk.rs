@@ -29,10 +29,22 @@ struct Flow {
 
 /// Runs the workload: group k sends from host k.
 pub fn run(case: &mut Case, workload: usize, bulk: &Bulk) -> Result<(), CaseError> {
+    let mut random = Random::new(case.plan.seed);
+    for _ in 0..bulk.repeats {
+        run_once(case, workload, bulk, &mut random)?;
+    }
+    Ok(())
+}
+
+fn run_once(
+    case: &mut Case,
+    workload: usize,
+    bulk: &Bulk,
+    random: &mut Random,
+) -> Result<(), CaseError> {
     let plan = case.plan;
     let (listener, address) = listen(&case.network)?;
     let unadapted = Adaptation::default();
-    let mut random = Random::new(plan.seed);
     let mut jobs = Vec::new();
     let mut pairs = Vec::new();
     for (index, group) in bulk.groups.iter().enumerate() {

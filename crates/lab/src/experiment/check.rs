@@ -270,6 +270,9 @@ fn bulks(file: &File, place: &Place) -> Result<(), ExperimentError> {
         if bulk.flows.is_empty() || bulk.flows.len() > MOST_SENDERS as usize {
             return wrong("flows", "give at least one [[bulk.flows]]");
         }
+        if bulk.repeats == 0 || bulk.repeats > 1000 {
+            return wrong("repeats", "must be 1 to 1000");
+        }
         for flows in &bulk.flows {
             if flows.count == 0 || flows.count > 1000 {
                 return wrong("count", "a group has 1 to 1000 flows");

@@ -219,6 +219,9 @@ pub struct Bulk {
     pub duration: Time,
     /// The same with `--quick`.
     pub quick: Option<Time>,
+    /// How often the whole is run, each time with other random starts.
+    #[serde(default = "one")]
+    pub repeats: u32,
     /// Group k sends from host k.
     pub flows: Vec<Flows>,
 }

@@ -203,6 +203,7 @@ fn bulk_plan(bulk: &Bulk, quick: bool) -> Workload {
     Workload::Bulk(plan::Bulk {
         label: bulk.name.clone(),
         duration_ns: duration.micros() * 1000,
+        repeats: bulk.repeats,
         groups: groups.collect(),
     })
 }
