@@ -26,7 +26,9 @@ const BUCKET_PACKETS: usize = 2;
 /// Packets over which a rate is worth measuring.
 const LEAST_QUEUED: usize = 12;
 /// Echoes whose least round trip is taken; the first one also resolves addresses.
-const ECHOES: usize = 6;
+const ECHOES: u64 = 6;
+/// An echo that takes longer is lost: several times the longest path of any experiment.
+const LOST_AFTER: Duration = Duration::from_secs(3);
 /// Packets of the train that one write makes: UDP takes up to 64 KB.
 const PACKETS_PER_WRITE: usize = 40;
 const SOCKET_ROOM_BYTES: usize = 1 << 30;
@@ -77,21 +79,48 @@ pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
 }
 
 fn round_trip(sender: &UdpSocket, receiver: &UdpSocket) -> Result<u64, CaseError> {
+    for socket in [sender, receiver] {
+        socket
+            .set_read_timeout(Some(LOST_AFTER))
+            .doing("setting a timeout")?;
+    }
     let mut least = u64::MAX;
-    for _ in 0..ECHOES {
+    for number in 0..ECHOES {
         let sent_ns = realtime_ns();
-        sender.send(&[0; 16]).doing("sending an echo request")?;
-        let (_, came_ns) = receive(receiver, &mut [0; 16], true)?
-            .ok_or(CaseError::Unexpected("an echo request came without a time"))?;
+        sender
+            .send(&number.to_be_bytes())
+            .doing("sending an echo request")?;
+        // A packet may be lost while addresses are still being resolved.
+        let Some(came_ns) = receive_number(receiver, number)? else {
+            continue;
+        };
         // The time that the receiving program takes to wake is not the link's.
         let answered_ns = realtime_ns();
-        receiver.send(&[0; 16]).doing("answering an echo request")?;
-        let (_, arrived_ns) = receive(sender, &mut [0; 16], true)?
-            .ok_or(CaseError::Unexpected("an echo came back without a time"))?;
+        receiver
+            .send(&number.to_be_bytes())
+            .doing("answering an echo request")?;
+        let Some(arrived_ns) = receive_number(sender, number)? else {
+            continue;
+        };
         let away_ns = arrived_ns.saturating_sub(sent_ns);
         least = least.min(away_ns.saturating_sub(answered_ns.saturating_sub(came_ns)));
     }
+    if least == u64::MAX {
+        return Err(CaseError::Unexpected("no echo came back over the link"));
+    }
     Ok(least)
+}
+
+/// When the packet with this number arrived; `None` if it is lost. Others, which
+/// were taken for lost before, are passed over.
+fn receive_number(socket: &UdpSocket, number: u64) -> Result<Option<u64>, CaseError> {
+    let mut packet = [0; 8];
+    while let Some((_, time_ns)) = receive(socket, &mut packet, true)? {
+        if packet == number.to_be_bytes() {
+            return Ok(Some(time_ns));
+        }
+    }
+    Ok(None)
 }
 
 /// Sends a packet train that overflows the bottleneck, if the edge is faster:
