@@ -44,7 +44,7 @@ const BASES: &[&str] = &["keep", "cubic", "reno", "bbr"];
 const TARGETS: &[&str] = &["off", "ssthresh", "delivery-rate"];
 
 const LONGEST_DESCRIPTION: usize = 200;
-/// PL_RATE_MIN_BPS of bpf/control/startup.h: a slower start is left to the base.
+/// PL_RATE_MIN_BPS of bpf/control/path.h: a slower start is left to the base.
 const LEAST_RATE: Rate = Rate::from_bits_per_second(100_000);
 const MOST_RATE: Rate = Rate::from_bits_per_second(1_000_000_000_000);
 const DAY: Time = Time::from_secs(24 * 3600);

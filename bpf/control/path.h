@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * What the start-up law (startup.h) sees, orders and keeps, and a path that the
+ * connections of a job share: who is on it, what fits into it, what it is worth.
+ */
+#ifndef PACELINE_PATH_H
+#define PACELINE_PATH_H
+
+#include "../paceline_abi.h"
+
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+#define PL_LEAD_SEGS 10 /* RFC 6928: what any TCP may send unpaced */
+#define PL_LEAD_SPEEDUP 8 /* the lead leaves this much above the target */
+#define PL_PROBE_FROM 16 /* segments: later than the application's own start */
+#define PL_PROBE_SEGS 20 /* at twice the rate: adds 10 to a queue at most */
+#define PL_TRAIN_FROM (PL_PROBE_FROM + PL_PROBE_SEGS) /* what follows is judged */
+#define PL_TRAIN_MIN_SEGS 16 /* shortest train whose stretch is believed */
+#define PL_QUEUE_SEGS 20 /* what lead and probe may leave queued: no sign of a full path */
+#define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
+#define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
+#define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
+#define PL_ROUND_VOICE 4 /* of one's voice: one round's ACKs jitter by a packet of 64 KB */
+#define PL_FLIGHT_GROWTH 4 /* a start exceeds the largest proven flight by this at most */
+#define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
+#define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
+#define PL_USEC_PER_SEC 1000000ull
+#define PL_MIN_RTT_AGE_US (300 * PL_USEC_PER_SEC) /* tcp_min_rtt_wlen: routes change */
+
+/* What the law sees of a connection at one moment. Counters may wrap. */
+struct pl_tcp {
+	__u64 now_us;
+	__u32 cwnd, ssthresh; /* segments */
+	__u32 srtt_us, min_rtt_us;
+	__u32 mss; /* bytes */
+	__u32 packets_out; /* segments not cumulatively acknowledged */
+	__u32 unsent; /* bytes: written and not yet sent */
+	__u32 sent_segs; /* data segments sent, retransmissions too */
+	__u32 delivered_segs; /* data segments known to have arrived */
+	__u32 retransmitted_segs;
+	__u32 una, nxt; /* snd_una, snd_nxt */
+	__u32 rtt_us; /* of what this ACK acknowledged; 0: not known */
+	__u32 gso_segs; /* most segments that the stack sends as one packet */
+	__u8 recovering; /* in CWR, Recovery or Loss */
+	__u8 timed; /* 1: the stack's own timer asks again for each paced packet */
+};
+
+/* What the law wants done. Zero: leave it. */
+struct pl_orders {
+	__u32 cwnd, ssthresh;
+	__u64 pacing_bps;
+	__u8 settled; /* 1: cwnd is what a start found: the base counts from here */
+	__u8 stop; /* 1: pacing ends: give the socket's pacing back */
+};
+
+/* State of one connection. All zero is the right beginning. */
+struct pl_start {
+	__u64 breaker_until_us;
+	__u64 rate_bps; /* the path's rate when this start began */
+	__u64 first_us, last_us; /* first and last segment of the train sent */
+	__u64 probe_acked_us; /* probe: its first ACK */
+	__u64 train_acked_us; /* ACK of the train's first segment */
+	__u64 probe_bps; /* spacing of the probe's ACKs; 0: not known */
+	__u64 share_bps; /* rate of the last start, for status */
+	__u64 round_us; /* when this round trip began */
+	__u32 sent0, delivered0, retransmitted0; /* counters when the burst began */
+	__u32 first_segs, last_segs; /* of the burst, sent before first_us, last_us */
+	__u32 probe_acked_segs, train_acked_segs;
+	__u32 seen_segs; /* learning: delivered counter at the last ACK */
+	__u32 together; /* connections that shared it when the last paced packet left */
+	__u32 paced_segs; /* sent under pacing when the first ACK came */
+	__u32 paced_end; /* snd_nxt at that moment */
+	__u32 flight_segs; /* largest flight of this burst */
+	__u32 train_rtt_us; /* least RTT of the train's second half; 0: none yet */
+	__u32 base_cwnd; /* the base's own window while lead and probe go out */
+	__u32 round_end; /* snd_nxt when this round trip began */
+	__u32 round_segs; /* delivered counter at that moment */
+	__u32 round_cwnd; /* and the window */
+	__u32 round_rtt_us; /* least RTT of this round trip; 0: none yet */
+	__u32 epoch; /* of the path, when this connection was counted */
+	__u32 bad_row; /* bad starts in a row */
+	__u32 starts, bad_starts, breaker_opened;
+	__u8 state; /* enum pl_start_state */
+	__u8 counted; /* 1: in path->active */
+	__u8 led; /* 1: this start went beyond the initial window */
+	__u8 learning; /* 1: the path was not known when the burst began */
+	__u8 probing; /* 1: this start has a probe */
+	__u8 rated; /* 1: this train's stretch has been judged */
+	__u8 drained; /* 1: and at its end next to nothing waited in the path */
+	__u8 rounds; /* round trips in which the law still leads the window */
+	__u8 waited; /* 1: in this one the sender had nothing more to send */
+	__u8 pacing; /* 1: the socket's pacing was ordered by us */
+};
+
+static __always_inline __u64 pl_rate(__u32 segs, __u32 mss, __u64 span_us)
+{
+	return span_us ? (__u64)segs * mss * PL_USEC_PER_SEC / span_us : 0;
+}
+
+/* Segments that a rate keeps in flight over an RTT, rounded up. */
+static __always_inline __u32 pl_bdp_segs(__u64 rate_bps, __u32 rtt_us, __u32 mss)
+{
+	__u64 bytes = rate_bps * rtt_us / PL_USEC_PER_SEC;
+
+	return mss ? (__u32)((bytes + mss - 1) / mss) : 0;
+}
+
+/* What is still believed of a remembered rate: it halves every half-life. */
+static __always_inline __u64 pl_remembered(const struct pl_path *path, const struct pl_policy *policy,
+					   __u64 now_us)
+{
+	__u64 age_us = now_us - path->confirmed_us;
+	__u64 halvings = policy->half_life_ms ? age_us / ((__u64)policy->half_life_ms * 1000) : 0;
+	__u64 rate = halvings > 31 ? 0 : path->rate_bps >> halvings;
+
+	return rate < PL_RATE_MIN_BPS ? 0 : rate;
+}
+
+static __always_inline int pl_on_path(const struct pl_start *s, const struct pl_path *path)
+{
+	return s->counted && s->epoch == path->epoch && path->active;
+}
+
+static __always_inline void pl_leave_path(struct pl_start *s, struct pl_path *path)
+{
+	if (pl_on_path(s, path))
+		path->active--;
+	s->counted = 0;
+}
+
+static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	__u64 quiet_us = tcp->now_us - path->started_us;
+
+	/* A connection that vanished without a word must not take a share for ever. */
+	if (path->active && !pl_on_path(s, path) && quiet_us > 60 * PL_USEC_PER_SEC) {
+		path->epoch++;
+		path->active = 0;
+	}
+	path->started_us = tcp->now_us;
+	/* Shorter than a round trip: the same burst, whose first ones are done. */
+	if (!path->active && quiet_us > path->min_rtt_us) {
+		path->expected = path->peak;
+		path->peak = 0;
+		path->block_us = 0;
+		path->learned_bps = 0;
+		path->learned_segs = 0;
+		path->window_bps = 0;
+	}
+	if (!pl_on_path(s, path)) {
+		s->counted = 1;
+		s->epoch = path->epoch;
+		path->active++;
+		if (path->active > path->peak)
+			path->peak = path->active;
+	}
+}
+
+/* Segments of a paced packet: a millisecond of the rate, two at least (tcp_tso_autosize). */
+static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp *tcp)
+{
+	__u64 segs = tcp->mss ? (rate_bps >> 10) / tcp->mss : 0;
+
+	if (segs > tcp->gso_segs)
+		segs = tcp->gso_segs;
+	return segs > 2 ? (__u32)segs : 2;
+}
+
+/*
+ * Segments that our own start may leave queued on a path that is not full: of lead
+ * and probe, and of a paced packet: before the next one comes, a quarter is a fair
+ * part.
+ */
+static __always_inline __u32 pl_own_queue(__u64 rate_bps, const struct pl_tcp *tcp)
+{
+	return PL_QUEUE_SEGS + pl_packet_segs(rate_bps, tcp) / 4;
+}
+
+/* The window that a share of the path fills, and a little to keep it busy. */
+static __always_inline __u32 pl_start_window(const struct pl_path *path, __u64 path_bps, __u32 active,
+					     __u32 rtt_us, __u32 mss)
+{
+	return (pl_bdp_segs(path_bps, rtt_us, mss) + PL_LEAD_SEGS) / active + 1;
+}
+
+static __always_inline __u32 pl_share_window(const struct pl_path *path, const struct pl_tcp *tcp)
+{
+	__u64 rate = path->window_bps > path->rate_bps ? path->window_bps : path->rate_bps;
+
+	return pl_start_window(path, rate, path->active ? path->active : 1, path->min_rtt_us, tcp->mss);
+}
+
+/* Segments that waited in the path at least, when the least RTT of a while was `rtt_us`. */
+static __always_inline __u32 pl_queued(const struct pl_path *path, const struct pl_tcp *tcp, __u32 rtt_us)
+{
+	return rtt_us > path->min_rtt_us ? pl_bdp_segs(path->rate_bps, rtt_us - path->min_rtt_us, tcp->mss) : 0;
+}
+
+static __always_inline __u32 pl_voices(const struct pl_start *s)
+{
+	return s->together ? s->together : 1;
+}
+
+/* Each of those that started together has one voice, of which it gives one in `of`. */
+static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *path, __u64 rate, __u32 of)
+{
+	__u32 voices = pl_voices(s) * of;
+
+	if (rate > path->rate_bps)
+		path->rate_bps += (rate - path->rate_bps) / voices;
+	else
+		path->rate_bps -= (path->rate_bps - rate) / voices;
+}
+
+#endif
