@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use nix::sys::socket::{recvmsg, setsockopt, sockopt, ControlMessageOwned, MsgFlags};
+use nix::sys::socket::{recvmsg, setsockopt, sockopt, MsgFlags};
 
 use super::connection::{connect, listen, now_ns, send_sized, serve_bursts, sleep_until};
-use super::sample::{realtime_ns, Sampler};
+use super::sample::{arrival_ns, realtime_ns, Sampler};
 use super::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
 use super::{CaseError, Doing, Network};
 use crate::record::LinkReading;
@@ -249,17 +249,5 @@ fn receive(
         Err(nix::errno::Errno::EAGAIN) => return Ok(None),
         Err(errno) => return Err(errno).doing("receiving a packet"),
     };
-    let time = message
-        .cmsgs()
-        .doing("reading a packet's time")?
-        .find_map(|item| match item {
-            ControlMessageOwned::ScmTimestampns(time) => Some(time),
-            _ => None,
-        });
-    Ok(time.map(|time| {
-        (
-            message.bytes,
-            time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64,
-        )
-    }))
+    Ok(arrival_ns(&message)?.map(|time_ns| (message.bytes, time_ns)))
 }

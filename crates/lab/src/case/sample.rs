@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::net::if_::if_nametoindex;
-use nix::sys::socket::{recvmsg, ControlMessageOwned, LinkAddr, MsgFlags};
+use nix::sys::socket::{recvmsg, ControlMessageOwned, LinkAddr, MsgFlags, RecvMsg};
 use nix::time::{clock_gettime, ClockId};
 
 use super::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
@@ -93,7 +93,7 @@ impl Sampler {
         let mut buffer = [0_u8; KEPT_BYTES as usize];
         let mut control = nix::cmsg_space!(libc::timespec);
         loop {
-            let (length, from, time) = {
+            let (length, from, time_ns) = {
                 let mut slices = [io::IoSliceMut::new(&mut buffer)];
                 let message = match recvmsg::<LinkAddr>(
                     self.socket.as_raw_fd(),
@@ -105,16 +105,10 @@ impl Sampler {
                     Err(nix::errno::Errno::EAGAIN) => break,
                     Err(errno) => return Err(errno).doing("reading captured packets"),
                 };
-                let time = message
-                    .cmsgs()
-                    .doing("reading a packet's time")?
-                    .find_map(|item| match item {
-                        ControlMessageOwned::ScmTimestampns(time) => Some(time),
-                        _ => None,
-                    });
-                (message.bytes, message.address, time)
+                let time_ns = arrival_ns(&message)?;
+                (message.bytes, message.address, time_ns)
             };
-            let (Some(from), Some(time)) = (from, time) else {
+            let (Some(from), Some(time_ns)) = (from, time_ns) else {
                 continue;
             };
             // Only what came in.
@@ -125,7 +119,6 @@ impl Sampler {
                 continue;
             };
             if payload_bytes > 0 {
-                let time_ns = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
                 packets.push(Packet {
                     time_ns,
                     payload_bytes,
@@ -135,6 +128,18 @@ impl Sampler {
         }
         Ok(packets)
     }
+}
+
+/// When a received packet arrived (CLOCK_REALTIME, nanoseconds), if the socket asked
+/// for that (SO_TIMESTAMPNS).
+pub fn arrival_ns<S>(message: &RecvMsg<'_, '_, S>) -> Result<Option<u64>, CaseError> {
+    let mut items = message.cmsgs().doing("reading a packet's time")?;
+    Ok(items.find_map(|item| match item {
+        ControlMessageOwned::ScmTimestampns(time) => {
+            Some(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+        }
+        _ => None,
+    }))
 }
 
 /// Nanoseconds of CLOCK_REALTIME, the clock of captured packets.
