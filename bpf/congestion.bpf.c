@@ -86,53 +86,129 @@ static __always_inline struct pl_connection *started(struct sock *sk)
 	return conn && conn->policy.target != PL_TARGET_OFF && conn->reason == PL_REASON_NONE ? conn : NULL;
 }
 
-static __always_inline void before_send(struct sock *sk)
+/* The phase that the process of a connection is in; 0 where it has none. */
+static __always_inline u32 phase_of(struct pl_connection *conn)
+{
+	struct pl_phase_page *page;
+	u32 zero = 0, phase;
+	void *map;
+
+	if (!conn->policy.phases || !conn->process.process)
+		return 0;
+	map = bpf_map_lookup_elem(&pl_pages, &conn->process);
+	page = map ? bpf_map_lookup_elem(map, &zero) : NULL;
+	/* A class out of range, in memory that is the program's to write, is class 0. */
+	phase = page ? *(volatile u32 *)&page->phase : 0;
+	return pl_phase_class(phase) ? phase : 0;
+}
+
+/* What is known of a connection's path in its phase; not inlined, for its stack. */
+static __noinline struct pl_path_slot *path_of(struct pl_connection *conn)
+{
+	struct pl_path_slot empty = {};
+	struct pl_path_slot *slot;
+
+	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
+	if (slot)
+		return slot;
+	/* A new phase, or another connection took the class's old meaning away. */
+	bpf_map_update_elem(&pl_paths, &conn->path, &empty, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&pl_paths, &conn->path);
+}
+
+/*
+ * Goes on with the parameters of the phase that the process is in. Not inlined: its
+ * stack is free again when the start-up law runs. Returns 1 when the window is what
+ * the phase knew.
+ */
+static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
+{
+	struct pl_orders orders = {};
+	struct pl_path_slot *slot;
+	u32 phase, stale;
+	struct pl_tcp tcp;
+
+	phase = phase_of(conn);
+	if (phase == conn->phases.phase)
+		return 0;
+	see(sk, &tcp);
+	if (tcp.recovering)
+		return 0;
+	slot = path_of(conn);
+	if (!slot)
+		return 0;
+	bpf_spin_lock(&slot->lock);
+	pl_phase_leave(&conn->phases, &conn->start, &slot->path, &tcp, &orders);
+	bpf_spin_unlock(&slot->lock);
+	stale = pl_phase_stale(&conn->phases, phase);
+	if (stale) {
+		conn->path.phase = stale;
+		bpf_map_delete_elem(&pl_paths, &conn->path);
+	}
+	conn->path.phase = phase;
+	slot = path_of(conn);
+	if (slot) {
+		bpf_spin_lock(&slot->lock);
+		pl_phase_enter(&conn->phases, phase, &conn->start, &slot->path, &conn->policy, &tcp, &orders);
+		bpf_spin_unlock(&slot->lock);
+	}
+	obey(sk, conn, &orders);
+	return orders.settled;
+}
+
+/* Returns 1 when the window is what a phase knew. */
+static __always_inline int before_send(struct sock *sk)
 {
 	struct pl_orders orders = {};
 	struct pl_path_slot *slot;
 	struct pl_connection *conn;
 	struct pl_tcp tcp;
+	int settled;
 
 	conn = started(sk);
 	if (!conn)
-		return;
+		return 0;
+	settled = follow_phase(sk, conn);
 	if (tcp_sk(sk)->packets_out && conn->start.state != PL_START_PACED)
-		return;
-	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
+		return settled;
+	slot = path_of(conn);
 	if (!slot)
-		return;
+		return settled;
 	see(sk, &tcp);
 	bpf_spin_lock(&slot->lock);
 	pl_start_before_send(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
 	obey(sk, conn, &orders);
+	return settled;
 }
 
-/* Returns 1 when the window is what a paced start found. */
+/* Returns 1 when the window is what a paced start found, or a phase knew. */
 static __always_inline int after_ack(struct sock *sk, const struct ack_sample *sample)
 {
 	struct pl_orders orders = {};
 	struct pl_path_slot *slot;
 	struct pl_connection *conn;
 	struct pl_tcp tcp;
+	int settled;
 
 	conn = started(sk);
 	if (!conn)
 		return 0;
+	settled = follow_phase(sk, conn);
 	/* Bulk transfer under the base algorithm: nothing to measure. */
 	if (conn->start.state == PL_START_BASE && !conn->start.learning && !conn->start.pacing &&
 	    !conn->start.rounds && tcp_sk(sk)->packets_out)
-		return 0;
+		return settled;
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (!slot)
-		return 0;
+		return settled;
 	see(sk, &tcp);
 	tcp.rtt_us = sample->rtt_us > 0 ? sample->rtt_us : 0;
 	bpf_spin_lock(&slot->lock);
 	pl_start_on_ack(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
 	obey(sk, conn, &orders);
-	return orders.settled;
+	return orders.settled || settled;
 }
 
 static __always_inline void leave(struct sock *sk)
@@ -220,7 +296,8 @@ void BPF_PROG(pl_cubic_acked, struct sock *sk, const struct ack_sample *sample)
 SEC("struct_ops")
 u32 BPF_PROG(pl_cubic_min_tso_segs, struct sock *sk)
 {
-	before_send(sk);
+	if (before_send(sk))
+		cubictcp_recalc_ssthresh(sk);
 	return usual_tso_segs(sk);
 }
 

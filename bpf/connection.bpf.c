@@ -147,6 +147,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	struct pl_connection *conn;
 	struct pl_job *job;
 	u32 local[4];
+	u32 *maker;
 
 	job = bpf_map_lookup_elem(&pl_jobs, &job_id);
 	if (!job)
@@ -169,6 +170,9 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 		return 0;
 	}
 	conn->policy = job->policy;
+	maker = bpf_sk_storage_get(&pl_makers, storage_of, 0, 0);
+	conn->process.job = job_id;
+	conn->process.process = maker ? *maker : 0;
 	if (job->policy.rto_least_us)
 		conn->rto_least_us = jittered(&job->policy, cookie);
 	if (job->policy.target != PL_TARGET_OFF)
@@ -206,6 +210,20 @@ int pl_connection(struct bpf_sock_ops *ops)
 		govern(ops, sk, tp, job_of(tp), bpf_get_socket_cookie(ops), true);
 		break;
 	}
+	return 1;
+}
+
+/*
+ * Notes which process makes a socket: its phases are the connection's. Later, when
+ * ACKs come in or a connection is accepted, no process is current.
+ */
+SEC("cgroup/sock_create")
+int pl_maker(struct bpf_sock *sk)
+{
+	u32 process = bpf_get_current_pid_tgid() >> 32;
+
+	if (sk->protocol == IPPROTO_TCP)
+		bpf_sk_storage_get(&pl_makers, sk, &process, BPF_SK_STORAGE_GET_F_CREATE);
 	return 1;
 }
 

@@ -4,15 +4,18 @@
 #define PACELINE_MAPS_H
 
 #include "kernel.h"
-#include "control/startup.h"
+#include "control/phases.h"
 
 #define PL_MAX_PATHS 65536 /* destinations of all jobs; allocated as they come */
+#define PL_MAX_PROCESSES 16384 /* with phases, on one host; allocated as they come */
 
 /* What Paceline keeps with a socket. */
 struct pl_connection {
 	struct pl_path_key path; /* path.job is the job */
+	struct pl_process_key process; /* that made the socket, or its listener */
 	struct pl_policy policy;
 	struct pl_start start;
+	struct pl_phases phases;
 	u32 rto_least_us; /* with this connection's jitter; 0: the kernel's */
 	__s32 error; /* -errno of a setting that the kernel refused */
 	u8 reason; /* enum pl_reason */
@@ -26,6 +29,32 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } pl_meta SEC(".maps"); /* [0]: PL_ABI_VERSION of what is loaded */
+
+/* One pl_phase_page, which one process has mapped: nobody else's phases are there. */
+struct pl_page_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	/* By size: clang describes the types of a map within a map only in part. */
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct pl_phase_page));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, PL_MAX_PROCESSES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pl_process_key);
+	__array(values, struct pl_page_map);
+} pl_pages SEC(".maps");
+
+/* Who made a socket: accepted ones inherit it from their listener. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, u32);
+} pl_makers SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -2,7 +2,6 @@
 /* What `paceline status` reads: one record for each connection of any job. */
 #include "maps.h"
 
-
 SEC("iter/bpf_sk_storage_map")
 int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -46,6 +45,9 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.starts = conn->start.starts;
 	r.bad_starts = conn->start.bad_starts;
 	r.breaker_opened = conn->start.breaker_opened;
+	r.process = conn->process.process;
+	r.phase = conn->phases.phase;
+	r.phase_switches = conn->phases.switches;
 	r.start_rate_bps = conn->start.share_bps;
 	bpf_probe_read_kernel_str(r.congestion, sizeof(r.congestion),
 				  (void *)tp->inet_conn.icsk_ca_ops +

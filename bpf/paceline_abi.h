@@ -20,10 +20,11 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 2
+#define PL_ABI_VERSION 3
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
+#define PL_CLASSES 64 /* phase classes of a process; include/paceline.h says the same */
 
 /* Which algorithm of the kernel carries the connection between bursts. */
 enum pl_base {
@@ -54,7 +55,7 @@ struct pl_policy {
 	__u32 rto_jitter_us; /* spread added to it, per connection */
 	__u32 delayed_ack_us; /* TCP_BPF_DELACK_MAX; 0: the kernel's 40-200 ms */
 	__u32 tick_us; /* the kernel's 1/HZ: the jitter is drawn in whole ticks */
-	__u32 reserved;
+	__u32 phases; /* 1: connections follow their process's phases */
 };
 
 /* One job: a cgroup whose sockets get one policy. Key: the cgroup's id. */
@@ -70,11 +71,32 @@ struct pl_job {
 	__u64 refused; /* left alone because a setting was refused */
 };
 
-/* What the start-up law keeps per job, host and destination. */
+/* What the start-up law keeps per job, host, destination and phase. */
 struct pl_path_key {
 	__u64 job; /* cgroup id */
 	__u64 netns; /* cookie of the network namespace */
 	__u32 address[4]; /* peer, network order; IPv4 as ::ffff:a.b.c.d */
+	__u32 phase; /* class and generation; 0: point-to-point */
+	__u32 reserved;
+};
+
+/* One process of a job that has phases. */
+struct pl_process_key {
+	__u64 job; /* cgroup id */
+	__u32 process; /* thread group id in the first PID namespace */
+	__u32 reserved;
+};
+
+/*
+ * The memory that such a process shares with the kernel side: a map of one entry,
+ * mapped into it. A phase is its class in the low byte and above it the class's
+ * generation, which changes when the class gets another meaning. One store of
+ * `phase` is a switch. The kernel side reads nothing else.
+ */
+struct pl_phase_page {
+	__u32 phase;
+	__u32 programs; /* that have mapped it: a process may execute another one */
+	__u64 entered[PL_CLASSES]; /* times each class was entered, for `status` */
 };
 
 /* What a job remembers of a path; kept by bpf/control/startup.h. */
@@ -147,16 +169,20 @@ struct pl_connection_record {
 	__u32 starts; /* paced starts so far */
 	__u32 bad_starts; /* of these, with too much loss */
 	__u32 breaker_opened; /* times the breaker opened */
-	__u32 reserved;
+	__u32 process; /* that made the socket or its listener; 0: not known */
 	__u64 start_rate_bps; /* rate of the last paced start, this connection's share */
 	char congestion[PL_CC_NAME_LEN]; /* the algorithm in force */
+	__u32 phase; /* the phase that its parameters are of */
+	__u32 phase_switches; /* so far */
 };
 
 _Static_assert(sizeof(struct pl_policy) == 48, "pl_policy");
 _Static_assert(sizeof(struct pl_job) == 144, "pl_job");
-_Static_assert(sizeof(struct pl_path_key) == 32, "pl_path_key");
+_Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
+_Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
+_Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
 _Static_assert(sizeof(struct pl_path) == 112, "pl_path");
 _Static_assert(sizeof(struct pl_path_slot) == 120, "pl_path_slot");
-_Static_assert(sizeof(struct pl_connection_record) == 152, "pl_connection_record");
+_Static_assert(sizeof(struct pl_connection_record) == 160, "pl_connection_record");
 
 #endif

@@ -107,13 +107,18 @@ static __always_inline __u32 pl_bdp_segs(__u64 rate_bps, __u32 rtt_us, __u32 mss
 	return mss ? (__u32)((bytes + mss - 1) / mss) : 0;
 }
 
-/* What is still believed of a remembered rate: it halves every half-life. */
+/* What is still believed of a remembered value: it halves every half-life. */
+static __always_inline __u64 pl_aged(__u64 value, __u64 age_us, const struct pl_policy *policy)
+{
+	__u64 halvings = policy->half_life_ms ? age_us / ((__u64)policy->half_life_ms * 1000) : 0;
+
+	return halvings > 31 ? 0 : value >> halvings;
+}
+
 static __always_inline __u64 pl_remembered(const struct pl_path *path, const struct pl_policy *policy,
 					   __u64 now_us)
 {
-	__u64 age_us = now_us - path->confirmed_us;
-	__u64 halvings = policy->half_life_ms ? age_us / ((__u64)policy->half_life_ms * 1000) : 0;
-	__u64 rate = halvings > 31 ? 0 : path->rate_bps >> halvings;
+	__u64 rate = pl_aged(path->rate_bps, now_us - path->confirmed_us, policy);
 
 	return rate < PL_RATE_MIN_BPS ? 0 : rate;
 }
@@ -179,8 +184,7 @@ static __always_inline __u32 pl_own_queue(__u64 rate_bps, const struct pl_tcp *t
 }
 
 /* The window that a share of the path fills, and a little to keep it busy. */
-static __always_inline __u32 pl_start_window(const struct pl_path *path, __u64 path_bps, __u32 active,
-					     __u32 rtt_us, __u32 mss)
+static __always_inline __u32 pl_start_window(__u64 path_bps, __u32 active, __u32 rtt_us, __u32 mss)
 {
 	return (pl_bdp_segs(path_bps, rtt_us, mss) + PL_LEAD_SEGS) / active + 1;
 }
@@ -189,7 +193,7 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 {
 	__u64 rate = path->window_bps > path->rate_bps ? path->window_bps : path->rate_bps;
 
-	return pl_start_window(path, rate, path->active ? path->active : 1, path->min_rtt_us, tcp->mss);
+	return pl_start_window(rate, path->active ? path->active : 1, path->min_rtt_us, tcp->mss);
 }
 
 /* Segments that waited in the path at least, when the least RTT of a while was `rtt_us`. */

@@ -192,7 +192,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			     (path->active ? path->active : 1);
 		int full = pl_queued(path, tcp, s->round_rtt_us) >= pl_own_queue(path->rate_bps, tcp);
 		/* With a window for more, and no receiver's window below it. */
-		int filled = s->round_cwnd >= pl_start_window(path, path->rate_bps, path->active ? path->active : 1,
+		int filled = s->round_cwnd >= pl_start_window(path->rate_bps, path->active ? path->active : 1,
 							      path->min_rtt_us, tcp->mss) &&
 			     tcp->packets_out + PL_PROBE_SEGS >= s->round_cwnd;
 
@@ -332,7 +332,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		return;
 	}
 	rtt_us = path->min_rtt_us;
-	window = pl_start_window(path, s->rate_bps, active, rtt_us, tcp->mss);
+	window = pl_start_window(s->rate_bps, active, rtt_us, tcp->mss);
 	if (path->flight_segs && window > path->flight_segs * PL_FLIGHT_GROWTH)
 		window = path->flight_segs * PL_FLIGHT_GROWTH;
 	orders->pacing_bps = share;
@@ -390,6 +390,20 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 	}
 	path->block_us = tcp->now_us;
 	path->block_from = path->acked_segs;
+}
+
+/* The end of a burst on a path not yet known: what its ACKs said is the path's rate. */
+static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	__u64 learned = path->learned_bps - (path->learned_bps >> 4);
+
+	if (!s->learning || !learned)
+		return;
+	if (learned > path->rate_bps)
+		path->rate_bps = learned;
+	if (s->flight_segs > path->flight_segs)
+		path->flight_segs = s->flight_segs;
+	path->confirmed_us = tcp->now_us;
 }
 
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */
@@ -466,15 +480,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		s->pacing = 0;
 	}
 	if (over) {
-		if (s->learning && path->learned_bps) {
-			__u64 learned = path->learned_bps - (path->learned_bps >> 4);
-
-			if (learned > path->rate_bps)
-				path->rate_bps = learned;
-			if (s->flight_segs > path->flight_segs)
-				path->flight_segs = s->flight_segs;
-			path->confirmed_us = tcp->now_us;
-		}
+		pl_keep_learned(s, path, tcp);
 		pl_leave_path(s, path);
 		s->state = PL_START_IDLE;
 		if (s->pacing)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Compiles `bpf/control/startup.h` for the host and generates its types.
+//! Compiles `bpf/control/*.h` for the host and generates its types.
 
 use std::env;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ fn main() {
         &header,
         &bpf.join("control/path.h"),
         &bpf.join("control/startup.h"),
+        &bpf.join("control/phases.h"),
         &bpf.join("paceline_abi.h"),
     ] {
         println!("cargo:rerun-if-changed={}", file.display());
@@ -39,7 +40,7 @@ fn main() {
     let bindings = bindgen::Builder::default()
         .header(header.to_str().expect("the path of the source tree is UTF-8"))
         .clang_arg(format!("-I{}", bpf.display()))
-        .allowlist_file(".*/control/(path|startup)\\.h")
+        .allowlist_file(".*/control/(path|phases|startup)\\.h")
         .allowlist_file(".*/src/shim\\.h")
         .blocklist_file(".*/paceline_abi\\.h")
         .raw_line("use paceline_abi::{pl_path, pl_policy};")

@@ -6,7 +6,10 @@ use std::ffi::c_char;
 use std::fmt;
 use std::mem::size_of;
 
-use crate::{pl_connection_record, pl_job, pl_path, pl_path_key, pl_path_slot, pl_policy};
+use crate::{
+    pl_connection_record, pl_job, pl_path, pl_path_key, pl_path_slot, pl_phase_page, pl_policy,
+    pl_process_key,
+};
 
 mod sealed {
     pub trait Sealed {}
@@ -34,10 +37,12 @@ macro_rules! plain {
 plain! {
     pl_policy: 48,
     pl_job: 144,
-    pl_path_key: 32,
+    pl_path_key: 40,
+    pl_process_key: 16,
+    pl_phase_page: 520,
     pl_path: 112,
     pl_path_slot: 120,
-    pl_connection_record: 152,
+    pl_connection_record: 160,
 }
 
 /// The bytes are not of the struct's length: another ABI version wrote them.

@@ -70,11 +70,21 @@ impl Hierarchy {
 
     /// The cgroup of the calling process.
     pub fn own(&self) -> Result<Cgroup> {
-        let own = own_path()?;
+        Ok(self.at(&own_path()?))
+    }
+
+    /// The cgroup of another process.
+    pub fn of_process(&self, process: u32) -> Result<Cgroup> {
+        let text = read(&format!("/proc/{process}/cgroup"))?;
+        Ok(self.at(&parse_own(&text).ok_or(Error::NoCgroup2)?))
+    }
+
+    /// The cgroup that is called `name` in /proc/PID/cgroup.
+    fn at(&self, name: &Path) -> Cgroup {
         let mut path = self.mount.clone();
         // Part by part: joining an empty path would add a slash.
-        path.extend(own.strip_prefix(&self.root).unwrap_or(Path::new("")));
-        Ok(Cgroup { path })
+        path.extend(name.strip_prefix(&self.root).unwrap_or(Path::new("")));
+        Cgroup { path }
     }
 
     /// A cgroup named by the user: a path below the mount point, or the
@@ -201,6 +211,15 @@ impl Cgroup {
     /// The kernel's id of this cgroup, as BPF programs see it.
     pub fn id(&self) -> Result<u64> {
         id_of(&self.path).map_err(|error| Error::path("read the id of", &self.path, error))
+    }
+
+    /// This cgroup and those above it, up to the mount point.
+    pub fn and_above(&self, hierarchy: &Hierarchy) -> impl Iterator<Item = Cgroup> {
+        let mount = hierarchy.mount().to_path_buf();
+        let path = Some(self.path.clone());
+        std::iter::successors(path, |path| path.parent().map(Path::to_path_buf))
+            .take_while(move |path| path.starts_with(&mount))
+            .map(|path| Cgroup { path })
     }
 
     /// Whether any process lives here or below. A cgroup that is gone has none.

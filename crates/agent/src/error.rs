@@ -26,6 +26,10 @@ pub enum Error {
     )]
     NoCgroup2,
 
+    /// Processes have other numbers here than the kernel side sees.
+    #[error("phases need the first PID namespace: run paceline on the host, not in a container")]
+    OtherPidNamespace,
+
     /// The hierarchy is there but cannot be written.
     #[error(
         "the cgroup v2 hierarchy at {} is mounted read-only, as in most containers: a job's cgroup cannot be made. Run paceline on the host, or start the container with a writable cgroup (docker: --privileged --cgroupns=host)",

@@ -2,7 +2,7 @@
 //! A job: a command in a cgroup of its own whose sockets get one policy.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -15,6 +15,7 @@ use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::kernel_side::{discover, KernelSide};
 use crate::leftovers;
+use crate::pages::{PageServer, SOCKET_VARIABLE};
 use crate::supervise::{Outcome, Signals};
 use crate::tick;
 
@@ -100,6 +101,15 @@ impl Job {
         &self.cgroup
     }
 
+    /// The calling process's page in this job, whose connections it makes; `None`
+    /// where the policy has no phases.
+    pub fn page(&self) -> Result<Option<OwnedFd>> {
+        match discover::find()?.filter(discover::Found::is_ours) {
+            Some(found) => found.page(self.cgroup.id()?, std::process::id()),
+            None => Ok(None),
+        }
+    }
+
     /// Ends the job if no process is left in it: detaches, forgets, removes,
     /// and takes the kernel side away with the last job. Returns whether the
     /// job ended; a job with processes in the background goes on.
@@ -119,6 +129,11 @@ impl Job {
 pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome> {
     let signals = Signals::take()?;
     signals.give_back_in(command);
+    // Before the command: its processes may ask as soon as they run.
+    let pages = serve_pages(options)?;
+    if let Some(pages) = &pages {
+        command.env(SOCKET_VARIABLE, pages.socket());
+    }
     let (job, child) = Job::start(options, command)?;
     tracing::info!(
         "policy {} for cgroup {}",
@@ -136,6 +151,25 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
         Err(error) => tracing::warn!("the job has ended but is not cleaned up yet: {error}"),
     }
     Ok(outcome)
+}
+
+/// Where the policy has phases. A job runs without them rather than not at all.
+fn serve_pages(options: &JobOptions) -> Result<Option<PageServer>> {
+    let has_phases = options
+        .policy
+        .startup
+        .as_ref()
+        .is_some_and(|startup| startup.phases);
+    if !has_phases || !capable() {
+        return Ok(None);
+    }
+    match PageServer::start(&Hierarchy::find()?) {
+        Ok(server) => Ok(Some(server)),
+        Err(error) => {
+            tracing::info!("the job's phases are not followed: {error}");
+            Ok(None)
+        }
+    }
 }
 
 /// Fails where the caller cannot load BPF and walk its objects.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use crate::cgroup::{Cgroup, Hierarchy, Lock};
 use crate::error::Result;
 use crate::kernel_side::{detach_from, discover};
+use crate::pages;
 
 /// What a [`clean`] removed, and what it found alive.
 #[derive(Debug, Default)]
@@ -23,6 +24,7 @@ pub(crate) struct Cleaned {
 /// Removes what ended jobs left, and the kernel side with the last of them.
 pub(crate) fn clean(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Cleaned> {
     let mut cleaned = Cleaned::default();
+    pages::clean_sockets();
     let found = discover::find()?;
 
     // Children first: a nested job's directory keeps its parent's.

@@ -7,6 +7,7 @@
 //! - [`attach`]: a policy for a cgroup that exists already;
 //! - [`status`]: what is changed on which connection, and why;
 //! - [`doctor`]: what this kernel and machine can do;
+//! - [`pages`]: the memory in which a process shows its phase;
 //! - [`launcher`]: launchers whose processes are not in the job;
 //! - `kernel_side`: finding, loading, registering and retiring the BPF
 //!   programs, the only place that does;
@@ -22,6 +23,7 @@ pub mod job;
 mod kernel_side;
 pub mod launcher;
 mod leftovers;
+pub mod pages;
 pub mod status;
 mod supervise;
 pub mod tick;

@@ -2,12 +2,13 @@
 //! What Paceline does at this moment: jobs, connections, and why each is as it
 //! is.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use paceline_abi::{
-    name_text, pl_base, pl_connection_record, pl_job, pl_path, pl_path_key, pl_policy, pl_reason,
-    pl_start_state, pl_target,
+    name_text, pl_base, pl_connection_record, pl_job, pl_path, pl_path_key, pl_phase_page,
+    pl_policy, pl_process_key, pl_reason, pl_start_state, pl_target,
 };
 use serde::Serialize;
 
@@ -69,15 +70,29 @@ pub struct Process {
     pub pid: i32,
     /// The kernel's short name of it.
     pub name: String,
+    /// Its phases, if it has entered any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phases: Option<Phases>,
 }
 
-/// What a job remembers of the path to one destination.
+/// The phases of one process.
+#[derive(Debug, Clone, Serialize)]
+pub struct Phases {
+    /// Class that it is in now; 0 is point-to-point.
+    pub class: u32,
+    /// How often it has entered each class, those it never did left out.
+    pub entered: BTreeMap<u32, u64>,
+}
+
+/// What a job remembers of the path to one destination, in one phase.
 #[derive(Debug, Clone, Serialize)]
 pub struct Path {
     /// The destination.
     pub peer: IpAddr,
     /// Cookie of the network namespace.
     pub netns: u64,
+    /// Phase class that it was learned in; 0 is point-to-point.
+    pub class: u32,
     /// What the path delivered, payload in bits per second; 0: not yet known.
     pub rate_bits_per_s: u64,
     /// Least RTT of any connection, microseconds; 0: none yet.
@@ -140,6 +155,13 @@ pub struct Connection {
     pub rto_least_us: u64,
     /// Segments retransmitted, tail-loss probes included.
     pub retransmitted_segs: u32,
+    /// Process that made the socket, or its listener; 0: not known. Its phases are
+    /// the connection's.
+    pub process: u32,
+    /// Phase class that the connection's parameters are of.
+    pub class: u32,
+    /// Times it went over to another phase's parameters.
+    pub phase_switches: u32,
 }
 
 /// Reads the state of all jobs of this host, after cleaning up ended ones.
@@ -166,6 +188,7 @@ pub fn status() -> Result<Status> {
     let side = KernelSide::join(&found)?;
     let connections = side.connections()?;
     let paths = side.paths()?;
+    let pages = found.pages()?;
     let now = job::monotonic_us();
     let mut jobs = side.jobs()?;
     jobs.sort_by_key(|(_, job)| job.started_us);
@@ -179,7 +202,10 @@ pub fn status() -> Result<Status> {
             age_s: now.saturating_sub(job.started_us) / 1_000_000,
             owner_uid: job.owner_uid,
             changes: changes(&job),
-            processes: cgroup.as_ref().map(processes).unwrap_or_default(),
+            processes: cgroup
+                .as_ref()
+                .map(|cgroup| processes(cgroup, id, &pages))
+                .unwrap_or_default(),
             cgroup: cgroup.map(|cgroup| cgroup.path().to_path_buf()),
             governed: job.connections,
             refused: job.refused,
@@ -198,7 +224,13 @@ pub fn status() -> Result<Status> {
     Ok(status)
 }
 
-fn processes(cgroup: &Cgroup) -> Vec<Process> {
+fn processes(cgroup: &Cgroup, job: u64, pages: &[(pl_process_key, pl_phase_page)]) -> Vec<Process> {
+    let phases_of = |pid: i32| {
+        pages
+            .iter()
+            .find(|(key, _)| key.job == job && i64::from(key.process) == i64::from(pid))
+            .map(|(_, page)| phases(page))
+    };
     cgroup
         .processes()
         .into_iter()
@@ -208,14 +240,31 @@ fn processes(cgroup: &Cgroup) -> Vec<Process> {
                 .unwrap_or_default()
                 .trim_end()
                 .to_owned(),
+            phases: phases_of(pid),
         })
         .collect()
+}
+
+fn phases(page: &pl_phase_page) -> Phases {
+    Phases {
+        class: class_of(page.phase),
+        entered: (0..)
+            .zip(page.entered)
+            .filter(|(_, times)| *times != 0)
+            .collect(),
+    }
+}
+
+/// The class of a phase: its low byte (bpf/control/phases.h).
+fn class_of(phase: u32) -> u32 {
+    phase & 0xff
 }
 
 fn path_of(key: &pl_path_key, path: &pl_path) -> Path {
     Path {
         peer: address(&key.address),
         netns: key.netns,
+        class: class_of(key.phase),
         rate_bits_per_s: path.rate_bps.saturating_mul(8),
         min_rtt_us: path.min_rtt_us,
         active: path.active,
@@ -312,6 +361,9 @@ fn connection(record: &pl_connection_record, policy: &pl_policy) -> Connection {
         rto_us: u64::from(record.rto_ticks) * tick_us,
         rto_least_us: u64::from(record.rto_least_ticks) * tick_us,
         retransmitted_segs: record.retransmitted_segs,
+        process: record.process,
+        class: class_of(record.phase),
+        phase_switches: record.phase_switches,
     }
 }
 
@@ -343,6 +395,13 @@ fn why(record: &pl_connection_record, policy: &pl_policy) -> String {
             if starts == 1 { "" } else { "s" },
             rate(record.start_rate_bps.saturating_mul(8))
         )),
+    }
+    if record.phase_switches != 0 {
+        parts.push(format!(
+            "phase class {} after {} switches",
+            class_of(record.phase),
+            record.phase_switches
+        ));
     }
     if policy.rto_least_us != 0 {
         let least = u64::from(record.rto_least_ticks) * tick::tick().as_micros() as u64;

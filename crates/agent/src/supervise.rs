@@ -129,7 +129,8 @@ fn send(process: &OwnedFd, signal: u32) {
     }
 }
 
-fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+/// Becomes readable when the process ends.
+pub(crate) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor returned is ours alone.
     unsafe {
         let descriptor = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);

@@ -65,7 +65,16 @@ fn job_text(job: &JobStatus) -> String {
     let processes: Vec<String> = job
         .processes
         .iter()
-        .map(|process| format!("{} {}", process.pid, process.name))
+        .map(|process| match &process.phases {
+            None => format!("{} {}", process.pid, process.name),
+            Some(phases) => format!(
+                "{} {} (phase class {}, {} entered)",
+                process.pid,
+                process.name,
+                phases.class,
+                phases.entered.values().sum::<u64>()
+            ),
+        })
         .collect();
     let _ = writeln!(text, "  processes: {}", processes.join(", "));
     let _ = writeln!(
@@ -127,6 +136,7 @@ fn paths(job: &JobStatus) -> String {
         .map(|path| {
             vec![
                 path.peer.to_string(),
+                format!("class {}", path.class),
                 rate(path.rate_bits_per_s),
                 format!("least RTT {}", milliseconds(path.min_rtt_us.into())),
                 format!("{} active", path.active),

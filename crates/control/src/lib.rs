@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Paceline's control laws on the host.
 //!
-//! The laws are C (`bpf/control/startup.h`), and the kernel side includes the
+//! The laws are C (`bpf/control/*.h`), and the kernel side includes the
 //! very text that is compiled here: what is tested or simulated with this crate
 //! is what runs in the kernel. `docs/startup-law.md` explains the law.
 //!
@@ -38,7 +38,8 @@
 mod bindings;
 
 pub use bindings::{
-    pl_orders, pl_start, pl_tcp, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_RATE_MIN_BPS, PL_TRAIN_FROM,
+    pl_orders, pl_phases, pl_start, pl_tcp, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS,
+    PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_TRAIN_FROM,
 };
 use paceline_abi::{pl_path, pl_policy, pl_start_state};
 
@@ -123,6 +124,61 @@ impl Startup {
     pub fn raw(&self) -> &pl_start {
         &self.start
     }
+}
+
+/// The phases of one connection. [`Default`] is one in class 0 that knows no other.
+#[derive(Debug, Clone, Default)]
+pub struct Phases {
+    phases: pl_phases,
+}
+
+impl Phases {
+    /// Goes over from the phase whose path is `old` to `phase`, whose path is `new`.
+    pub fn switch(
+        &mut self,
+        phase: u32,
+        startup: &mut Startup,
+        old: &mut pl_path,
+        new: &mut pl_path,
+        policy: &pl_policy,
+        tcp: &pl_tcp,
+    ) -> pl_orders {
+        let mut orders = pl_orders::default();
+        // SAFETY: valid references to plain structs; the C functions keep none.
+        unsafe {
+            let start = &mut startup.start;
+            bindings::paceline_phase_leave(&mut self.phases, start, old, tcp, &mut orders);
+            bindings::paceline_phase_enter(
+                &mut self.phases,
+                phase,
+                start,
+                new,
+                policy,
+                tcp,
+                &mut orders,
+            );
+        }
+        orders
+    }
+
+    /// The phase under which this connection knew the class of `phase` before that
+    /// got another meaning.
+    pub fn stale(&self, phase: u32) -> Option<u32> {
+        // SAFETY: as above.
+        let stale = unsafe { bindings::paceline_phase_stale(&self.phases, phase) };
+        (stale != 0).then_some(stale)
+    }
+
+    /// All that the law keeps of the connection.
+    pub fn raw(&self) -> &pl_phases {
+        &self.phases
+    }
+}
+
+/// The class of a phase; 0 for one out of range.
+pub fn phase_class(phase: u32) -> u32 {
+    // SAFETY: takes and gives an integer.
+    unsafe { bindings::paceline_phase_class(phase) }
 }
 
 /// What is still believed of a path's rate, bytes of payload per second; 0 when

@@ -18,6 +18,28 @@ void paceline_leave_path(struct pl_start *start, struct pl_path *path)
 	pl_leave_path(start, path);
 }
 
+void paceline_phase_leave(struct pl_phases *phases, struct pl_start *start, struct pl_path *path,
+			  const struct pl_tcp *tcp, struct pl_orders *orders)
+{
+	pl_phase_leave(phases, start, path, tcp, orders);
+}
+
+void paceline_phase_enter(struct pl_phases *phases, __u32 phase, struct pl_start *start, struct pl_path *path,
+			  const struct pl_policy *policy, const struct pl_tcp *tcp, struct pl_orders *orders)
+{
+	pl_phase_enter(phases, phase, start, path, policy, tcp, orders);
+}
+
+__u32 paceline_phase_stale(const struct pl_phases *phases, __u32 phase)
+{
+	return pl_phase_stale(phases, phase);
+}
+
+__u32 paceline_phase_class(__u32 phase)
+{
+	return pl_phase_class(phase);
+}
+
 __u64 paceline_remembered(const struct pl_path *path, const struct pl_policy *policy, __u64 now_us)
 {
 	return pl_remembered(path, policy, now_us);

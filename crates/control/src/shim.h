@@ -3,13 +3,19 @@
 #ifndef PACELINE_CONTROL_SHIM_H
 #define PACELINE_CONTROL_SHIM_H
 
-#include "control/startup.h"
+#include "control/phases.h"
 
 void paceline_start_before_send(struct pl_start *start, struct pl_path *path, const struct pl_policy *policy,
 				const struct pl_tcp *tcp, struct pl_orders *orders);
 void paceline_start_on_ack(struct pl_start *start, struct pl_path *path, const struct pl_policy *policy,
 			   const struct pl_tcp *tcp, struct pl_orders *orders);
 void paceline_leave_path(struct pl_start *start, struct pl_path *path);
+void paceline_phase_leave(struct pl_phases *phases, struct pl_start *start, struct pl_path *path,
+			  const struct pl_tcp *tcp, struct pl_orders *orders);
+void paceline_phase_enter(struct pl_phases *phases, __u32 phase, struct pl_start *start, struct pl_path *path,
+			  const struct pl_policy *policy, const struct pl_tcp *tcp, struct pl_orders *orders);
+__u32 paceline_phase_stale(const struct pl_phases *phases, __u32 phase);
+__u32 paceline_phase_class(__u32 phase);
 __u64 paceline_remembered(const struct pl_path *path, const struct pl_policy *policy, __u64 now_us);
 
 #endif

@@ -25,7 +25,7 @@ const ROOT_KEYS: &[&str] = &[
     "ack",
     "window",
 ];
-const STARTUP_KEYS: &[&str] = &["target", "initial_rate", "half_life", "breaker"];
+const STARTUP_KEYS: &[&str] = &["target", "initial_rate", "half_life", "phases", "breaker"];
 const BREAKER_KEYS: &[&str] = &["loss", "starts", "hold"];
 const RTO_KEYS: &[&str] = &["least", "jitter"];
 const ACK_KEYS: &[&str] = &["delay"];
@@ -205,6 +205,7 @@ impl<'t> Reader<'t> {
         self.known_keys(section, STARTUP_KEYS);
         let initial_rate = section.field("initial_rate");
         let half_life = section.field("half_life");
+        let phases = section.field("phases");
         let breaker = section.field("breaker");
 
         let target_field = section.field("target");
@@ -220,7 +221,10 @@ impl<'t> Reader<'t> {
                 Target::DeliveryRate
             }
             _ => {
-                for field in [initial_rate, half_life, breaker].into_iter().flatten() {
+                for field in [initial_rate, half_life, phases, breaker]
+                    .into_iter()
+                    .flatten()
+                {
                     self.report(field.key_at, field.path, ProblemKind::NeedsTarget);
                 }
                 return None;
@@ -254,11 +258,23 @@ impl<'t> Reader<'t> {
             initial_rate: initial_rate
                 .and_then(|field| self.quantity(&field, LEAST_RATE, MOST_RATE)),
             half_life,
+            phases: phases.is_none_or(|field| self.boolean(&field, "write true or false")),
             breaker: match breaker {
                 None => Some(Breaker::default()),
                 Some(field) => self.breaker(&field),
             },
         })
+    }
+
+    /// `true` where the value is a problem: what an absent key means.
+    fn boolean(&mut self, field: &Field<'t>, right: &'static str) -> bool {
+        match field.value {
+            DeValue::Boolean(value) => *value,
+            _ => {
+                self.wrong_type(field, right);
+                true
+            }
+        }
     }
 
     fn breaker(&mut self, field: &Field<'t>) -> Option<Breaker> {

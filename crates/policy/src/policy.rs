@@ -84,6 +84,9 @@ pub struct Startup {
     /// `Some` with [`Target::DeliveryRate`] only: the other target remembers nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_life: Option<Time>,
+    /// Keep what was learned per phase class, and switch when the program enters
+    /// another (matsuda-2005, 3.1).
+    pub phases: bool,
     /// `None` (`breaker = "off"`): the law never gives way.
     #[serde(serialize_with = "breaker_or_off")]
     pub breaker: Option<Breaker>,
@@ -253,6 +256,7 @@ impl Policy {
             } as u8;
             abi.initial_rate_bps = startup.initial_rate.map_or(0, Rate::bytes_per_second);
             abi.half_life_ms = startup.half_life.map_or(0, millis);
+            abi.phases = startup.phases.into();
             if let Some(breaker) = &startup.breaker {
                 abi.breaker_permille = saturating_u32(breaker.loss.permille());
                 abi.breaker_starts = breaker.starts;

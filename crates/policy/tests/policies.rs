@@ -49,6 +49,7 @@ fn lfn_has_both_laws() {
         breaker_starts: 2,
         breaker_hold_ms: 10_000,
         half_life_ms: 60_000,
+        phases: 1,
         rto_least_us: 8_000,
         rto_jitter_us: 4_000,
         tick_us: TICK_US,
@@ -58,11 +59,12 @@ fn lfn_has_both_laws() {
 }
 
 #[test]
-fn the_paper_has_neither_memory_nor_breaker() {
+fn the_paper_has_phases_but_neither_memory_nor_breaker() {
     let paper = Policy::preset("paper").expect("a preset").to_abi(TICK_US);
     let expected = pl_policy {
         base: pl_base::PL_BASE_CUBIC as u8,
         target: pl_target::PL_TARGET_SSTHRESH as u8,
+        phases: 1,
         ..pl_policy::default()
     };
     assert_eq!(paper, expected);
@@ -77,6 +79,7 @@ fn every_key_reaches_the_kernel_side_in_its_unit() {
         startup.target = "delivery-rate"
         startup.initial_rate = "250mbit"
         startup.half_life = "1.5s"
+        startup.phases = false
         startup.breaker = { loss = "0.5%", starts = 3, hold = "1min" }
         rto = { least = "20ms", jitter = "6ms" }
         ack.delay = "12ms"
@@ -250,14 +253,15 @@ fn breaker() -> impl Strategy<Value = Breaker> {
 fn startup() -> impl Strategy<Value = Startup> {
     let rate = option::of((100_000u64..1_000_000_000_000).prop_map(Rate::from_bits_per_second));
     let half_life = option::of((100_000u64..86_400_000_000).prop_map(Time::from_micros));
-    (rate, half_life, option::of(breaker())).prop_map(|(initial_rate, half_life, breaker)| {
-        Startup {
+    (rate, half_life, any::<bool>(), option::of(breaker())).prop_map(
+        |(initial_rate, half_life, phases, breaker)| Startup {
             target: half_life.map_or(Target::Ssthresh, |_| Target::DeliveryRate),
             initial_rate,
             half_life,
+            phases,
             breaker,
-        }
-    })
+        },
+    )
 }
 
 prop_compose! {
@@ -292,6 +296,7 @@ fn nearly_a_policy() -> impl Strategy<Value = String> {
             "startup.target",
             "startup.initial_rate",
             "startup.half_life",
+            "startup.phases",
             "startup.breaker",
             "startup.breaker.loss",
             "startup.breaker.starts",

@@ -101,7 +101,7 @@ fn jit() -> Check {
 }
 
 fn sockops() -> Check {
-    match KernelSide::probe(&["pl_connection"], None) {
+    match KernelSide::probe(&["pl_connection", "pl_maker"], None) {
         Ok(()) => Check::ok("sockops", "the program loads", SOCKOPS),
         Err(error) => Check::fail(
             "sockops",

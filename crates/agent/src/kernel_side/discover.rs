@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::query::{MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use paceline_abi::{pl_job, pl_path_key};
+use paceline_abi::pl_job;
 
 use super::{describe_identity, identity};
 use crate::error::{Error, Result};
@@ -114,17 +114,21 @@ impl Found {
             Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => {}
             Err(error) => return Err(Error::bpf("cannot delete the job's entry", error)),
         }
-        let Some(paths) = self.maps.get("pl_paths").filter(|_| self.is_ours()) else {
+        if !self.is_ours() {
             return Ok(());
-        };
-        if paths.key_size() as usize == size_of::<pl_path_key>() {
-            let learned: Vec<Vec<u8>> = paths
+        }
+        // In both maps the job's id is the first of the key.
+        for map in ["pl_paths", "pl_pages"]
+            .iter()
+            .filter_map(|name| self.maps.get(*name))
+        {
+            let of_job: Vec<Vec<u8>> = map
                 .keys()
                 .filter(|key| key.starts_with(&id.to_ne_bytes()))
                 .collect();
-            for key in learned {
-                // The kernel evicts old paths by itself: gone is as good.
-                let _ = paths.delete(&key);
+            for key in of_job {
+                // Gone already is as good.
+                let _ = map.delete(&key);
             }
         }
         Ok(())

@@ -19,6 +19,7 @@
 
 mod btf;
 pub(crate) mod discover;
+mod pages;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -29,7 +30,7 @@ use std::sync::Once;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{
     Iter, Link, MapCore, MapFlags, MapType, Object, ObjectBuilder, OpenObject, PrintLevel,
-    ProgramAttachType, ProgramMut, ProgramType,
+    ProgramMut, ProgramType,
 };
 use paceline_abi::{
     as_bytes, from_bytes, pl_connection_record, pl_job, pl_path, pl_path_key, pl_path_slot,
@@ -47,6 +48,11 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/paceline.bpf.o"
 
 /// The sockops program that applies a job's policy to its connections.
 const CONNECTION_PROGRAM: &str = "pl_connection";
+/// What a job's cgroup carries, and where.
+const CGROUP_PROGRAMS: [(&str, libbpf_sys::bpf_attach_type); 2] = [
+    (CONNECTION_PROGRAM, libbpf_sys::BPF_CGROUP_SOCK_OPS),
+    ("pl_maker", libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE),
+];
 /// The `release` member that all of Paceline's congestion controls share.
 const LEAVE_PROGRAM: &str = "pl_leave";
 /// The iterator that writes one record per connection with socket storage.
@@ -303,63 +309,67 @@ impl KernelSide {
         read_iterator(&link)
     }
 
-    /// Attaches the sockops program to a cgroup. It stays as long as the cgroup
+    /// Attaches the job's programs to a cgroup. They stay as long as the cgroup
     /// does, without a pin and without this process.
     pub(crate) fn attach_to(&self, cgroup: &Cgroup) -> Result<()> {
         let directory = cgroup.open()?;
-        let program = self.program(CONNECTION_PROGRAM)?;
-        // SAFETY: both descriptors are open for the duration of the call.
-        let result = unsafe {
-            libbpf_sys::bpf_prog_attach(
-                program.as_fd().as_raw_fd(),
-                directory.as_raw_fd(),
-                ProgramAttachType::CgroupSockOps as u32,
-                libbpf_sys::BPF_F_ALLOW_MULTI,
-            )
-        };
-        if result != 0 {
-            return Err(Error::bpf(
-                format!(
-                    "cannot attach to {} (another program may own a cgroup above it exclusively)",
-                    cgroup.path().display()
-                ),
-                libbpf_rs::Error::from_raw_os_error(-result),
-            ));
+        for (name, place) in CGROUP_PROGRAMS {
+            let program = self.program(name)?;
+            // SAFETY: both descriptors are open for the duration of the call.
+            let result = unsafe {
+                libbpf_sys::bpf_prog_attach(
+                    program.as_fd().as_raw_fd(),
+                    directory.as_raw_fd(),
+                    place,
+                    libbpf_sys::BPF_F_ALLOW_MULTI,
+                )
+            };
+            if result != 0 {
+                return Err(Error::bpf(
+                    format!(
+                        "cannot attach {name} to {} (another program may own a cgroup above it exclusively)",
+                        cgroup.path().display()
+                    ),
+                    libbpf_rs::Error::from_raw_os_error(-result),
+                ));
+            }
         }
         Ok(())
     }
 }
 
-/// Takes Paceline's sockops program off a cgroup, whichever build put it there.
+/// Takes Paceline's programs off a cgroup, whichever build put them there.
 pub(crate) fn detach_from(cgroup: &Cgroup) -> Result<()> {
     let directory = cgroup.open()?;
-    for program in attached_programs(&directory) {
-        // SAFETY: both descriptors are open for the duration of the call.
-        let result = unsafe {
-            libbpf_sys::bpf_prog_detach2(
-                program.as_raw_fd(),
-                directory.as_raw_fd(),
-                ProgramAttachType::CgroupSockOps as u32,
-            )
-        };
-        if result != 0 && result != -libc::ENOENT {
-            return Err(Error::bpf(
-                format!("cannot detach from {}", cgroup.path().display()),
-                libbpf_rs::Error::from_raw_os_error(-result),
-            ));
+    for (name, place) in CGROUP_PROGRAMS {
+        for program in attached_programs(&directory, name, place) {
+            // SAFETY: both descriptors are open for the duration of the call.
+            let result = unsafe {
+                libbpf_sys::bpf_prog_detach2(program.as_raw_fd(), directory.as_raw_fd(), place)
+            };
+            if result != 0 && result != -libc::ENOENT {
+                return Err(Error::bpf(
+                    format!("cannot detach {name} from {}", cgroup.path().display()),
+                    libbpf_rs::Error::from_raw_os_error(-result),
+                ));
+            }
         }
     }
     Ok(())
 }
 
-fn attached_programs(directory: &File) -> Vec<OwnedFd> {
+fn attached_programs(
+    directory: &File,
+    name: &str,
+    place: libbpf_sys::bpf_attach_type,
+) -> Vec<OwnedFd> {
     let mut ids = [0u32; 64];
     let mut count = ids.len() as u32;
     // SAFETY: `ids` has room for `count` identifiers.
     let result = unsafe {
         libbpf_sys::bpf_prog_query(
             directory.as_raw_fd(),
-            ProgramAttachType::CgroupSockOps as u32,
+            place,
             0,
             std::ptr::null_mut(),
             ids.as_mut_ptr(),
@@ -372,7 +382,7 @@ fn attached_programs(directory: &File) -> Vec<OwnedFd> {
     ids[..count as usize]
         .iter()
         .filter_map(|id| libbpf_rs::ProgramHandle::from_prog_id(*id).ok())
-        .filter(|program| program.name() == CONNECTION_PROGRAM)
+        .filter(|program| program.name() == name)
         .filter_map(|program| program.as_fd().try_clone_to_owned().ok())
         .collect()
 }

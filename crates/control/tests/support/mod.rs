@@ -2,7 +2,7 @@
 //! A packet-level model of connections over one bottleneck, in integer
 //! nanoseconds and without randomness, that drives the start-up law the way
 //! `bpf/congestion.bpf.c` does.
-#![allow(dead_code)] // each test binary uses its part
+#![allow(dead_code, unused_imports)] // each test binary uses its part
 
 pub mod link;
 pub mod sender;

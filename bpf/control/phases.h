@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * Phases: parameters switched when a program changes its communication pattern,
+ * after matsuda-2005, 3.1.
+ *
+ * A process is in one phase class at a time: 0 while it sends point to point, others
+ * in its collectives. The share of a path that a connection gets differs from class
+ * to class, and changes at once with the class. So what was learned is kept per
+ * class, and a connection that sees its process in another class goes on with what
+ * that class knew.
+ *
+ * How it differs from the paper:
+ * - The paper keeps ssthresh, per connection and for two classes, and forces slow
+ *   start at each switch, which starts pacing at the restored ssthresh. Target
+ *   `ssthresh` does that, for PL_PHASE_SLOTS classes per connection.
+ * - Target `delivery-rate` keeps a whole path per class besides: rate, least RTT,
+ *   who is on it. With nothing in flight the next burst starts at the class's own
+ *   rate; with data in flight the window becomes the class's at once, and what is
+ *   missing in the path is sent paced.
+ * - A class seen for the first time begins as a new connection does. What is
+ *   remembered of one halves with age, as all that a path is remembered by.
+ * - While the base repairs a loss the switch waits: its window is then of the loss
+ *   and of no phase.
+ *
+ * Bytes that the old phase left in the socket's buffer go out under the new one.
+ */
+#ifndef PACELINE_PHASES_H
+#define PACELINE_PHASES_H
+
+#include "startup.h"
+
+#define PL_PHASE_SLOTS 8 /* classes that one connection remembers: the last ones used */
+#define PL_PHASE_CLASS_BITS 8 /* of a phase; above them the generation */
+
+/* What a connection keeps of a class that it is not in. */
+struct pl_phase_slot {
+	__u64 left_us; /* when it was left; 0: the slot is free */
+	__u32 phase;
+	__u32 ssthresh; /* segments; 0: none was set */
+};
+
+/* State of one connection. All zero is the right beginning: class 0. */
+struct pl_phases {
+	__u32 phase; /* the phase that the connection is in */
+	__u32 switches;
+	struct pl_phase_slot slot[PL_PHASE_SLOTS];
+};
+
+/* A class out of range is class 0: the page is the program's to write. */
+static __always_inline __u32 pl_phase_class(__u32 phase)
+{
+	__u32 number = phase & ((1u << PL_PHASE_CLASS_BITS) - 1);
+
+	return number < PL_CLASSES ? number : 0;
+}
+
+/* A slot for the class that is left: its own, or the one left longest ago. */
+static __always_inline __u32 pl_phase_slot_for(const struct pl_phases *phases)
+{
+	__u32 to = 0;
+
+	for (__u32 i = 0; i < PL_PHASE_SLOTS; i++) {
+		if (phases->slot[i].left_us &&
+		    pl_phase_class(phases->slot[i].phase) == pl_phase_class(phases->phase))
+			return i;
+		if (phases->slot[i].left_us < phases->slot[to & (PL_PHASE_SLOTS - 1)].left_us)
+			to = i;
+	}
+	return to & (PL_PHASE_SLOTS - 1);
+}
+
+/*
+ * The phase under which this connection knew the class before the class got another
+ * meaning: what was learned in it is of no use any more. 0: none.
+ */
+static __always_inline __u32 pl_phase_stale(const struct pl_phases *phases, __u32 phase)
+{
+	__u32 stale = 0;
+
+	for (__u32 i = 0; i < PL_PHASE_SLOTS; i++)
+		if (phases->slot[i].phase != phase && phases->slot[i].left_us &&
+		    pl_phase_class(phases->slot[i].phase) == pl_phase_class(phase))
+			stale = phases->slot[i].phase;
+	return stale;
+}
+
+/* What the phase's ssthresh is still worth; 0 when it is not known. */
+static __always_inline __u32 pl_phase_saved(const struct pl_phases *phases, __u32 phase,
+					    const struct pl_policy *policy, __u64 now_us)
+{
+	__u32 ssthresh = 0;
+
+	for (__u32 i = 0; i < PL_PHASE_SLOTS; i++)
+		if (phases->slot[i].left_us && phases->slot[i].phase == phase)
+			ssthresh = (__u32)pl_aged(phases->slot[i].ssthresh,
+						  now_us - phases->slot[i].left_us, policy);
+	return ssthresh > PL_LEAD_SEGS ? ssthresh : 0;
+}
+
+/*
+ * A connection leaves its class. `path` is the old class's. To be followed by
+ * pl_phase_enter, with the new one's.
+ */
+static __always_inline void pl_phase_leave(struct pl_phases *phases, struct pl_start *s, struct pl_path *path,
+					   const struct pl_tcp *tcp, struct pl_orders *orders)
+{
+	struct pl_phase_slot *slot = &phases->slot[pl_phase_slot_for(phases)];
+
+	slot->left_us = tcp->now_us;
+	slot->phase = phases->phase;
+	slot->ssthresh = tcp->ssthresh < PL_NO_SSTHRESH ? tcp->ssthresh : 0;
+	pl_keep_learned(s, path, tcp);
+	pl_leave_path(s, path);
+	s->state = tcp->packets_out ? PL_START_BASE : PL_START_IDLE;
+	s->learning = 0;
+	s->rounds = 0;
+	s->paced_segs = 0;
+	orders->stop = s->pacing;
+	s->pacing = 0;
+}
+
+/* And goes on in another one, whose path is `path`. */
+static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase, struct pl_start *s,
+					   struct pl_path *path, const struct pl_policy *policy,
+					   const struct pl_tcp *tcp, struct pl_orders *orders)
+{
+	__u32 ssthresh = pl_phase_saved(phases, phase, policy, tcp->now_us);
+	__u64 rate;
+
+	phases->phase = phase;
+	phases->switches++;
+	if (policy->target == PL_TARGET_SSTHRESH) {
+		/* tcp_cwnd_restart() after setting ssthresh: 3.1 */
+		orders->ssthresh = ssthresh ? ssthresh : PL_NO_SSTHRESH;
+		if (tcp->cwnd > PL_LEAD_SEGS)
+			orders->cwnd = PL_LEAD_SEGS;
+		return;
+	}
+	rate = path->min_rtt_us ? pl_remembered(path, policy, tcp->now_us) : 0;
+	if (!tcp->packets_out) {
+		/* The start-up law begins the next burst; what it does not know, it learns. */
+		if (!rate) {
+			orders->ssthresh = ssthresh ? ssthresh : PL_NO_SSTHRESH;
+			if (tcp->cwnd > PL_LEAD_SEGS)
+				orders->cwnd = PL_LEAD_SEGS;
+		}
+		return;
+	}
+	if (!rate)
+		return;
+	path->rate_bps = rate;
+	pl_join_path(s, path, tcp);
+	s->rate_bps = rate;
+	s->together = path->active;
+	s->share_bps = rate / path->active;
+	orders->cwnd = pl_start_window(rate, path->active, path->min_rtt_us, tcp->mss);
+	orders->ssthresh = orders->cwnd;
+	orders->pacing_bps = s->share_bps;
+	orders->settled = 1;
+	orders->stop = 0;
+	s->pacing = 1;
+	s->rounds = PL_ROUNDS;
+	pl_begin_round(s, tcp);
+}
+
+#endif
