@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The MPI library of this process: whether it is in use, and what its handles are.
+ *
+ * Environment: PACELINE_MPI=off keeps the shim from doing anything, whatever else
+ * holds. It is read when MPI has been initialised.
+ */
+#ifndef LIBRARY_H
+#define LIBRARY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "words.h"
+
+extern atomic_bool library_is_on;
+
+/* True from a successful MPI_Init to MPI_Finalize, in a process that has phases. */
+static inline bool library_on(void)
+{
+	return atomic_load_explicit(&library_is_on, memory_order_relaxed);
+}
+
+/* MPI_Init or MPI_Session_init has succeeded. */
+void library_opened(void);
+
+/* MPI_Finalize or MPI_Session_finalize is over. */
+void library_closed(void);
+
+/* Handles as an array of the program's. All of them are turned into C's, as a word. */
+struct handles {
+	const char *first;
+	unsigned int bytes; /* of one */
+	word (*from_fortran)(int handle); /* NULL if Fortran's value is C's */
+};
+
+/* An MPI_Comm or an MPI_Request that was passed by value. */
+word library_handle(word argument);
+
+/* Arrays of them, also of one element; the second and third of Fortran's INTEGERs. */
+struct handles library_handles(word address);
+struct handles library_fortran_comms(word address);
+struct handles library_fortran_requests(word address);
+
+static inline word handle_at(const struct handles *handles, int i)
+{
+	word handle = 0;
+
+	memcpy(&handle, handles->first + (size_t)i * handles->bytes, handles->bytes);
+	return handles->from_fortran ? handles->from_fortran((int)handle) : handle;
+}
+
+/*
+ * A communicator is about to be freed: its handle may come back as another's, which
+ * must find nothing remembered.
+ */
+void library_comm_ends(struct handles comm);
+
+#endif

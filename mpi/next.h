@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * What a wrapper passes its call on to: the function of the same name that the
+ * program would have reached without the shim.
+ *
+ * That is MPI_X and not PMPI_X, so that a profiler between the program and its MPI
+ * library (mpiP, Darshan, Score-P) goes on seeing every call.
+ */
+#ifndef NEXT_H
+#define NEXT_H
+
+#include <stdatomic.h>
+
+struct next {
+	const char *name;
+	_Atomic(void *) function; /* NULL until first used */
+};
+
+/* The next definition of `name` after the shim's own, or NULL. */
+void *next_symbol(const char *name);
+
+/* Finds the function, keeps it in `next`; ends the process if there is none. */
+void *next_find(struct next *next);
+
+/* Relaxed: threads that race find the same address, and code needs no publishing. */
+static inline void *next_function(struct next *next)
+{
+	void *function = atomic_load_explicit(&next->function, memory_order_relaxed);
+
+	return function ? function : next_find(next);
+}
+
+/* Declares `next`, of the wrapper's own type, in the wrapper of `symbol`. */
+#define NEXT(symbol) \
+	static struct next symbol##_next = { .name = #symbol }; \
+	__typeof__(&symbol) next = (__typeof__(&symbol))next_function(&symbol##_next)
+
+#endif

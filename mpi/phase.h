@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The brackets that wrappers put around operations: enter and leave for blocking
+ * ones, begin and end for those that go on after the call.
+ */
+#ifndef PHASE_H
+#define PHASE_H
+
+#include "classes.h"
+#include "library.h"
+
+/*
+ * The thread is inside a wrapper that has taken charge of the operation. MPI
+ * libraries reach one entry point through another (MPICH's mpi_bcast_ calls
+ * MPI_Bcast, Open MPI's calls PMPI_Bcast): the outermost counts.
+ */
+extern _Thread_local bool phase_nested;
+
+/* Whether the wrapper that asks is to bracket. */
+static inline bool phase_wanted(void)
+{
+	return library_on() && !phase_nested;
+}
+
+/* Returns what phase_leave() takes. Without a class left the operation has no phase. */
+int phase_enter(word comm, enum kind kind);
+void phase_leave(int place);
+
+/* An operation that is in its class beyond one call. */
+struct running {
+	int place;
+	int token; /* below 0: it is in no class */
+};
+
+struct running phase_begin(class_key key);
+void phase_end(const struct running *running);
+
+#endif
