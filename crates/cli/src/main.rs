@@ -58,6 +58,10 @@ fn main() -> ExitCode {
     if paceline_lab::guest::is_guest_init() {
         paceline_lab::guest::init_main();
     }
+    // And as the ranks of its programs.
+    if paceline_lab::case::ranks::is_rank() {
+        paceline_lab::case::ranks::rank_main();
+    }
     let cli = Cli::parse();
     start_log(cli.verbose);
     // Only `run` speaks for another program, so only there do paceline's own

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From raw records to a report: metrics, bounds, validity, claims.
 
+mod switch;
+
 use indexmap::IndexMap;
 use paceline_report::claims::{evaluate_all, ClaimError};
 use paceline_report::results::{Checked, Link, Metric, Results, ResultsError};
@@ -8,8 +10,10 @@ use paceline_report::{Report, Series};
 
 use crate::bounds;
 use crate::experiment::Experiment;
-use crate::plan::{Bulk, Burst, Incast, Plan, Workload};
-use crate::record::{BurstRecord, CpuRecord, FlowRecord, LinkReading, Record, RoundRecord};
+use crate::plan::{Bulk, Burst, Incast, Plan, Program, Workload};
+use crate::record::{
+    BurstRecord, CpuRecord, FlowRecord, LinkReading, Record, RoundRecord, SampleRecord,
+};
 
 /// A machine busier than this while it had something to send was the bottleneck
 /// itself.
@@ -175,6 +179,11 @@ impl Collector {
                 Workload::Burst(burst) => self.burst(&place, index, burst, of_all())?,
                 Workload::Incast(incast) => self.incast(&place, index, incast, of_all())?,
                 Workload::Bulk(bulk) => self.bulk(&place, index, bulk, of_all(), &cpus)?,
+                Workload::Ranks(ranks) => match &ranks.program {
+                    Program::Switch(switch) => {
+                        self.switch(&place, index, (&ranks.label, switch), of_all())?
+                    }
+                },
             }
         }
         Ok(())
@@ -209,7 +218,8 @@ impl Collector {
                 ));
             }
         }
-        if !wanted.offload && reading.largest_packet_bytes > bounds::segment_payload(wanted.ip) {
+        let largest = u64::from(wanted.packet_segments()) * bounds::segment_payload(wanted.ip);
+        if !wanted.offload && reading.largest_packet_bytes > largest {
             self.invalid.push(format!(
                 "{}: packets of {} bytes left the sender although offload is off",
                 place.shard, reading.largest_packet_bytes
@@ -354,19 +364,25 @@ impl Collector {
             _ => None,
         });
         if let Some(samples) = samples {
-            let megabits = |bytes: u64| bytes as f64 * 8.0 / 1e3;
-            self.series.push(Series {
-                experiment_part: place.metric(&burst.label, &[]),
-                variant: place.plan.variant.clone(),
-                x_label: "time since the start of the chunk (ms)".to_owned(),
-                y_label: "bandwidth (Mbit/s)".to_owned(),
-                points: (0..)
-                    .map(f64::from)
-                    .zip(samples.bytes_per_ms.iter().map(|&bytes| megabits(bytes)))
-                    .collect(),
-            });
+            let x_label = "time since the start of the chunk (ms)";
+            self.series(place, &burst.label, x_label, samples);
         }
         Ok(())
+    }
+
+    /// Bandwidth over time, for the figure.
+    fn series(&mut self, place: &Place, label: &str, x_label: &str, samples: &SampleRecord) {
+        let megabits = |bytes: u64| bytes as f64 * 8.0 / 1e3;
+        self.series.push(Series {
+            experiment_part: place.metric(label, &[]),
+            variant: place.plan.variant.clone(),
+            x_label: x_label.to_owned(),
+            y_label: "bandwidth (Mbit/s)".to_owned(),
+            points: (0..)
+                .map(f64::from)
+                .zip(samples.bytes_per_ms.iter().map(|&bytes| megabits(bytes)))
+                .collect(),
+        });
     }
 
     fn incast<'r>(

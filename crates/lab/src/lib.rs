@@ -23,5 +23,7 @@ pub mod plan;
 mod progress;
 mod random;
 pub mod record;
+pub mod recovery;
 pub mod run;
+pub mod skeleton;
 pub mod virtual_machine;

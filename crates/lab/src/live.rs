@@ -186,14 +186,15 @@ impl Bottleneck for EmulatedBottleneck {
     fn install(
         &self,
         router: &Namespace,
-        receiver: &Namespace,
+        far: &Namespace,
+        interface: &str,
         wanted: &Topology,
     ) -> Result<(), CaseError> {
         let place = Namespace::create("link")?;
         // The link's own interfaces only pass on what others send.
         place.sysctl("net.ipv6.conf.all.disable_ipv6", "1")?;
         place.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
-        for (host, interface, port) in [(router, "wan", "router"), (receiver, "eth0", "receiver")] {
+        for (host, interface, port) in [(router, "wan", "router"), (far, interface, "receiver")] {
             host.ip(&format!(
                 "link add {interface} type veth peer name {port} netns {}\n",
                 place.path()

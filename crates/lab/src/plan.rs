@@ -24,11 +24,20 @@ pub struct Plan {
     pub workloads: Vec<Workload>,
 }
 
-/// A dumbbell: sender hosts, a router, one receiver host.
+/// Segments of one packet between two clusters, where packets pass twice as many hosts
+/// as on the dumbbell and both directions carry data. One segment each would cost the
+/// guest more instructions than it has. A pair is what the shaper lets through at once
+/// anyway, and what one ACK is for.
+pub const CLUSTER_PACKET_SEGMENTS: u32 = 2;
+
+/// A dumbbell: sender hosts, a router, one receiver host; or two clusters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Topology {
-    /// Sender hosts, 1 to 250.
+    /// Sender hosts, 1 to 250; with two clusters the hosts of the near one.
     pub senders: u32,
+    /// Hosts of the far cluster, the receiver among them; 0: one receiver at the
+    /// bottleneck's end, and a bottleneck in its direction only.
+    pub far_hosts: u32,
     /// Bottleneck, bits per second, framing included.
     pub rate_bps: u64,
     /// Propagation delay one way, nanoseconds.
@@ -82,6 +91,43 @@ pub enum Workload {
     Incast(Incast),
     /// Groups of long flows, bursty ones among them.
     Bulk(Bulk),
+    /// A program of message-passing ranks, one on each host of two clusters.
+    Ranks(Ranks),
+}
+
+/// A program of ranks: processes of their own, connected pair by pair.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ranks {
+    /// Tail of the metrics' names.
+    pub label: String,
+    /// What they do.
+    pub program: Program,
+}
+
+/// What ranks do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "program")]
+pub enum Program {
+    /// All-to-all and one-to-one in turn: matsuda-2005, 4.2.
+    Switch(Switch),
+}
+
+/// Each cycle: an all-to-all between the clusters, in a phase of its own, then one
+/// transfer from the first near host to the first far one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Switch {
+    /// Cycles.
+    pub cycles: u32,
+    /// The first cycle, from 1, that medians are taken over.
+    pub from_cycle: u32,
+    /// Bytes from each rank to each one of the other cluster, and as many back.
+    pub block_bytes: u64,
+    /// How often that is exchanged in one all-to-all phase.
+    pub rounds: u32,
+    /// Bytes of the transfer.
+    pub transfer_bytes: u64,
+    /// From the end of the transfer to the next cycle.
+    pub pause_ns: u64,
 }
 
 /// Request of `size_bytes`, one-byte reply, then `gap_ns` of silence.
@@ -174,6 +220,16 @@ pub struct BurstShape {
     pub gap_ns: u64,
 }
 
+impl Topology {
+    /// Segments of the largest packet that reaches the bottleneck without offload.
+    pub fn packet_segments(&self) -> u32 {
+        match self.far_hosts {
+            0 => 1,
+            _ => CLUSTER_PACKET_SEGMENTS,
+        }
+    }
+}
+
 impl Plan {
     /// Name of the shard for people and files, such as `cubic+tso@32KiB`.
     pub fn shard_name(&self) -> String {
@@ -191,7 +247,7 @@ impl Plan {
 }
 
 impl Workload {
-    /// Steps of progress: bursts, rounds or seconds.
+    /// Steps of progress: bursts, rounds, seconds or cycles.
     pub fn steps(&self) -> u64 {
         match self {
             Workload::Burst(burst) => u64::from(burst.count),
@@ -199,6 +255,9 @@ impl Workload {
             Workload::Bulk(bulk) => {
                 u64::from(bulk.repeats) * bulk.duration_ns.div_ceil(1_000_000_000)
             }
+            Workload::Ranks(ranks) => match &ranks.program {
+                Program::Switch(switch) => u64::from(switch.cycles),
+            },
         }
     }
 
@@ -208,6 +267,7 @@ impl Workload {
             Workload::Burst(burst) => &burst.label,
             Workload::Incast(incast) => &incast.label,
             Workload::Bulk(bulk) => &bulk.label,
+            Workload::Ranks(ranks) => &ranks.label,
         }
     }
 }

@@ -90,17 +90,30 @@ impl Counters {
 /// Listens in the receiver on a free port.
 pub fn listen(network: &Network) -> Result<(TcpListener, SocketAddr), CaseError> {
     network.receiver.enter(|| {
-        let listener =
-            TcpListener::bind(network.receiver_address(0)).doing("listening in the receiver")?;
-        // std asks for a backlog of 128; more senders than that may come at once.
-        // SAFETY: a plain call on an open socket.
-        let result = unsafe { libc::listen(listener.as_raw_fd(), 1024) };
-        nix::errno::Errno::result(result).doing("listening in the receiver")?;
+        let listener = listen_here(network.receiver_address(0), None)?;
         let address = listener
             .local_addr()
             .doing("asking for the receiver's address")?;
         Ok((listener, address))
     })
+}
+
+/// Listens on the host that the calling thread is on. What it accepts has the
+/// congestion control.
+pub fn listen_here(
+    address: SocketAddr,
+    congestion: Option<&str>,
+) -> Result<TcpListener, CaseError> {
+    let doing = || format!("listening at {address}");
+    let listener = TcpListener::bind(address).doing(doing())?;
+    if let Some(name) = congestion {
+        set_congestion(&listener, name)?;
+    }
+    // std asks for a backlog of 128; more senders than that may come at once.
+    // SAFETY: a plain call on an open socket.
+    let result = unsafe { libc::listen(listener.as_raw_fd(), 1024) };
+    nix::errno::Errno::result(result).doing(doing())?;
+    Ok(listener)
 }
 
 /// Opens a connection from `host` to `listener`: the sender's end and the
@@ -111,18 +124,24 @@ pub fn connect(
     address: SocketAddr,
     congestion: Option<&str>,
 ) -> Result<(TcpStream, TcpStream), CaseError> {
-    let sender = host.enter(|| {
-        let stream = socket(address)?;
-        if let Some(name) = congestion {
-            set_congestion(&stream, name)?;
-        }
-        stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
-        connect_socket(&stream, address).doing(format!("connecting to {address}"))?;
-        Ok(stream)
-    })?;
+    let sender = host.enter(|| connect_from_here(address, congestion))?;
     let (receiver, _) = listener.accept().doing("accepting a connection")?;
     receiver.set_nodelay(true).doing("setting TCP_NODELAY")?;
     Ok((sender, receiver))
+}
+
+/// Connects from the host that the calling thread is on.
+pub fn connect_from_here(
+    address: SocketAddr,
+    congestion: Option<&str>,
+) -> Result<TcpStream, CaseError> {
+    let stream = socket(address)?;
+    if let Some(name) = congestion {
+        set_congestion(&stream, name)?;
+    }
+    stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
+    connect_socket(&stream, address).doing(format!("connecting to {address}"))?;
+    Ok(stream)
 }
 
 /// A socket that is not connected yet: the congestion control has to be set
@@ -140,11 +159,11 @@ fn socket(address: SocketAddr) -> Result<TcpStream, CaseError> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into())
 }
 
-fn set_congestion(stream: &TcpStream, name: &str) -> Result<(), CaseError> {
+fn set_congestion(socket: &impl AsRawFd, name: &str) -> Result<(), CaseError> {
     // SAFETY: pointer and length describe `name`.
     let result = unsafe {
         libc::setsockopt(
-            stream.as_raw_fd(),
+            socket.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_CONGESTION,
             name.as_ptr().cast(),
@@ -201,7 +220,18 @@ pub fn receive_sized(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Op
         Err(error) => return Err(error),
     }
     let size = u64::from_be_bytes(number);
-    let mut left = size.saturating_sub(REQUEST_BYTES as u64);
+    receive_into(stream, size.saturating_sub(REQUEST_BYTES as u64), buffer)?;
+    Ok(Some(size))
+}
+
+/// Receives `size` bytes and forgets them.
+pub fn receive_exactly(stream: &mut TcpStream, size: u64) -> io::Result<()> {
+    let length = usize::try_from(size).unwrap_or(usize::MAX).min(PIECE_BYTES);
+    receive_into(stream, size, &mut vec![0; length])
+}
+
+fn receive_into(stream: &mut TcpStream, size: u64, buffer: &mut [u8]) -> io::Result<()> {
+    let mut left = size;
     let mut awaited = 0;
     while left > 0 {
         let most = buffer
@@ -218,8 +248,7 @@ pub fn receive_sized(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Op
             count => left -= count as u64,
         }
     }
-    await_bytes(stream, 1)?;
-    Ok(Some(size))
+    await_bytes(stream, 1)
 }
 
 fn wait_readable(stream: &TcpStream) -> io::Result<()> {
@@ -245,20 +274,24 @@ fn await_bytes(stream: &TcpStream, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets this thread run before others, where that is allowed. In the guest one CPU
-/// stands for all hosts: a receiver that had to wait for the sender's long writes
-/// would delay its ACKs, which hosts of their own do not.
-fn receive_promptly() {
-    let priority = libc::sched_param { sched_priority: 1 };
+/// Lets this thread run before others, where that is allowed, or as usual again. In
+/// the guest one CPU stands for all hosts: a receiver that had to wait for the sender's
+/// long writes would delay its ACKs, which hosts of their own do not.
+pub fn run_promptly(promptly: bool) {
+    let (policy, sched_priority) = match promptly {
+        true => (libc::SCHED_FIFO, 1),
+        false => (libc::SCHED_OTHER, 0),
+    };
+    let priority = libc::sched_param { sched_priority };
     // SAFETY: the call reads one properly initialised struct. A refusal, outside
     // the guest, changes nothing.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
+    unsafe { libc::sched_setscheduler(0, policy, &priority) };
 }
 
 /// Answers sized requests with one byte until the other side closes. Returns the
 /// payload received.
 pub fn serve_bursts(mut stream: TcpStream) -> io::Result<u64> {
-    receive_promptly();
+    run_promptly(true);
     let mut buffer = vec![0; 1 << 20];
     let mut total = 0;
     while let Some(size) = receive_sized(&mut stream, &mut buffer)? {

@@ -9,10 +9,12 @@ pub(crate) mod adaptation;
 mod bulk;
 mod burst;
 mod calibrate;
+pub(crate) mod clusters;
 pub(crate) mod connection;
 mod cpu;
 mod incast;
 mod namespace;
+pub mod ranks;
 mod sample;
 pub mod topology;
 
@@ -53,6 +55,9 @@ pub enum CaseError {
         /// The agent's message.
         message: String,
     },
+    /// A rank's process failed.
+    #[error("a rank failed: {0}")]
+    Rank(String),
     /// No record that is right can be made of what came back.
     #[error("{0}")]
     Unexpected(&'static str),
@@ -127,6 +132,7 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
             Workload::Burst(burst) => burst::run(&mut case, index, burst)?,
             Workload::Incast(incast) => incast::run(&mut case, index, incast)?,
             Workload::Bulk(bulk) => bulk::run(&mut case, index, bulk)?,
+            Workload::Ranks(ranks) => ranks::run(&mut case, index, ranks)?,
         }
     }
     Ok(())

@@ -42,6 +42,13 @@ impl Namespace {
         &self.name
     }
 
+    /// Another descriptor of it.
+    pub fn duplicate(&self) -> Result<OwnedFd, CaseError> {
+        self.descriptor
+            .try_clone()
+            .doing(format!("duplicating the descriptor of {}", self.name))
+    }
+
     /// The form in which `ip link set … netns` takes it.
     pub fn path(&self) -> String {
         format!(

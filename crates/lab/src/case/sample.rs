@@ -10,7 +10,7 @@ use nix::sys::socket::{recvmsg, ControlMessageOwned, LinkAddr, MsgFlags, RecvMsg
 use nix::time::{clock_gettime, ClockId};
 
 use super::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
-use super::{CaseError, Doing, Network};
+use super::{CaseError, Doing, Namespace, Network};
 
 /// Bytes of a packet that are kept: IP and TCP headers.
 const KEPT_BYTES: u32 = 128;
@@ -46,7 +46,12 @@ pub struct Sampler {
 impl Sampler {
     /// Starts capturing what reaches the router from the first sender.
     pub fn start(network: &Network) -> Result<Self, CaseError> {
-        network.router.enter(|| {
+        Self::at(&network.router, "edge0")
+    }
+
+    /// Starts capturing what comes in through an interface of a host.
+    pub fn at(host: &Namespace, interface: &str) -> Result<Self, CaseError> {
+        host.enter(|| {
             // A protocol of 0: nothing is captured until the socket is bound.
             // SAFETY: a plain call; the descriptor is owned from here on.
             let descriptor =
@@ -73,7 +78,8 @@ impl Sampler {
             let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
             address.sll_family = libc::AF_PACKET as u16;
             address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-            address.sll_ifindex = if_nametoindex("edge0").doing("looking up edge0")? as i32;
+            address.sll_ifindex =
+                if_nametoindex(interface).doing(format!("looking up {interface}"))? as i32;
             // SAFETY: pointer and length describe `address`.
             let result = unsafe {
                 libc::bind(

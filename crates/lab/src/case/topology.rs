@@ -6,12 +6,16 @@
 //! sender0 eth0 --- edge0 router wan === eth0 receiver
 //! sender1 eth0 --- edge1
 //! ```
+//!
+//! With two clusters the far router stands in the receiver's place, and the
+//! bottleneck is there in both directions ([`super::clusters`]).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::clusters::{far_address, Far};
 use super::{CaseError, Doing, Namespace};
 use crate::plan;
 
@@ -29,13 +33,15 @@ const EDGE_QUEUE_BYTES: u32 = 64_000_000;
 
 /// What makes the path between router and receiver slow, long and shallow.
 pub trait Bottleneck: Sync {
-    /// Makes the interfaces `wan` in `router` and `eth0` in `receiver`, joined by
-    /// a link of the rate, delay and buffer of `wanted`. Addresses are none of
-    /// its business.
+    /// Makes the interfaces `wan` in `router` and `interface` in `far`, joined by a
+    /// link of the rate, delay and buffer of `wanted`: the receiver itself, or the
+    /// router of a far cluster, towards which and from which the link is the same.
+    /// Addresses are none of its business.
     fn install(
         &self,
         router: &Namespace,
-        receiver: &Namespace,
+        far: &Namespace,
+        interface: &str,
         wanted: &plan::Topology,
     ) -> Result<(), CaseError>;
 
@@ -48,18 +54,36 @@ pub trait Bottleneck: Sync {
     ) -> Result<(), CaseError>;
 }
 
-/// The kernel's own queues: tbf with a drop-tail queue towards the receiver, and
-/// netem on the way back, which holds the whole round trip's delay. TCP sees only
-/// the sum, and in this order netem's queue is never part of the bottleneck's.
-#[derive(Debug)]
-pub struct KernelBottleneck;
+/// The kernel's own queues: tbf with a drop-tail queue, and netem.
+///
+/// To a single receiver the queue is on the way there, and netem holds the whole
+/// round trip's delay on the way back: TCP sees only the sum, and in this order
+/// netem's queue is never part of the bottleneck's. Between two clusters, where each
+/// direction carries data, there is a bridge in between. Towards the far side a packet
+/// is queued at the router and then delayed at the bridge, on the way back delayed at
+/// the far router and then queued at the bridge.
+#[derive(Debug, Default)]
+pub struct KernelBottleneck {
+    bridge: Mutex<Option<Namespace>>,
+}
 
 impl KernelBottleneck {
-    fn shaper(verb: &str, wanted: &plan::Topology, rate_bps: u64) -> String {
+    fn shaper(verb: &str, device: &str, wanted: &plan::Topology, rate_bps: u64) -> String {
         format!(
-            "qdisc {verb} dev wan root tbf rate {rate_bps}bit burst {SHAPER_BURST_BYTES} limit {} overhead {FRAMING_BYTES}\n",
+            "qdisc {verb} dev {device} root tbf rate {rate_bps}bit burst {SHAPER_BURST_BYTES} limit {} overhead {FRAMING_BYTES}\n",
             wanted.buffer_bytes
         )
+    }
+
+    /// Nothing where there is no delay: netem has none of 0.
+    fn delay(device: &str, delay_ns: u64) -> String {
+        match delay_ns {
+            0 => String::new(),
+            _ => format!(
+                "qdisc add dev {device} root netem delay {}us limit 100000\n",
+                delay_ns / 1000
+            ),
+        }
     }
 }
 
@@ -67,22 +91,35 @@ impl Bottleneck for KernelBottleneck {
     fn install(
         &self,
         router: &Namespace,
-        receiver: &Namespace,
+        far: &Namespace,
+        interface: &str,
         wanted: &plan::Topology,
     ) -> Result<(), CaseError> {
-        router.ip(&format!(
-            "link add wan type veth peer name eth0 netns {}\n",
-            receiver.path()
-        ))?;
-        router.tc(&Self::shaper("add", wanted, wanted.rate_bps))?;
-        let round_trip_ns = 2 * wanted.one_way_delay_ns;
-        if round_trip_ns == 0 {
-            return Ok(());
+        let shaper = |device| Self::shaper("add", device, wanted, wanted.rate_bps);
+        let join = |from: &Namespace, device: &str, to: &Namespace, peer: &str| {
+            from.ip(&format!(
+                "link add {device} type veth peer name {peer} netns {}\n",
+                to.path()
+            ))
+        };
+        if wanted.far_hosts == 0 {
+            join(router, "wan", far, interface)?;
+            router.tc(&shaper("wan"))?;
+            return far.tc(&Self::delay(interface, 2 * wanted.one_way_delay_ns));
         }
-        receiver.tc(&format!(
-            "qdisc add dev eth0 root netem delay {}us limit 100000\n",
-            round_trip_ns / 1000
-        ))
+        let bridge = Namespace::create("bridge")?;
+        join(router, "wan", &bridge, "near")?;
+        join(far, interface, &bridge, "far")?;
+        let mut lines = "link add bridge type bridge\nlink set bridge up\n".to_owned();
+        for device in ["near", "far"] {
+            lines += &format!("link set {device} master bridge\nlink set {device} up\n");
+        }
+        bridge.ip(&lines)?;
+        router.tc(&shaper("wan"))?;
+        bridge.tc(&(Self::delay("far", wanted.one_way_delay_ns) + &shaper("near")))?;
+        far.tc(&Self::delay(interface, wanted.one_way_delay_ns))?;
+        *self.bridge.lock().unwrap_or_else(PoisonError::into_inner) = Some(bridge);
+        Ok(())
     }
 
     fn set_rate(
@@ -91,7 +128,7 @@ impl Bottleneck for KernelBottleneck {
         wanted: &plan::Topology,
         rate_bps: u64,
     ) -> Result<(), CaseError> {
-        router.tc(&Self::shaper("change", wanted, rate_bps))
+        router.tc(&Self::shaper("change", "wan", wanted, rate_bps))
     }
 }
 
@@ -99,12 +136,14 @@ impl Bottleneck for KernelBottleneck {
 pub struct Network<'a> {
     /// What was asked for.
     pub wanted: plan::Topology,
-    /// The hosts that send.
+    /// The hosts that send; with two clusters, those of the near one.
     pub senders: Vec<Arc<Namespace>>,
     /// Joins them to the receiver.
     pub router: Namespace,
-    /// The host that receives.
-    pub receiver: Namespace,
+    /// The host that receives; with two clusters, the first of the far one.
+    pub receiver: Arc<Namespace>,
+    /// The far side of two clusters.
+    pub far: Option<Far>,
     bottleneck: &'a dyn Bottleneck,
 }
 
@@ -115,75 +154,77 @@ impl<'a> Network<'a> {
         sysctl: &BTreeMap<String, String>,
         bottleneck: &'a dyn Bottleneck,
     ) -> Result<Self, CaseError> {
-        let router = Namespace::create("router")?;
-        let receiver = Namespace::create("receiver")?;
-        router.sysctl("net.ipv4.ip_forward", "1")?;
-        router.sysctl("net.ipv6.conf.all.forwarding", "1")?;
-        // A router asks for neighbours from its link-local address, which without
-        // this is not usable in its first second: forwarded packets would be lost.
-        router.sysctl("net.ipv6.conf.default.accept_dad", "0")?;
-        bottleneck.install(&router, &receiver, wanted)?;
-        let mut senders = Vec::new();
-        let mut at_router = configuration("wan", RECEIVER_LINK, true, wanted);
-        for index in 0..wanted.senders {
-            let sender = Namespace::create(&format!("sender{index}"))?;
-            let edge = format!("edge{index}");
-            at_router += &format!(
-                "link add {edge} type veth peer name eth0 netns {}\n",
-                sender.path()
-            );
-            at_router += &configuration(&edge, sender_link(index), true, wanted);
-            senders.push(Arc::new(sender));
-        }
-        // All in one: starting a program takes longer than what it does here.
-        router.ip(&at_router)?;
-        receiver.ip(&configuration("eth0", RECEIVER_LINK, false, wanted))?;
-        for (index, sender) in (0..).zip(&senders) {
-            sender.ip(&configuration("eth0", sender_link(index), false, wanted))?;
-            sender.tc(&format!(
-                "qdisc add dev eth0 root tbf rate {}bit burst {SHAPER_BURST_BYTES} limit {EDGE_QUEUE_BYTES} overhead {FRAMING_BYTES}\n",
-                wanted.edge_rate_bps
-            ))?;
-        }
-        if !wanted.offload {
-            let edges = (0..wanted.senders).map(|index| format!("edge{index}"));
-            router.enter(|| {
-                edges
-                    .chain(["wan".to_owned()])
-                    .try_for_each(|device| switch_offload_off(&device))
-            })?;
-            for host in senders.iter().map(Arc::as_ref).chain([&receiver]) {
-                host.enter(|| switch_offload_off("eth0"))?;
+        let router = new_router("router")?;
+        let (receiver, far) = if wanted.far_hosts == 0 {
+            let receiver = Arc::new(Namespace::create("receiver")?);
+            bottleneck.install(&router, &receiver, "eth0", wanted)?;
+            router.ip(&configuration("wan", RECEIVER_LINK, true, wanted))?;
+            receiver.ip(&configuration("eth0", RECEIVER_LINK, false, wanted))?;
+            if cuts_packets(wanted) {
+                receiver.enter(|| switch_offload_off("eth0"))?;
             }
-        }
-        for host in senders.iter().map(Arc::as_ref).chain([&receiver]) {
-            // The kernel's own first values; only the ceiling is raised.
-            host.sysctl(
-                "net.ipv4.tcp_rmem",
-                &format!("4096 131072 {}", wanted.socket_buffer_bytes),
-            )?;
-            host.sysctl(
-                "net.ipv4.tcp_wmem",
-                &format!("4096 87380 {}", wanted.socket_buffer_bytes),
-            )?;
-            // Or the second connection would inherit the first one's ssthresh.
-            host.sysctl("net.ipv4.tcp_no_metrics_save", "1")?;
-            for (key, value) in sysctl {
-                host.sysctl(key, value)?;
-            }
-        }
-        Ok(Network {
+            (receiver, None)
+        } else {
+            let far = Far::build(&router, wanted, bottleneck)?;
+            (far.hosts[0].clone(), Some(far))
+        };
+        let links: Vec<u8> = (0..wanted.senders).map(sender_link).collect();
+        let senders = attach_hosts(&router, "sender", &links, wanted)?;
+        let network = Network {
             wanted: wanted.clone(),
             senders,
             router,
             receiver,
+            far,
             bottleneck,
-        })
+        };
+        for host in network.hosts() {
+            network.prepare_host(host, sysctl)?;
+        }
+        Ok(network)
+    }
+
+    /// All hosts: the near ones, then the receiver or the far ones.
+    pub fn hosts(&self) -> impl Iterator<Item = &Namespace> {
+        let far = match &self.far {
+            Some(far) => &far.hosts[..],
+            None => std::slice::from_ref(&self.receiver),
+        };
+        self.senders.iter().chain(far).map(Arc::as_ref)
+    }
+
+    fn prepare_host(
+        &self,
+        host: &Namespace,
+        sysctl: &BTreeMap<String, String>,
+    ) -> Result<(), CaseError> {
+        let most = self.wanted.socket_buffer_bytes;
+        // The kernel's own first values; only the ceiling is raised. Message-passing
+        // ranks send eagerly: their buffers take whole messages from the beginning.
+        let (receive, send) = match self.far {
+            None => (131_072, 87_380),
+            Some(_) => (most, most),
+        };
+        host.sysctl("net.ipv4.tcp_rmem", &format!("4096 {receive} {most}"))?;
+        host.sysctl("net.ipv4.tcp_wmem", &format!("4096 {send} {most}"))?;
+        // Or the second connection would inherit the first one's ssthresh.
+        host.sysctl("net.ipv4.tcp_no_metrics_save", "1")?;
+        sysctl
+            .iter()
+            .try_for_each(|(key, value)| host.sysctl(key, value))
     }
 
     /// The receiver's address and a port.
     pub fn receiver_address(&self, port: u16) -> SocketAddr {
         SocketAddr::new(host_address(RECEIVER_LINK, self.wanted.ip), port)
+    }
+
+    /// Addresses of [`Network::hosts`], in their order.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let ip = self.wanted.ip;
+        let near = (0..self.wanted.senders).map(move |index| host_address(sender_link(index), ip));
+        let far = (0..self.wanted.far_hosts.max(1)).map(move |index| far_address(index, ip));
+        near.chain(far)
     }
 
     /// Changes the bottleneck's rate, bits per second.
@@ -193,14 +234,72 @@ impl<'a> Network<'a> {
     }
 }
 
-const RECEIVER_LINK: u8 = 0;
+/// A namespace that forwards.
+pub(super) fn new_router(name: &str) -> Result<Namespace, CaseError> {
+    let router = Namespace::create(name)?;
+    router.sysctl("net.ipv4.ip_forward", "1")?;
+    router.sysctl("net.ipv6.conf.all.forwarding", "1")?;
+    // A router asks for neighbours from its link-local address, which without
+    // this is not usable in its first second: forwarded packets would be lost.
+    router.sysctl("net.ipv6.conf.default.accept_dad", "0")?;
+    Ok(router)
+}
+
+/// Whether packets are cut into segments before the bottleneck.
+fn cuts_packets(wanted: &plan::Topology) -> bool {
+    !wanted.offload && wanted.far_hosts == 0
+}
+
+/// New hosts with a link of the edge's rate to `router` each.
+pub(super) fn attach_hosts(
+    router: &Namespace,
+    name: &str,
+    links: &[u8],
+    wanted: &plan::Topology,
+) -> Result<Vec<Arc<Namespace>>, CaseError> {
+    let mut hosts = Vec::new();
+    let mut at_router = String::new();
+    for (index, &link) in links.iter().enumerate() {
+        let host = Namespace::create(&format!("{name}{index}"))?;
+        let edge = format!("edge{index}");
+        at_router += &format!(
+            "link add {edge} type veth peer name eth0 netns {}\n",
+            host.path()
+        );
+        at_router += &configuration(&edge, link, true, wanted);
+        hosts.push(Arc::new(host));
+    }
+    // All in one: starting a program takes longer than what it does here.
+    router.ip(&at_router)?;
+    for (&link, host) in links.iter().zip(&hosts) {
+        host.ip(&configuration("eth0", link, false, wanted))?;
+        host.tc(&format!(
+            "qdisc add dev eth0 root tbf rate {}bit burst {SHAPER_BURST_BYTES} limit {EDGE_QUEUE_BYTES} overhead {FRAMING_BYTES}\n",
+            wanted.edge_rate_bps
+        ))?;
+        if cuts_packets(wanted) {
+            host.enter(|| switch_offload_off("eth0"))?;
+        }
+    }
+    if cuts_packets(wanted) {
+        router.enter(|| {
+            (0..links.len())
+                .map(|index| format!("edge{index}"))
+                .chain(["wan".to_owned()])
+                .try_for_each(|device| switch_offload_off(&device))
+        })?;
+    }
+    Ok(hosts)
+}
+
+pub(super) const RECEIVER_LINK: u8 = 0;
 
 fn sender_link(index: u32) -> u8 {
     u8::try_from(index + 1).expect("the experiment was checked: at most 250 senders")
 }
 
 /// The host's end of link `number`; the router's end is `router_address`.
-fn host_address(number: u8, ip: u8) -> IpAddr {
+pub(super) fn host_address(number: u8, ip: u8) -> IpAddr {
     if ip == 6 {
         IpAddr::V6(Ipv6Addr::new(
             0xfd00,
@@ -217,7 +316,7 @@ fn host_address(number: u8, ip: u8) -> IpAddr {
     }
 }
 
-fn router_address(number: u8, ip: u8) -> IpAddr {
+pub(super) fn router_address(number: u8, ip: u8) -> IpAddr {
     if ip == 6 {
         IpAddr::V6(Ipv6Addr::new(
             0xfd00,
@@ -240,28 +339,43 @@ fn router_address(number: u8, ip: u8) -> IpAddr {
 /// at 500 Mbit/s the CPU, not the link, would be the bottleneck.
 const UNOFFLOADED_SEGMENTS: u32 = 8;
 
-/// Lines of `ip` that bring one end of a link up.
+/// Lines of `ip` that bring one end of a link up, and give hosts a default route.
 fn configuration(device: &str, link: u8, is_router: bool, wanted: &plan::Topology) -> String {
     let ip = wanted.ip;
-    let address = if is_router {
-        router_address(link, ip)
-    } else {
-        host_address(link, ip)
-    };
+    let at_router = router_address(link, ip);
+    if is_router {
+        return interface(device, at_router, wanted);
+    }
+    interface(device, host_address(link, ip), wanted)
+        + &format!("link set lo up\n{}", default_route(at_router))
+}
+
+/// Lines of `ip` that give an interface its address and bring it up.
+pub(super) fn interface(device: &str, address: IpAddr, wanted: &plan::Topology) -> String {
     // Without nodad an IPv6 address is unusable for its first second.
-    let (bits, option) = if ip == 6 { (64, " nodad") } else { (24, "") };
-    let mut lines = String::new();
-    if !wanted.offload {
-        lines += &format!("link set dev {device} gso_max_segs {UNOFFLOADED_SEGMENTS}\n");
+    let (bits, option) = if wanted.ip == 6 {
+        (64, " nodad")
+    } else {
+        (24, "")
+    };
+    segment_limit(device, wanted)
+        + &format!("addr add {address}/{bits} dev {device}{option}\nlink set dev {device} up\n")
+}
+
+/// Lines of `ip` that bound what leaves an interface back to back without offload.
+fn segment_limit(device: &str, wanted: &plan::Topology) -> String {
+    if wanted.offload {
+        return String::new();
     }
-    lines += &format!("addr add {address}/{bits} dev {device}{option}\nlink set dev {device} up\n");
-    if !is_router {
-        lines += &format!(
-            "link set lo up\nroute add default via {}\n",
-            router_address(link, ip)
-        );
-    }
-    lines
+    let segments = match wanted.far_hosts {
+        0 => UNOFFLOADED_SEGMENTS,
+        _ => plan::CLUSTER_PACKET_SEGMENTS,
+    };
+    format!("link set dev {device} gso_max_segs {segments}\n")
+}
+
+pub(super) fn default_route(via: IpAddr) -> String {
+    format!("route add default via {via}\n")
 }
 
 /// `ethtool -K DEVICE tso off gso off gro off`, without the program.

@@ -7,6 +7,7 @@ use paceline_policy::Policy;
 use paceline_report::claims::Claim;
 
 use super::{Experiment, ExperimentError, File, PolicyChoice, Variant};
+use crate::case::clusters::MOST_HOSTS;
 use crate::plan::PolicySource;
 
 /// Hosts that fit the lab's addresses.
@@ -91,15 +92,29 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
         file: path.display().to_string(),
     };
     let file = &experiment.file;
-    if file.burst.is_empty() && file.incast.is_empty() && file.bulk.is_empty() {
+    let dumbbell = !(file.burst.is_empty() && file.incast.is_empty() && file.bulk.is_empty());
+    if !dumbbell && file.switch.is_empty() {
         let problem =
-            "nothing to do: give at least one [[burst]], [[incast]] or [[bulk]]".to_owned();
+            "nothing to do: give at least one [[burst]], [[incast]], [[bulk]] or [[switch]]"
+                .to_owned();
         return Err(place.wrong("", 0, "workload", problem));
+    }
+    match file.link.clusters {
+        None if !file.switch.is_empty() => {
+            let problem = "[[switch]] needs two clusters: clusters = [8, 8]".to_owned();
+            return Err(place.wrong("[link]", 0, "clusters", problem));
+        }
+        Some(_) if dumbbell => {
+            let problem = "only [[switch]] runs between two clusters".to_owned();
+            return Err(place.wrong("[link]", 0, "clusters", problem));
+        }
+        _ => {}
     }
     link(file, &place)?;
     bursts(file, &place)?;
     incasts(file, &place)?;
     bulks(file, &place)?;
+    switches(file, &place)?;
     if file.variants.is_empty() {
         return Err(place.wrong(
             "",
@@ -162,6 +177,28 @@ pub fn policy_source(name: &str, variant: &Variant) -> Result<Option<PolicySourc
     }
 }
 
+fn switches(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    for (index, switch) in file.switch.iter().enumerate() {
+        let wrong = |key: &str, problem: &str| {
+            Err(place.wrong("[[switch]]", index, key, problem.to_owned()))
+        };
+        let least = switch.cycles.min(switch.quick.unwrap_or(switch.cycles));
+        if switch.cycles > 1000 || switch.rounds == 0 || switch.rounds > 1000 {
+            return wrong("cycles", "cycles and rounds must be 1 to 1000");
+        }
+        if switch.from_cycle == 0 || switch.from_cycle > least {
+            return wrong(
+                "from_cycle",
+                "must be 1 to cycles, and to quick where that is given",
+            );
+        }
+        if switch.transfer.bytes() == 0 || switch.block.bytes() == 0 {
+            return wrong("transfer", "transfer and block must be at least one byte");
+        }
+    }
+    Ok(())
+}
+
 fn link(file: &File, place: &Place) -> Result<(), ExperimentError> {
     let wrong = |key: &str, problem: &str| Err(place.wrong("[link]", 0, key, problem.to_owned()));
     if file.link.ip != 4 && file.link.ip != 6 {
@@ -172,6 +209,17 @@ fn link(file: &File, place: &Place) -> Result<(), ExperimentError> {
             "edge_rate",
             "must be at least the link's rate, or the hosts' links would be the bottleneck",
         );
+    }
+    if let Some([near, far]) = file.link.clusters {
+        if near != far || near == 0 || near > MOST_HOSTS {
+            return wrong(
+                "clusters",
+                &format!("must be two of the same size, 1 to {MOST_HOSTS}"),
+            );
+        }
+        if !file.link.step.is_empty() {
+            return wrong("clusters", "[[link.step]] is for bursts, not for clusters");
+        }
     }
     if file.machine.shift > 4 {
         let problem = "must be 0 to 4: one instruction takes 2^shift ns".to_owned();

@@ -87,6 +87,9 @@ pub struct File {
     /// Flows side by side.
     #[serde(default)]
     pub bulk: Vec<Bulk>,
+    /// All-to-all and one-to-one in turn, between two clusters.
+    #[serde(default)]
+    pub switch: Vec<Switch>,
     /// What is compared.
     #[serde(rename = "variant")]
     pub variants: IndexMap<String, Variant>,
@@ -118,6 +121,8 @@ pub struct Link {
     /// Each host's own link.
     #[serde(default = "gigabit")]
     pub edge_rate: Rate,
+    /// Hosts of two clusters with the bottleneck between them, in both directions.
+    pub clusters: Option<[u32; 2]>,
     /// Most that the kernel's auto-tuning may give a socket.
     #[serde(default = "twenty_mebibytes")]
     pub socket_buffer: Size,
@@ -206,6 +211,28 @@ pub struct Incast {
     pub from_round: u32,
     /// From the start of a round to the start of the next.
     pub period: Time,
+}
+
+/// All-to-all and one-to-one in turn; see [`crate::plan::Switch`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Bytes of the one-to-one transfer.
+    pub transfer: Size,
+    /// Bytes from each rank to each one of the other cluster.
+    pub block: Size,
+    /// How often blocks are exchanged in one all-to-all.
+    #[serde(default = "one")]
+    pub rounds: u32,
+    /// Cycles of both.
+    pub cycles: u32,
+    /// Cycles with `--quick`.
+    pub quick: Option<u32>,
+    /// The first cycle, from 1, that medians are taken over.
+    #[serde(default = "one")]
+    pub from_cycle: u32,
+    /// From the end of a transfer to the next cycle.
+    pub pause: Time,
 }
 
 /// Flows side by side.

@@ -91,6 +91,7 @@ impl Experiment {
         let link = &self.file.link;
         let plain = Topology {
             senders: self.senders(),
+            far_hosts: link.clusters.map_or(0, |[_, far]| far),
             rate_bps: link.rate.bits_per_second(),
             one_way_delay_ns: link.one_way_delay.micros() * 1000,
             buffer_bytes: link.buffer.bytes(),
@@ -118,8 +119,11 @@ impl Experiment {
         scenarios.collect()
     }
 
-    /// Sender hosts that the workloads need.
+    /// Sender hosts that the workloads need, or hosts of the near cluster.
     fn senders(&self) -> u32 {
+        if let Some([near, _]) = self.file.link.clusters {
+            return near;
+        }
         let incast = self
             .file
             .incast
@@ -153,6 +157,19 @@ impl Experiment {
         }
         for bulk in &file.bulk {
             workloads.push(bulk_plan(bulk, quick));
+        }
+        for switch in &file.switch {
+            workloads.push(Workload::Ranks(plan::Ranks {
+                label: switch.transfer.to_string(),
+                program: plan::Program::Switch(plan::Switch {
+                    cycles: count(switch.cycles, switch.quick),
+                    from_cycle: switch.from_cycle,
+                    block_bytes: switch.block.bytes(),
+                    rounds: switch.rounds,
+                    transfer_bytes: switch.transfer.bytes(),
+                    pause_ns: switch.pause.micros() * 1000,
+                }),
+            }));
         }
         workloads
     }

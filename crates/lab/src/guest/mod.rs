@@ -69,7 +69,7 @@ fn begin(sink: case::Sink) -> Result<(), case::CaseError> {
     let plan: Plan = serde_json::from_str(&text)
         .map_err(io::Error::from)
         .doing("reading the plan")?;
-    case::run(&plan, &KernelBottleneck, sink)
+    case::run(&plan, &KernelBottleneck::default(), sink)
 }
 
 fn prepare() -> Result<(), case::CaseError> {

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Messages between ranks over plain blocking sockets, sent eagerly: a send hands its
+//! bytes to the socket, a receive waits for the next bytes of that rank.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use super::super::connection::{
+    connect_from_here, listen_here, receive_exactly, run_promptly, send, Counters,
+};
+use super::super::{CaseError, Doing};
+
+/// One rank's connections to all others.
+pub struct Mesh {
+    rank: usize,
+    /// `None` is the rank itself.
+    peers: Vec<Option<TcpStream>>,
+    received_bytes: u64,
+    /// This rank waits for messages and runs before others.
+    promptly: bool,
+}
+
+impl Mesh {
+    /// Listens for the ranks after this one.
+    pub fn listen(address: SocketAddr, congestion: Option<&str>) -> Result<TcpListener, CaseError> {
+        listen_here(address, congestion)
+    }
+
+    /// Connects to the ranks before this one and accepts those after it.
+    pub fn connect(
+        rank: usize,
+        addresses: &[SocketAddr],
+        listener: &TcpListener,
+        congestion: Option<&str>,
+    ) -> Result<Self, CaseError> {
+        let mut peers: Vec<Option<TcpStream>> = (0..addresses.len()).map(|_| None).collect();
+        for (other, &address) in addresses.iter().enumerate().take(rank) {
+            let mut stream = connect_from_here(address, congestion)?;
+            stream
+                .write_all(&(rank as u64).to_be_bytes())
+                .doing("greeting a rank")?;
+            peers[other] = Some(stream);
+        }
+        for _ in rank + 1..addresses.len() {
+            let (mut stream, _) = listener.accept().doing("accepting a rank")?;
+            stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
+            let mut number = [0; 8];
+            stream
+                .read_exact(&mut number)
+                .doing("waiting for a rank's greeting")?;
+            let place = peers
+                .get_mut(u64::from_be_bytes(number) as usize)
+                .ok_or(CaseError::Unexpected("a stranger greets as a rank"))?;
+            *place = Some(stream);
+        }
+        Ok(Self {
+            rank,
+            peers,
+            received_bytes: 0,
+            promptly: false,
+        })
+    }
+
+    /// The rank that this is.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Ranks, this one included.
+    pub fn size(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Payload received so far.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    /// Hands `bytes` to the socket.
+    pub fn send(&mut self, to: usize, bytes: u64) -> Result<(), CaseError> {
+        self.run_promptly(false);
+        send(self.peer(to)?, bytes).doing("sending to a rank")
+    }
+
+    /// Waits for `bytes` of a rank.
+    pub fn receive(&mut self, from: usize, bytes: u64) -> Result<(), CaseError> {
+        self.run_promptly(true);
+        receive_exactly(self.peer(from)?, bytes).doing("receiving from a rank")?;
+        self.received_bytes += bytes;
+        Ok(())
+    }
+
+    /// What the kernel says about the connection to a rank.
+    pub fn counters(&mut self, of: usize) -> Result<Counters, CaseError> {
+        Counters::of(self.peer(of)?)
+    }
+
+    fn run_promptly(&mut self, promptly: bool) {
+        if self.promptly != promptly {
+            self.promptly = promptly;
+            run_promptly(promptly);
+        }
+    }
+
+    fn peer(&mut self, rank: usize) -> Result<&mut TcpStream, CaseError> {
+        self.peers
+            .get_mut(rank)
+            .and_then(Option::as_mut)
+            .ok_or(CaseError::Unexpected("a rank has no such peer"))
+    }
+}

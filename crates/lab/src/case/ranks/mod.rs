@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A message-passing program: one process for each rank, on a host of its own, all of
+//! them in one job. What a process enters (its phase) reaches Paceline the way that
+//! it does in a user's program: over libpaceline and the agent's socket.
+
+mod messages;
+mod rank;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use nix::sched::{setns, CloneFlags};
+use paceline_agent::cgroup::Hierarchy;
+use paceline_agent::pages::{PageServer, SOCKET_VARIABLE};
+
+use super::adaptation::Job;
+use super::connection::now_ns;
+use super::cpu::CpuMeter;
+use super::sample::{per_millisecond, realtime_ns, Sampler};
+use super::{Case, CaseError, Doing, Namespace};
+use crate::plan::{Program, Ranks, Switch};
+use crate::record::{BurstRecord, Record, SampleRecord};
+pub use rank::{is_rank, rank_main};
+use rank::{Event, Order, RankPlan, Transfer};
+
+/// Rank r listens here on its host.
+const PORT: u16 = 7000;
+/// From the order to start until all ranks do: they have it by then.
+const START_AFTER_NS: u64 = 50_000_000;
+
+/// Runs the workload on all hosts: near ones are the first ranks.
+pub(crate) fn run(case: &mut Case, workload: usize, ranks: &Ranks) -> Result<(), CaseError> {
+    let plan = case.plan;
+    let job = Job::start(&plan.adaptation)?;
+    // Without it the ranks have no phases: in variants without a policy.
+    let pages = job.as_ref().map(|_| serve_pages()).transpose()?;
+    let mut processes = Job::inside(job.as_ref(), || {
+        case.network
+            .hosts()
+            .map(|host| Process::start(host, pages.as_ref()))
+            .collect::<Result<Vec<_>, _>>()
+    })?;
+    let addresses: Vec<SocketAddr> = case
+        .network
+        .addresses()
+        .map(|address| SocketAddr::new(address, PORT))
+        .collect();
+    for (rank, process) in processes.iter_mut().enumerate() {
+        process.order(&Order::Listen(RankPlan {
+            rank,
+            addresses: addresses.clone(),
+            congestion: plan.adaptation.congestion.clone(),
+            program: ranks.program.clone(),
+        }))?;
+    }
+    for order in [Order::Connect, Order::Start(0)] {
+        for process in &mut processes {
+            process.expect(Event::Ready)?;
+        }
+        let order = match order {
+            Order::Start(_) => Order::Start(now_ns() + START_AFTER_NS),
+            other => other,
+        };
+        for process in &mut processes {
+            process.order(&order)?;
+        }
+    }
+    let mut meter = CpuMeter::start()?;
+    meter.pause()?;
+    let active_ns = match &ranks.program {
+        Program::Switch(switch) => {
+            follow_switch(case, workload, switch, &mut processes[0], &mut meter)?
+        }
+    };
+    let mut payload = 0;
+    for process in &mut processes {
+        payload += process.finish()?;
+    }
+    case.record(&Record::Cpu(meter.stop(workload, active_ns, payload)?))
+}
+
+fn serve_pages() -> Result<PageServer, CaseError> {
+    Hierarchy::find()
+        .and_then(|hierarchy| PageServer::start(&hierarchy))
+        .map_err(|error| CaseError::Policy {
+            message: error.to_string(),
+        })
+}
+
+/// Rank 0 tells of each transfer; what passes the link meanwhile is watched where it
+/// has come through. Nanoseconds in which something was to be sent.
+fn follow_switch(
+    case: &mut Case,
+    workload: usize,
+    switch: &Switch,
+    first: &mut Process,
+    meter: &mut CpuMeter,
+) -> Result<u64, CaseError> {
+    let mut active_ns = 0;
+    for cycle in 1..=switch.cycles {
+        first.expect(Event::CycleBegins)?;
+        let began_ns = now_ns();
+        meter.resume()?;
+        let far = case.network.far.as_ref().ok_or(CaseError::Unexpected(
+            "a program of ranks needs two clusters",
+        ))?;
+        let sampler = Sampler::at(&far.router, "wan")?;
+        let transfer = match first.next()? {
+            Event::Transferred(transfer) => transfer,
+            _ => return Err(Process::OUT_OF_TURN),
+        };
+        meter.pause()?;
+        active_ns += transfer.end_ns.saturating_sub(began_ns);
+        let mut packets = sampler.stop()?;
+        let start_realtime_ns = realtime_ns() - (now_ns() - transfer.start_ns);
+        packets.retain(|packet| packet.time_ns >= start_realtime_ns);
+        let Transfer { before, .. } = transfer;
+        case.record(&Record::Burst(BurstRecord {
+            workload,
+            burst: cycle,
+            completion_ns: transfer.end_ns - transfer.start_ns,
+            segments: transfer.segments,
+            retransmitted: transfer.retransmitted,
+            spurious: transfer.spurious,
+            cwnd: [before.cwnd, transfer.begun.cwnd],
+            ssthresh: [before.ssthresh, transfer.begun.ssthresh],
+        }))?;
+        case.record(&Record::Samples(SampleRecord {
+            workload,
+            burst: cycle,
+            bytes_per_ms: per_millisecond(&packets, start_realtime_ns, transfer.mss),
+        }))?;
+        case.advance()?;
+    }
+    Ok(active_ns)
+}
+
+/// One rank's process. It ends when it is dropped.
+struct Process {
+    child: Child,
+    orders: ChildStdin,
+    events: BufReader<ChildStdout>,
+}
+
+impl Process {
+    const OUT_OF_TURN: CaseError = CaseError::Unexpected("a rank told something out of turn");
+
+    /// This very program as a rank on `host`; it waits for its plan.
+    fn start(host: &Namespace, pages: Option<&PageServer>) -> Result<Self, CaseError> {
+        let namespace = host.duplicate()?;
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0(rank::NAME)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if let Some(pages) = pages {
+            command.env(SOCKET_VARIABLE, pages.socket());
+        }
+        // SAFETY: one system call on a descriptor that is open until the spawn
+        // below returns.
+        unsafe {
+            command.pre_exec(move || Ok(setns(&namespace, CloneFlags::CLONE_NEWNET)?));
+        }
+        let mut child = command
+            .spawn()
+            .doing(format!("starting a rank on {}", host.name()))?;
+        let missing = CaseError::Unexpected("a rank has no standard input or output");
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(orders), Some(events)) => Ok(Self {
+                child,
+                orders,
+                events: BufReader::new(events),
+            }),
+            _ => Err(missing),
+        }
+    }
+
+    fn order(&mut self, order: &Order) -> Result<(), CaseError> {
+        let mut line = serde_json::to_vec(order).expect("an order is plain data");
+        line.push(b'\n');
+        self.orders.write_all(&line).doing("ordering a rank")
+    }
+
+    fn next(&mut self) -> Result<Event, CaseError> {
+        let mut line = String::new();
+        let length = self
+            .events
+            .read_line(&mut line)
+            .doing("listening to a rank")?;
+        if length == 0 {
+            return Err(CaseError::Unexpected("a rank ended before its program did"));
+        }
+        match serde_json::from_str(&line) {
+            Ok(Event::Failed(text)) => Err(CaseError::Rank(text)),
+            Ok(event) => Ok(event),
+            Err(_) => Err(Self::OUT_OF_TURN),
+        }
+    }
+
+    fn expect(&mut self, event: Event) -> Result<(), CaseError> {
+        if self.next()? == event {
+            Ok(())
+        } else {
+            Err(Self::OUT_OF_TURN)
+        }
+    }
+
+    /// Waits for its end: the payload that it received.
+    fn finish(&mut self) -> Result<u64, CaseError> {
+        match self.next()? {
+            Event::Done { received_bytes } => Ok(received_bytes),
+            _ => Err(Self::OUT_OF_TURN),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that is done has ended or is about to: to kill it does no harm.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
