@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Each target is one script; read that one to see what it does.
-.PHONY: demo demo-live test bench install setup
+.PHONY: demo demo-live test bench install setup setup-test
 
 demo: setup          ## what TCP does to bursts after idle, and what Paceline does
 	@scripts/demo.sh virtual
@@ -8,14 +8,17 @@ demo: setup          ## what TCP does to bursts after idle, and what Paceline do
 demo-live: setup     ## the same on this machine's own kernel, under sudo
 	@scripts/demo.sh live
 
-test: setup          ## format, lint, tests, and the lab's end-to-end runs
+test: setup-test     ## format, lint, tests, and the lab's end-to-end runs
 	@scripts/test.sh
 
 bench: setup         ## the full experiments and the cost of Paceline, into docs/results/
 	@scripts/bench.sh
 
-install: setup       ## the binary, below PREFIX (default /usr/local)
+install: setup       ## binary, libraries and header, below PREFIX (default /usr/local)
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh
+
+setup-test:          ## and of those to test it: two MPI libraries, Fortran
+	@scripts/setup.sh test
 
 setup:               ## installs what is missing of the tools to build and run
 	@scripts/setup.sh

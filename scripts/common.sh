@@ -30,4 +30,5 @@ heading() { # text: what comes next, and when
 
 build() { # one profile for everything, so that dependencies are compiled once
 	cargo build --release --locked --workspace
+	make --no-print-directory -C mpi OUT="$(realpath "$(dirname "$paceline")")"
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Installs what is missing of the tools to build Paceline and run its lab, on
-# Debian 12 and later and on Ubuntu 24.04. Says what it installs before it does.
+# Debian 12 and later and on Ubuntu 24.04; with the argument "test" those to test it,
+# too. Says what it installs before it does.
 # Exit status 2: something is missing that it cannot install.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -25,6 +26,15 @@ packages=(
 )
 if [ "$architecture" = x86_64 ]; then
 	packages+=(qemu-system-x86) # the virtual lab
+fi
+
+if [ "${1:-}" = test ]; then
+	packages+=(
+		openmpi-bin libopenmpi-dev # the MPI shim is tried under both
+		mpich libmpich-dev
+		gfortran # and from Fortran
+		python3  # its tests
+	)
 fi
 
 newer() { # have, least: whether version `have` is `least` or newer

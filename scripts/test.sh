@@ -46,6 +46,9 @@ case $counted in
 "0 passed"*) fail "no test was executed" ;;
 esac
 
+heading "MPI shim"
+make --no-print-directory -C mpi test
+
 heading "lint"
 if tool clippy; then
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings

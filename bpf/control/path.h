@@ -123,6 +123,16 @@ static __always_inline __u64 pl_remembered(const struct pl_path *path, const str
 	return rate < PL_RATE_MIN_BPS ? 0 : rate;
 }
 
+/* The path's least RTT, of all connections, as long as it is not too old. */
+static __always_inline void pl_see_min_rtt(struct pl_path *path, const struct pl_tcp *tcp)
+{
+	if (tcp->min_rtt_us && (!path->min_rtt_us || tcp->min_rtt_us <= path->min_rtt_us ||
+				tcp->now_us - path->min_rtt_at_us > PL_MIN_RTT_AGE_US)) {
+		path->min_rtt_us = tcp->min_rtt_us;
+		path->min_rtt_at_us = tcp->now_us;
+	}
+}
+
 static __always_inline int pl_on_path(const struct pl_start *s, const struct pl_path *path)
 {
 	return s->counted && s->epoch == path->epoch && path->active;

@@ -136,6 +136,7 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 			orders->cwnd = PL_LEAD_SEGS;
 		return;
 	}
+	pl_see_min_rtt(path, tcp);
 	rate = path->min_rtt_us ? pl_remembered(path, policy, tcp->now_us) : 0;
 	if (!tcp->packets_out) {
 		/* The start-up law begins the next burst; what it does not know, it learns. */
@@ -146,8 +147,15 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 		}
 		return;
 	}
-	if (!rate)
+	if (!rate) {
+		/* Its windows are the other phase's; what the path gives can be learned. */
+		s->learning = 1;
+		s->seen_segs = tcp->delivered_segs;
+		s->retransmitted0 = tcp->retransmitted_segs;
+		s->flight_segs = 0;
+		path->block_us = 0;
 		return;
+	}
 	path->rate_bps = rate;
 	pl_join_path(s, path, tcp);
 	s->rate_bps = rate;

@@ -222,11 +222,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	__u32 n, window, active, rtt_us;
 	__u64 share;
 
-	if (tcp->min_rtt_us && (!path->min_rtt_us || tcp->min_rtt_us <= path->min_rtt_us ||
-				tcp->now_us - path->min_rtt_at_us > PL_MIN_RTT_AGE_US)) {
-		path->min_rtt_us = tcp->min_rtt_us;
-		path->min_rtt_at_us = tcp->now_us;
-	}
+	pl_see_min_rtt(path, tcp);
 	if (!tcp->packets_out && !(s->state == PL_START_PACED && s->sent0 == tcp->sent_segs)) {
 		/* Nothing in flight: a burst begins. */
 		__u64 rate = 0;

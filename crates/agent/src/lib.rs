@@ -24,6 +24,7 @@ mod kernel_side;
 pub mod launcher;
 mod leftovers;
 pub mod pages;
+mod preload;
 pub mod status;
 mod supervise;
 pub mod tick;

@@ -83,6 +83,12 @@ impl Connection {
         self.obey(orders)
     }
 
+    fn on_ack(&mut self) {
+        let path = self.paths.entry(self.phase).or_default();
+        let orders = self.startup.on_ack(path, &self.policy, &self.tcp);
+        self.obey(orders);
+    }
+
     /// What a phase has learned, set from outside.
     fn knows(&mut self, phase: u32, mbit: u64) {
         self.paths.insert(
@@ -168,6 +174,16 @@ fn an_unknown_phase_with_data_in_flight_goes_on_as_it_is() {
     (c.tcp.cwnd, c.tcp.ssthresh, c.tcp.packets_out) = (200, 150, 200);
     let orders = c.switch(3);
     assert_eq!((orders.cwnd, orders.ssthresh, orders.pacing_bps), (0, 0, 0));
+    // It is learned meanwhile: 16 segments a millisecond, less a sixteenth.
+    for block in 1..=8 {
+        c.tcp.now_us += 1_000;
+        c.tcp.delivered_segs = 16 * block;
+        c.on_ack();
+    }
+    (c.tcp.packets_out, c.tcp.unsent) = (0, 0);
+    c.on_ack();
+    let (learned, given) = (c.paths[&3].rate_bps, 16 * 1448 * 1_000);
+    assert!(learned > given * 7 / 8 && learned <= given, "{learned}");
 }
 
 #[test]

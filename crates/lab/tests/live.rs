@@ -29,6 +29,7 @@ fn plan(variant: &str, congestion: &str, ip: u8) -> Plan {
         scenario: String::new(),
         seed: 1,
         topology: Topology {
+            far_hosts: 0,
             senders: 1,
             rate_bps: 100_000_000,
             one_way_delay_ns: 5_000_000,

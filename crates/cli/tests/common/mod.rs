@@ -300,6 +300,23 @@ fn peer_program() {
                 streams.last_mut().unwrap().read_exact(&mut data).unwrap();
                 "received".to_owned()
             }
+            ["active"] => paceline::ffi::paceline_active().to_string(),
+            ["enter", class] => paceline::ffi::paceline_enter(class.parse().unwrap()).to_string(),
+            ["leave"] => paceline::ffi::paceline_leave().to_string(),
+            ["fork-and-enter", class] => {
+                // SAFETY: the child calls libpaceline, which holds its lock over the
+                // fork, and ends without running anything of the parent's.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    let status = paceline::ffi::paceline_enter(class.parse().unwrap());
+                    // SAFETY: ends the child.
+                    unsafe { libc::_exit(status) };
+                }
+                let mut status = 0;
+                // SAFETY: waits for our own child.
+                unsafe { libc::waitpid(child, &mut status, 0) };
+                status.to_string()
+            }
             ["pid"] => std::process::id().to_string(),
             ["uid"] => {
                 // SAFETY: no arguments, cannot fail.

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Phases from the program's call to what status says about its connections.
+
+mod common;
+
+use std::path::Path;
+
+use common::{alone, connect, is_root, jobs, status, wait_for, Net, Peer, SERVER4};
+use serde_json::Value;
+
+/// The one job of a client, and the connection that it has.
+fn job_of(status: &Value, client: &Peer) -> Option<Value> {
+    let mut found = jobs(status, &format!("paceline.{}.", client.process.id()));
+    (found.len() == 1).then(|| found.remove(0))
+}
+
+fn process_of<'v>(job: &'v Value, pid: &str) -> &'v Value {
+    job["processes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|process| process["pid"].to_string() == pid)
+        .expect("the process is shown")
+}
+
+/// Sends something in the phase that the client is in.
+fn exchange(client: &mut Peer, server: &mut Peer) {
+    client.ask("send 20000");
+    server.ask("receive 20000");
+}
+
+#[test]
+fn a_connection_follows_its_process_from_class_to_class() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let net = Net::new();
+    let mut client = net.job(0, "lfn");
+    let mut server = net.peer(1);
+    connect(&mut client, &mut server, SERVER4);
+    let pid = client.ask("pid");
+    assert_eq!(client.ask("active"), "1");
+    exchange(&mut client, &mut server);
+    const COLLECTIVES: u64 = 3;
+    for _ in 0..COLLECTIVES {
+        assert_eq!(client.ask("enter 5"), "0");
+        exchange(&mut client, &mut server);
+        assert_eq!(client.ask("leave"), "0");
+        exchange(&mut client, &mut server);
+    }
+    assert_eq!(client.ask("enter 7"), "0");
+    exchange(&mut client, &mut server);
+
+    let job = job_of(&status(), &client).expect("the job is shown");
+    let process = process_of(&job, &pid);
+    assert_eq!(process["phases"]["class"], 7);
+    assert_eq!(process["phases"]["entered"]["5"], COLLECTIVES);
+    assert_eq!(process["phases"]["entered"]["7"], 1);
+    let connection = &job["connections"][0];
+    assert_eq!(connection["process"].to_string(), pid);
+    assert_eq!(connection["class"], 7);
+    // In and out of each collective, and into class 7.
+    assert_eq!(connection["phase_switches"], 2 * COLLECTIVES + 1);
+    let mut classes: Vec<u64> = job["paths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|path| path["class"].as_u64().unwrap())
+        .collect();
+    classes.sort_unstable();
+    assert_eq!(classes, [0, 5, 7]);
+    client.end();
+    server.end();
+    assert!(!Path::new("/run/paceline").exists(), "a socket is left");
+}
+
+#[test]
+fn wrong_use_has_a_defined_result() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let net = Net::new();
+    let mut client = net.job(0, "lfn");
+    let mut server = net.peer(1);
+    connect(&mut client, &mut server, SERVER4);
+    let pid = client.ask("pid");
+    assert_eq!(client.ask("leave"), "-2", "a leave without an enter");
+    assert_eq!(client.ask("enter 3"), "0");
+    // Out of range: the class stays, and the enter is to be left.
+    assert_eq!(client.ask("enter 64"), "-1");
+    assert_eq!(client.ask("enter 4000000000"), "-1");
+    let class = |client: &Peer| {
+        let job = job_of(&status(), client).expect("the job is shown");
+        process_of(&job, &pid)["phases"]["class"].clone()
+    };
+    assert_eq!(class(&client), 3);
+    assert_eq!(
+        (client.ask("leave"), client.ask("leave")),
+        ("0".into(), "0".into())
+    );
+    assert_eq!(class(&client), 3);
+    // A child is a process of its own: it enters its own class.
+    assert_eq!(client.ask("fork-and-enter 9"), "0");
+    assert_eq!(class(&client), 3);
+    assert_eq!(client.ask("leave"), "0");
+    assert_eq!(class(&client), 0);
+    assert_eq!(client.ask("leave"), "-2");
+    client.end();
+    server.end();
+}
+
+#[test]
+fn a_process_that_dies_inside_a_phase_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let net = Net::new();
+    let mut client = net.job(0, "lfn");
+    let pid: i32 = client.ask("pid").parse().unwrap();
+    assert_eq!(client.ask("enter 3"), "0");
+    // SAFETY: the client's own process, which is waiting for its next command.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    let part = format!("paceline.{}.", client.process.id());
+    wait_for("the job to be gone", |status| {
+        jobs(status, &part).is_empty()
+    });
+    drop(client);
+    assert!(!Path::new("/run/paceline").exists(), "a socket is left");
+}
+
+#[test]
+fn without_phases_in_the_policy_there_are_none() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let net = Net::new();
+    let mut client = net.job(0, "rto");
+    assert_eq!(client.ask("active"), "0");
+    assert_eq!(client.ask("enter 3"), "0");
+    assert_eq!(client.ask("leave"), "0");
+    client.end();
+    // Nor outside of any job.
+    let mut peer = net.peer(0);
+    assert_eq!(peer.ask("active"), "0");
+    assert_eq!(peer.ask("leave"), "0");
+    peer.end();
+}
