@@ -65,16 +65,23 @@ int paceline_begin(unsigned int class_id);
 int paceline_end(int token);
 
 /*
- * A class of one's own, with nothing remembered from whoever had it before, or
- * PACELINE_EFULL. For libraries that must not collide with the program's own
+ * A class of one's own, never 0, with nothing remembered from whoever had it before,
+ * or PACELINE_EFULL. For libraries that must not collide with the program's own
  * numbers: they are given out from PACELINE_CLASSES - 1 downwards.
  */
 int paceline_class_new(void);
 
-/* Gives it back: what was learned in it is forgotten. Returns 0 or PACELINE_ERANGE. */
+/*
+ * Gives it back: what was learned in it is forgotten. Who is in it stays in it, and
+ * learns anew. Returns 0, or PACELINE_ERANGE for a class that paceline_class_new did
+ * not give out.
+ */
 int paceline_class_free(unsigned int class_id);
 
-/* 1 if this process's phases reach a Paceline job, else 0. */
+/*
+ * 1 if this process's phases reach a Paceline job, else 0. The first call of any
+ * function decides, for the life of the process; a forked child decides anew.
+ */
 int paceline_active(void);
 
 #ifdef __cplusplus
