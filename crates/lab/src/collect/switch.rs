@@ -55,12 +55,23 @@ impl Collector {
                 .collect();
             self.put(place, &name(metric), windows, None)?;
         }
-        let share = share(
+        let retransmitted = share(
             transfers
                 .iter()
                 .map(|transfer| (transfer.retransmitted, transfer.segments)),
         );
-        self.put(place, &name("retransmitted_share"), vec![share], None)?;
+        self.put(
+            place,
+            &name("retransmitted_share"),
+            vec![retransmitted],
+            None,
+        )?;
+        let spurious = share(
+            transfers
+                .iter()
+                .map(|transfer| (transfer.spurious, transfer.segments)),
+        );
+        self.put(place, &name("spurious_share"), vec![spurious], None)?;
         if let Some(sample) = samples.last() {
             self.series(place, label, "time since the switch (ms)", sample);
         }
