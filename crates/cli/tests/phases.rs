@@ -14,12 +14,12 @@ fn job_of(status: &Value, client: &Peer) -> Option<Value> {
     (found.len() == 1).then(|| found.remove(0))
 }
 
-fn process_of<'v>(job: &'v Value, pid: &str) -> &'v Value {
+fn process_of(job: &Value, pid: u64) -> &Value {
     job["processes"]
         .as_array()
         .unwrap()
         .iter()
-        .find(|process| process["pid"].to_string() == pid)
+        .find(|process| process["pid"].as_u64() == Some(pid))
         .expect("the process is shown")
 }
 
@@ -39,7 +39,7 @@ fn a_connection_follows_its_process_from_class_to_class() {
     let mut client = net.job(0, "lfn");
     let mut server = net.peer(1);
     connect(&mut client, &mut server, SERVER4);
-    let pid = client.ask("pid");
+    let pid: u64 = client.ask("pid").parse().unwrap();
     assert_eq!(client.ask("active"), "1");
     exchange(&mut client, &mut server);
     const COLLECTIVES: u64 = 3;
@@ -53,12 +53,12 @@ fn a_connection_follows_its_process_from_class_to_class() {
     exchange(&mut client, &mut server);
 
     let job = job_of(&status(), &client).expect("the job is shown");
-    let process = process_of(&job, &pid);
+    let process = process_of(&job, pid);
     assert_eq!(process["phases"]["class"], 7);
     assert_eq!(process["phases"]["entered"]["5"], COLLECTIVES);
     assert_eq!(process["phases"]["entered"]["7"], 1);
     let connection = &job["connections"][0];
-    assert_eq!(connection["process"].to_string(), pid);
+    assert_eq!(connection["process"], pid);
     assert_eq!(connection["class"], 7);
     // In and out of each collective, and into class 7.
     assert_eq!(connection["phase_switches"], 2 * COLLECTIVES + 1);
@@ -85,7 +85,7 @@ fn wrong_use_has_a_defined_result() {
     let mut client = net.job(0, "lfn");
     let mut server = net.peer(1);
     connect(&mut client, &mut server, SERVER4);
-    let pid = client.ask("pid");
+    let pid: u64 = client.ask("pid").parse().unwrap();
     assert_eq!(client.ask("leave"), "-2", "a leave without an enter");
     assert_eq!(client.ask("enter 3"), "0");
     // Out of range: the class stays, and the enter is to be left.
@@ -93,7 +93,7 @@ fn wrong_use_has_a_defined_result() {
     assert_eq!(client.ask("enter 4000000000"), "-1");
     let class = |client: &Peer| {
         let job = job_of(&status(), client).expect("the job is shown");
-        process_of(&job, &pid)["phases"]["class"].clone()
+        process_of(&job, pid)["phases"]["class"].clone()
     };
     assert_eq!(class(&client), 3);
     assert_eq!(
