@@ -11,7 +11,7 @@ demo-live: setup     ## the same on this machine's own kernel, under sudo
 test: setup-test     ## format, lint, tests, and the lab's end-to-end runs
 	@scripts/test.sh
 
-bench: setup         ## the full experiments and the cost of Paceline, into docs/results/
+bench: setup-test    ## the full experiments and the cost of Paceline, into docs/results/
 	@scripts/bench.sh
 
 install: setup       ## binary, libraries and header, below PREFIX (default /usr/local)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # The cost of the control laws on the host, the cost of Paceline on this machine's
 # kernel (root, idle machine), and every experiment in full on the virtual backend.
-# Results: docs/results/DATE-control.txt, DATE-live-overhead.json and
+# Results: docs/results/DATE-control.txt, DATE-phases.txt, DATE-live-overhead.json and
 # DATE-virtual/EXPERIMENT. Made to be left alone for hours on 2 cores.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -17,6 +17,12 @@ cargo bench --locked -p paceline-lab --bench live_overhead --no-run
 
 heading "control laws: time of one call"
 cargo bench --locked -p paceline-control --bench cost | tee "$place-control.txt"
+
+heading "phases: time of one switch, and of the shim per collective"
+{
+	cargo bench --locked -p paceline-phase --bench cost
+	make --no-print-directory -C mpi cost
+} | tee "$place-phases.txt"
 
 heading "live: throughput over veth, CUBIC and Paceline in pairs"
 binary=$(cargo bench --locked -p paceline-lab --bench live_overhead --no-run 2>&1 |
