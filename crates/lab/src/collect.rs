@@ -370,6 +370,25 @@ impl Collector {
         Ok(())
     }
 
+    /// The shares of segments that were sent again, and of those that arrived twice, of
+    /// (retransmitted, spurious, sent).
+    fn sent_again(
+        &mut self,
+        place: &Place,
+        name: impl Fn(&'static str) -> String,
+        sent: impl Iterator<Item = (u64, u64, u64)> + Clone,
+    ) -> Result<(), CollectError> {
+        let retransmitted = share(sent.clone().map(|(again, _, all)| (again, all)));
+        self.put(
+            place,
+            &name("retransmitted_share"),
+            vec![retransmitted],
+            None,
+        )?;
+        let spurious = share(sent.map(|(_, twice, all)| (twice, all)));
+        self.put(place, &name("spurious_share"), vec![spurious], None)
+    }
+
     /// Bandwidth over time, for the figure.
     fn series(&mut self, place: &Place, label: &str, x_label: &str, samples: &SampleRecord) {
         let megabits = |bytes: u64| bytes as f64 * 8.0 / 1e3;
@@ -417,19 +436,10 @@ impl Collector {
             .map(|round| seconds(round.longest_pause_ns))
             .collect();
         self.put(place, &name("pause_s"), pauses, None)?;
-        let retransmitted = share(
-            rounds
-                .iter()
-                .map(|round| (round.retransmitted, round.segments)),
-        );
-        self.put(
-            place,
-            &name("retransmitted_share"),
-            vec![retransmitted],
-            None,
-        )?;
-        let spurious = share(rounds.iter().map(|round| (round.spurious, round.segments)));
-        self.put(place, &name("spurious_share"), vec![spurious], None)?;
+        let sent = rounds
+            .iter()
+            .map(|round| (round.retransmitted, round.spurious, round.segments));
+        self.sent_again(place, name, sent)?;
         let timeouts = pick(records, |record| match record {
             Record::Timers(timers) if timers.workload == index => Some(timers.timeouts as f64),
             _ => None,

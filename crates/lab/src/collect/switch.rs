@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Metrics of all-to-all and one-to-one in turn.
 
-use super::{pick, seconds, share, CollectError, Collector, Place};
+use super::{pick, seconds, CollectError, Collector, Place};
 use crate::plan::Switch;
 use crate::record::Record;
 use crate::{bounds, recovery};
@@ -55,23 +55,10 @@ impl Collector {
                 .collect();
             self.put(place, &name(metric), windows, None)?;
         }
-        let retransmitted = share(
-            transfers
-                .iter()
-                .map(|transfer| (transfer.retransmitted, transfer.segments)),
-        );
-        self.put(
-            place,
-            &name("retransmitted_share"),
-            vec![retransmitted],
-            None,
-        )?;
-        let spurious = share(
-            transfers
-                .iter()
-                .map(|transfer| (transfer.spurious, transfer.segments)),
-        );
-        self.put(place, &name("spurious_share"), vec![spurious], None)?;
+        let sent = transfers
+            .iter()
+            .map(|transfer| (transfer.retransmitted, transfer.spurious, transfer.segments));
+        self.sent_again(place, name, sent)?;
         if let Some(sample) = samples.last() {
             self.series(place, label, "time since the switch (ms)", sample);
         }
