@@ -86,8 +86,14 @@ static __always_inline struct pl_connection *started(struct sock *sk)
 	return conn && conn->policy.target != PL_TARGET_OFF && conn->reason == PL_REASON_NONE ? conn : NULL;
 }
 
+/*
+ * A process gets its page once, when it first enters a class: until then most have
+ * none for ever, and looking at each packet costs 1 % of a bulk transfer's CPU time.
+ */
+#define PL_LOOK_AGAIN_US 1000
+
 /* The phase that the process of a connection is in; 0 where it has none. */
-static __always_inline u32 phase_of(struct pl_connection *conn)
+static __always_inline u32 phase_of(struct pl_connection *conn, u64 now_us)
 {
 	struct pl_phase_page *page;
 	u32 zero = 0, phase;
@@ -95,7 +101,11 @@ static __always_inline u32 phase_of(struct pl_connection *conn)
 
 	if (!conn->policy.phases || !conn->process.process)
 		return 0;
+	if (now_us < conn->look_us)
+		return 0;
 	map = bpf_map_lookup_elem(&pl_pages, &conn->process);
+	if (!map)
+		conn->look_us = now_us + PL_LOOK_AGAIN_US;
 	page = map ? bpf_map_lookup_elem(map, &zero) : NULL;
 	/* A class out of range, in memory that is the program's to write, is class 0. */
 	phase = page ? *(volatile u32 *)&page->phase : 0;
@@ -128,7 +138,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 	u32 phase, stale;
 	struct pl_tcp tcp;
 
-	phase = phase_of(conn);
+	phase = phase_of(conn, tcp_sk(sk)->tcp_mstamp);
 	if (phase == conn->phases.phase)
 		return 0;
 	see(sk, &tcp);

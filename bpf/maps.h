@@ -16,6 +16,7 @@ struct pl_connection {
 	struct pl_policy policy;
 	struct pl_start start;
 	struct pl_phases phases;
+	u64 look_us; /* its process has no page: not to be looked for before */
 	u32 rto_least_us; /* with this connection's jitter; 0: the kernel's */
 	__s32 error; /* -errno of a setting that the kernel refused */
 	u8 reason; /* enum pl_reason */
