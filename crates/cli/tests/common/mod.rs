@@ -202,6 +202,16 @@ impl Peer {
 
     /// Starts a peer by a command that ends with this test binary.
     pub fn spawn(mut command: Command) -> Self {
+        // SAFETY: signal() is async-signal-safe. Who started the tests may have had
+        // these ignored (nohup, a shell's background), and that is inherited.
+        unsafe {
+            command.pre_exec(|| {
+                for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                Ok(())
+            });
+        }
         let mut process = command
             .args([
                 "--exact",
