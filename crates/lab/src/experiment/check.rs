@@ -221,8 +221,8 @@ fn link(file: &File, place: &Place) -> Result<(), ExperimentError> {
             return wrong("clusters", "[[link.step]] is for bursts, not for clusters");
         }
     }
-    if file.machine.shift > 4 {
-        let problem = "must be 0 to 4: one instruction takes 2^shift ns".to_owned();
+    if !(-3..=4).contains(&file.machine.shift) {
+        let problem = "must be -3 to 4: one instruction takes 2^shift ns".to_owned();
         return Err(place.wrong("[virtual]", 0, "shift", problem));
     }
     for (index, step) in file.link.step.iter().enumerate() {

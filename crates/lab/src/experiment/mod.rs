@@ -162,9 +162,9 @@ pub struct Scenario {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// One instruction takes 2^shift ns, 0 to 4.
+    /// One instruction takes 2^shift ns, -3 to 4.
     #[serde(default)]
-    pub shift: u8,
+    pub shift: i8,
 }
 
 /// Chunks after idle.

@@ -2,6 +2,8 @@
 //! What runs inside the virtual backend's guest: this program as its first
 //! process. It mounts, loads the kernel modules, runs the plan and powers off.
 
+pub mod clock;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -44,6 +46,7 @@ pub fn init_main() -> ! {
 
 fn run() -> Result<(), case::CaseError> {
     prepare()?;
+    clock::slow_down().doing("slowing the local APIC's timer down")?;
     let mut records = open_records().doing(format!("opening {RECORDS}"))?;
     let mut sink = |record: &Record| write_record(&mut records, record);
     let outcome = begin(&mut sink);

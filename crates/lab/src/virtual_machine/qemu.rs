@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::cpio::{Archive, FILE};
 use super::image::Image;
 use super::{VirtualError, Wrong};
-use crate::guest::PLAN;
+use crate::guest::{clock, PLAN};
 use crate::plan::Plan;
 use crate::record::Record;
 
@@ -20,7 +20,7 @@ const PROGRAM: &str = "qemu-system-x86_64";
 const DIRECTORY_PREFIX: &str = "paceline-lab-";
 const CONSOLE_LINES_SHOWN: usize = 20;
 /// The guest kernel's command line.
-const COMMAND_LINE: [&str; 10] = [
+const COMMAND_LINE: [&str; 9] = [
     "console=ttyS0",
     "quiet",
     // A panic ends QEMU (-no-reboot).
@@ -33,11 +33,12 @@ const COMMAND_LINE: [&str; 10] = [
     // Nothing to watch or calibrate where the clock counts instructions; this
     // halves the time to boot.
     "tsc=reliable",
-    "nolapic_timer",
     "no_timer_check",
     // A timer that paces packets does not wait for a system call to end.
     "preempt=full",
 ];
+/// The timestamp counter under `-icount shift=0`: it counts nanoseconds.
+const TSC_KHZ: u32 = 1_000_000;
 /// How often the records are looked at. Does not reach the guest.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -47,7 +48,7 @@ pub struct Machine {
     /// What it boots.
     pub image: Image,
     /// One instruction takes 2^shift ns of its time.
-    pub shift: u8,
+    pub shift: i8,
     /// Wall time after which it is given up.
     pub limit: Duration,
 }
@@ -140,6 +141,27 @@ pub fn clean_stale() {
     }
 }
 
+/// The kernel's command line for a machine of that speed.
+///
+/// QEMU's clock counts a nanosecond per instruction at least. A machine that is faster
+/// is one whose kernel takes the timestamp counter for a faster one, so that all its time
+/// passes more slowly; the timer that wakes it is told as much by [`clock::slow_down`].
+fn command_line(shift: i8) -> String {
+    let mut words: Vec<String> = COMMAND_LINE.map(str::to_owned).into();
+    match shift {
+        ..0 => {
+            let faster = shift.unsigned_abs();
+            words.push(format!("tsc_early_khz={}", TSC_KHZ << faster));
+            // Its timer is reached through /dev/mem.
+            words.push("iomem=relaxed".to_owned());
+            // The first program's environment.
+            words.push(format!("{}={faster}", clock::FASTER));
+        }
+        0.. => words.push("nolapic_timer".to_owned()),
+    }
+    words.join(" ")
+}
+
 /// The files of one run.
 struct Files {
     initramfs: PathBuf,
@@ -209,7 +231,10 @@ impl Guest {
                 "none",
             ])
             .args(["-accel", "tcg,thread=single", "-smp", "1", "-m", "2048"])
-            .args(["-icount", &format!("shift={},sleep=off", machine.shift)])
+            .args([
+                "-icount",
+                &format!("shift={},sleep=off", machine.shift.max(0)),
+            ])
             .args(["-rtc", "clock=vm,base=2026-01-01"])
             // No RDRAND or RDSEED, and the same features on every host.
             .args(["-cpu", "Nehalem", "-seed", "1"])
@@ -217,7 +242,7 @@ impl Guest {
             .arg(&machine.image.kernel)
             .arg("-initrd")
             .arg(&files.initramfs)
-            .args(["-append", &COMMAND_LINE.join(" ")])
+            .args(["-append", &command_line(machine.shift)])
             .arg("-serial")
             .arg(format!("file:{}", files.console.display()))
             .arg("-serial")
