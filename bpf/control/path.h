@@ -199,6 +199,16 @@ static __always_inline __u32 pl_start_window(__u64 path_bps, __u32 active, __u32
 	return (pl_bdp_segs(path_bps, rtt_us, mss) + PL_LEAD_SEGS) / active + 1;
 }
 
+/* The same, where it is not far beyond what was ever delivered without loss. */
+static __always_inline __u32 pl_proven_window(const struct pl_path *path, __u64 path_bps, __u32 active, __u32 mss)
+{
+	__u32 window = pl_start_window(path_bps, active, path->min_rtt_us, mss);
+
+	if (path->flight_segs && window > path->flight_segs * PL_FLIGHT_GROWTH)
+		window = path->flight_segs * PL_FLIGHT_GROWTH;
+	return window;
+}
+
 static __always_inline __u32 pl_share_window(const struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u64 rate = path->window_bps > path->rate_bps ? path->window_bps : path->rate_bps;

@@ -17,6 +17,8 @@
  *   who is on it. With nothing in flight the next burst starts at the class's own
  *   rate; with data in flight the window becomes the class's at once, and what is
  *   missing in the path is sent paced.
+ * - The breaker is the class's own: starts that lose in a collective, where all send
+ *   at once, say nothing of those that have the path to themselves.
  * - A class seen for the first time begins as a new connection does. What is
  *   remembered of one halves with age, as all that a path is remembered by.
  * - While the base repairs a loss the switch waits: its window is then of the loss
@@ -35,6 +37,8 @@
 /* What a connection keeps of a class that it is not in. */
 struct pl_phase_slot {
 	__u64 left_us; /* when it was left; 0: the slot is free */
+	__u64 breaker_until_us; /* the start-up law's, as is the next */
+	__u32 bad_row;
 	__u32 phase;
 	__u32 ssthresh; /* segments; 0: none was set */
 };
@@ -84,16 +88,26 @@ static __always_inline __u32 pl_phase_stale(const struct pl_phases *phases, __u3
 	return stale;
 }
 
-/* What the phase's ssthresh is still worth; 0 when it is not known. */
-static __always_inline __u32 pl_phase_saved(const struct pl_phases *phases, __u32 phase,
-					    const struct pl_policy *policy, __u64 now_us)
+/*
+ * Gives the start-up law the phase's breaker back. Returns what the phase's ssthresh is
+ * still worth; 0 when it is not known.
+ */
+static __always_inline __u32 pl_phase_restore(const struct pl_phases *phases, __u32 phase, struct pl_start *s,
+					      const struct pl_policy *policy, __u64 now_us)
 {
 	__u32 ssthresh = 0;
 
-	for (__u32 i = 0; i < PL_PHASE_SLOTS; i++)
-		if (phases->slot[i].left_us && phases->slot[i].phase == phase)
-			ssthresh = (__u32)pl_aged(phases->slot[i].ssthresh,
-						  now_us - phases->slot[i].left_us, policy);
+	s->breaker_until_us = 0;
+	s->bad_row = 0;
+	for (__u32 i = 0; i < PL_PHASE_SLOTS; i++) {
+		const struct pl_phase_slot *slot = &phases->slot[i];
+
+		if (!slot->left_us || slot->phase != phase)
+			continue;
+		ssthresh = (__u32)pl_aged(slot->ssthresh, now_us - slot->left_us, policy);
+		s->breaker_until_us = slot->breaker_until_us;
+		s->bad_row = slot->bad_row;
+	}
 	return ssthresh > PL_LEAD_SEGS ? ssthresh : 0;
 }
 
@@ -108,6 +122,8 @@ static __always_inline void pl_phase_leave(struct pl_phases *phases, struct pl_s
 
 	slot->left_us = tcp->now_us;
 	slot->phase = phases->phase;
+	slot->breaker_until_us = s->breaker_until_us;
+	slot->bad_row = s->bad_row;
 	slot->ssthresh = tcp->ssthresh < PL_NO_SSTHRESH ? tcp->ssthresh : 0;
 	pl_keep_learned(s, path, tcp);
 	pl_leave_path(s, path);
@@ -124,7 +140,7 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 					   struct pl_path *path, const struct pl_policy *policy,
 					   const struct pl_tcp *tcp, struct pl_orders *orders)
 {
-	__u32 ssthresh = pl_phase_saved(phases, phase, policy, tcp->now_us);
+	__u32 ssthresh = pl_phase_restore(phases, phase, s, policy, tcp->now_us);
 	__u64 rate;
 
 	phases->phase = phase;
@@ -156,12 +172,14 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 		path->block_us = 0;
 		return;
 	}
+	if (tcp->now_us < s->breaker_until_us)
+		return;
 	path->rate_bps = rate;
 	pl_join_path(s, path, tcp);
 	s->rate_bps = rate;
 	s->together = path->active;
 	s->share_bps = rate / path->active;
-	orders->cwnd = pl_start_window(rate, path->active, path->min_rtt_us, tcp->mss);
+	orders->cwnd = pl_proven_window(path, rate, path->active, tcp->mss);
 	orders->ssthresh = orders->cwnd;
 	orders->pacing_bps = s->share_bps;
 	orders->settled = 1;

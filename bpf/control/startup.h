@@ -219,7 +219,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 						 const struct pl_policy *policy, const struct pl_tcp *tcp,
 						 struct pl_orders *orders)
 {
-	__u32 n, window, active, rtt_us;
+	__u32 n, window, active;
 	__u64 share;
 
 	pl_see_min_rtt(path, tcp);
@@ -327,10 +327,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		orders->cwnd = PL_LEAD_SEGS;
 		return;
 	}
-	rtt_us = path->min_rtt_us;
-	window = pl_start_window(s->rate_bps, active, rtt_us, tcp->mss);
-	if (path->flight_segs && window > path->flight_segs * PL_FLIGHT_GROWTH)
-		window = path->flight_segs * PL_FLIGHT_GROWTH;
+	window = pl_proven_window(path, s->rate_bps, active, tcp->mss);
 	orders->pacing_bps = share;
 	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
 	orders->ssthresh = orders->cwnd;

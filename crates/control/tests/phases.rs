@@ -221,6 +221,33 @@ fn what_is_too_old_is_not_believed() {
     );
 }
 
+/// A collective's starts lose; those of one to one have nothing to do with it.
+#[test]
+fn a_breaker_is_its_phases_own() {
+    let mut c = Connection::new(delivery_rate());
+    c.knows(0, 400);
+    c.knows(1, 400);
+    c.switch(1);
+    while !c.startup.breaker_open(c.tcp.now_us) {
+        c.before_send();
+        c.tcp.sent_segs += 200;
+        c.tcp.packets_out = 200;
+        c.tcp.now_us += 20_000;
+        c.tcp.retransmitted_segs += 50;
+        c.tcp.delivered_segs += 200;
+        c.tcp.packets_out = 0;
+        c.on_ack();
+    }
+    c.switch(0);
+    assert!(!c.startup.breaker_open(c.tcp.now_us));
+    c.before_send();
+    assert_eq!(c.startup.state(), State::Paced);
+    c.switch(1);
+    assert!(c.startup.breaker_open(c.tcp.now_us));
+    c.before_send();
+    assert_eq!(c.startup.state(), State::Base);
+}
+
 #[test]
 fn a_connection_remembers_the_classes_used_last() {
     let mut c = Connection::new(ssthresh());

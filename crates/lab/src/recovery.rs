@@ -22,6 +22,12 @@ pub fn held_from_s(bytes_per_ms: &[u64], rate_bps: u64, rtt_ns: u64) -> f64 {
     from.unwrap_or(bytes_per_ms.len()) as f64 / 1e3
 }
 
+/// The least that [`held_from_s`] can be: the first byte is under way for one way, and
+/// the round trip that begins before it comes may lack a tenth.
+pub fn bound_s(rtt_ns: u64) -> f64 {
+    rtt_ns as f64 / 1e9 * (0.5 - (1.0 - ENOUGH))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,7 +39,7 @@ impl Collector {
             place,
             &name("rate_recovered_s"),
             held,
-            Some(seconds(topology.one_way_delay_ns)),
+            Some(recovery::bound_s(rtt_ns)),
         )?;
         let (rate, ip) = (topology.rate_bps, topology.ip);
         let bound = bounds::completion_s(switch.transfer_bytes, 1, rate, rtt_ns, ip);
