@@ -92,6 +92,11 @@ static __always_inline struct pl_connection *started(struct sock *sk)
  */
 #define PL_LOOK_AGAIN_US 1000
 
+static __always_inline int may_have_phases(const struct sock *sk, const struct pl_connection *conn)
+{
+	return conn->policy.phases && conn->process.process && tcp_sk(sk)->tcp_mstamp >= conn->look_us;
+}
+
 /* The phase that the process of a connection is in; 0 where it has none. */
 static __always_inline u32 phase_of(struct pl_connection *conn, u64 now_us)
 {
@@ -99,10 +104,6 @@ static __always_inline u32 phase_of(struct pl_connection *conn, u64 now_us)
 	u32 zero = 0, phase;
 	void *map;
 
-	if (!conn->policy.phases || !conn->process.process)
-		return 0;
-	if (now_us < conn->look_us)
-		return 0;
 	map = bpf_map_lookup_elem(&pl_pages, &conn->process);
 	if (!map)
 		conn->look_us = now_us + PL_LOOK_AGAIN_US;
@@ -173,12 +174,13 @@ static __always_inline int before_send(struct sock *sk)
 	struct pl_path_slot *slot;
 	struct pl_connection *conn;
 	struct pl_tcp tcp;
-	int settled;
+	int settled = 0;
 
 	conn = started(sk);
 	if (!conn)
 		return 0;
-	settled = follow_phase(sk, conn);
+	if (may_have_phases(sk, conn))
+		settled = follow_phase(sk, conn);
 	if (tcp_sk(sk)->packets_out && conn->start.state != PL_START_PACED)
 		return settled;
 	slot = path_of(conn);
@@ -199,12 +201,13 @@ static __always_inline int after_ack(struct sock *sk, const struct ack_sample *s
 	struct pl_path_slot *slot;
 	struct pl_connection *conn;
 	struct pl_tcp tcp;
-	int settled;
+	int settled = 0;
 
 	conn = started(sk);
 	if (!conn)
 		return 0;
-	settled = follow_phase(sk, conn);
+	if (may_have_phases(sk, conn))
+		settled = follow_phase(sk, conn);
 	/* Bulk transfer under the base algorithm: nothing to measure. */
 	if (conn->start.state == PL_START_BASE && !conn->start.learning && !conn->start.pacing &&
 	    !conn->start.rounds && tcp_sk(sk)->packets_out)
