@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From raw records to a report: metrics, bounds, validity, claims.
 
+mod skeleton;
 mod switch;
 
 use indexmap::IndexMap;
@@ -183,10 +184,11 @@ impl Collector {
                     Program::Switch(switch) => {
                         self.switch(&place, index, (&ranks.label, switch), of_all())?
                     }
+                    Program::Skeleton(plan) => self.skeleton(&place, index, plan, of_all())?,
                 },
             }
         }
-        Ok(())
+        self.mean_of_skeletons(&place)
     }
 
     /// Compares the link with what was asked for; the first shard's is reported.

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::skeleton::{Benchmark, Class};
+
 /// One shard of an experiment: everything that one machine, virtual or live,
 /// runs in one go.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,6 +48,9 @@ pub struct Topology {
     pub buffer_bytes: u64,
     /// Link of each host to the router, bits per second, framing included.
     pub edge_rate_bps: u64,
+    /// Window that connections begin with and keep, as long as nothing is lost; 0: the
+    /// kernel's. Segments.
+    pub initial_window: u32,
     /// Largest socket buffer that the kernel's auto-tuning may reach, bytes.
     pub socket_buffer_bytes: u64,
     /// 4 or 6.
@@ -110,6 +115,21 @@ pub struct Ranks {
 pub enum Program {
     /// All-to-all and one-to-one in turn: matsuda-2005, 4.2.
     Switch(Switch),
+    /// A benchmark's messages, with sleep for what it computes: matsuda-2005, 4.5.
+    Skeleton(Skeleton),
+}
+
+/// A benchmark of [`crate::skeleton`], a part of its iterations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Skeleton {
+    /// Which one.
+    pub benchmark: Benchmark,
+    /// Its size.
+    pub class: Class,
+    /// Iterations that are run, of those that the benchmark has.
+    pub iterations: u32,
+    /// The first iteration, from 1, that the rest is reckoned from.
+    pub from_iteration: u32,
 }
 
 /// Each cycle: an all-to-all between the clusters, in a phase of its own, then one
@@ -257,6 +277,7 @@ impl Workload {
             }
             Workload::Ranks(ranks) => match &ranks.program {
                 Program::Switch(switch) => u64::from(switch.cycles),
+                Program::Skeleton(skeleton) => u64::from(skeleton.iterations),
             },
         }
     }

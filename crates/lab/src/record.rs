@@ -26,6 +26,8 @@ pub enum Record {
     Round(RoundRecord),
     /// One flow of a bulk workload.
     Flow(FlowRecord),
+    /// One run of a skeleton.
+    Run(RunRecord),
     /// Bandwidth over one burst.
     Samples(SampleRecord),
     /// Timers over one workload.
@@ -119,6 +121,22 @@ pub struct FlowRecord {
     pub retransmitted: u64,
     /// Each burst's completion, nanoseconds; empty for endless transfers.
     pub bursts_ns: Vec<u64>,
+}
+
+/// One run of a benchmark's skeleton, all ranks together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// When the last rank was through, nanoseconds since the common start: with what
+    /// comes before the loop, with each iteration, with what comes after the loop.
+    pub done_ns: Vec<u64>,
+    /// Data segments sent, retransmissions included.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Segments that the receiver reported as arrived twice.
+    pub spurious: u64,
 }
 
 /// Bytes that reached the bottleneck's input, per millisecond.

@@ -187,7 +187,7 @@ pub struct Hold {
 #[must_use]
 pub fn larger_is_better(metric: &str) -> bool {
     let name = metric.split('/').next().unwrap_or(metric);
-    name == "jain" || name.starts_with("speedup") || name.ends_with("_bps")
+    name == "jain" || name == "mop_per_s" || name.starts_with("speedup") || name.ends_with("_bps")
 }
 
 impl Results {

@@ -224,13 +224,8 @@ pub fn receive_sized(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Op
     Ok(Some(size))
 }
 
-/// Receives `size` bytes and forgets them.
-pub fn receive_exactly(stream: &mut TcpStream, size: u64) -> io::Result<()> {
-    let length = usize::try_from(size).unwrap_or(usize::MAX).min(PIECE_BYTES);
-    receive_into(stream, size, &mut vec![0; length])
-}
-
-fn receive_into(stream: &mut TcpStream, size: u64, buffer: &mut [u8]) -> io::Result<()> {
+/// Receives `size` bytes, by way of `buffer`, and forgets them.
+pub fn receive_into(stream: &mut TcpStream, size: u64, buffer: &mut [u8]) -> io::Result<()> {
     let mut left = size;
     let mut awaited = 0;
     while left > 0 {

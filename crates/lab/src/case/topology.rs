@@ -347,7 +347,10 @@ fn configuration(device: &str, link: u8, is_router: bool, wanted: &plan::Topolog
         return interface(device, at_router, wanted);
     }
     interface(device, host_address(link, ip), wanted)
-        + &format!("link set lo up\n{}", default_route(at_router))
+        + &format!(
+            "link set lo up\n{}",
+            host_route(at_router, wanted.initial_window)
+        )
 }
 
 /// Lines of `ip` that give an interface its address and bring it up.
@@ -375,7 +378,15 @@ fn segment_limit(device: &str, wanted: &plan::Topology) -> String {
 }
 
 pub(super) fn default_route(via: IpAddr) -> String {
-    format!("route add default via {via}\n")
+    host_route(via, 0)
+}
+
+/// A default route whose connections begin with this window; 0: with the kernel's.
+fn host_route(via: IpAddr, initial_window: u32) -> String {
+    match initial_window {
+        0 => format!("route add default via {via}\n"),
+        window => format!("route add default via {via} initcwnd {window}\n"),
+    }
 }
 
 /// `ethtool -K DEVICE tso off gso off gro off`, without the program.

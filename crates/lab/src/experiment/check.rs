@@ -9,6 +9,7 @@ use paceline_report::claims::Claim;
 use super::{Experiment, ExperimentError, File, PolicyChoice, Variant};
 use crate::case::clusters::MOST_HOSTS;
 use crate::plan::PolicySource;
+use crate::skeleton::RANKS;
 
 /// Hosts that fit the lab's addresses.
 const MOST_SENDERS: u32 = 250;
@@ -93,19 +94,21 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
     };
     let file = &experiment.file;
     let dumbbell = !(file.burst.is_empty() && file.incast.is_empty() && file.bulk.is_empty());
-    if !dumbbell && file.switch.is_empty() {
-        let problem =
-            "nothing to do: give at least one [[burst]], [[incast]], [[bulk]] or [[switch]]"
-                .to_owned();
+    let ranks = !(file.switch.is_empty() && file.skeleton.is_empty());
+    if !dumbbell && !ranks {
+        let problem = "nothing to do: give at least one [[burst]], [[incast]], [[bulk]], \
+            [[switch]] or [[skeleton]]"
+            .to_owned();
         return Err(place.wrong("", 0, "workload", problem));
     }
     match file.link.clusters {
-        None if !file.switch.is_empty() => {
-            let problem = "[[switch]] needs two clusters: clusters = [8, 8]".to_owned();
+        None if ranks => {
+            let problem =
+                "[[switch]] and [[skeleton]] need two clusters: clusters = [8, 8]".to_owned();
             return Err(place.wrong("[link]", 0, "clusters", problem));
         }
         Some(_) if dumbbell => {
-            let problem = "only [[switch]] runs between two clusters".to_owned();
+            let problem = "only [[switch]] and [[skeleton]] run between two clusters".to_owned();
             return Err(place.wrong("[link]", 0, "clusters", problem));
         }
         _ => {}
@@ -115,6 +118,7 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
     incasts(file, &place)?;
     bulks(file, &place)?;
     switches(file, &place)?;
+    skeletons(file, &place)?;
     if file.variants.is_empty() {
         return Err(place.wrong(
             "",
@@ -194,6 +198,35 @@ fn switches(file: &File, place: &Place) -> Result<(), ExperimentError> {
         }
         if switch.transfer.bytes() == 0 || switch.block.bytes() == 0 {
             return wrong("transfer", "transfer and block must be at least one byte");
+        }
+    }
+    Ok(())
+}
+
+fn skeletons(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    let half = RANKS as u32 / 2;
+    if !file.skeleton.is_empty() && file.link.clusters != Some([half, half]) {
+        let problem = format!("[[skeleton]] is for {RANKS} ranks: clusters = [{half}, {half}]");
+        return Err(place.wrong("[link]", 0, "clusters", problem));
+    }
+    for (index, skeleton) in file.skeleton.iter().enumerate() {
+        let wrong = |key: &str, problem: &str| {
+            Err(place.wrong("[[skeleton]]", index, key, problem.to_owned()))
+        };
+        let least = skeleton
+            .iterations
+            .min(skeleton.quick.unwrap_or(skeleton.iterations));
+        if skeleton.benchmarks.is_empty() {
+            return wrong("benchmarks", "give at least one, such as [\"BT\", \"CG\"]");
+        }
+        if least == 0 {
+            return wrong("iterations", "must be at least 1, quick as well");
+        }
+        if skeleton.from_iteration == 0 || skeleton.from_iteration > least {
+            return wrong(
+                "from_iteration",
+                "must be 1 to iterations, and to quick where that is given",
+            );
         }
     }
     Ok(())

@@ -11,6 +11,8 @@ use indexmap::IndexMap;
 use paceline_policy::units::{Rate, Size, Time};
 use serde::Deserialize;
 
+use crate::skeleton::{Benchmark, Class};
+
 /// Why an experiment file was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
@@ -90,6 +92,9 @@ pub struct File {
     /// All-to-all and one-to-one in turn, between two clusters.
     #[serde(default)]
     pub switch: Vec<Switch>,
+    /// Communication skeletons of the NAS Parallel Benchmarks, between two clusters.
+    #[serde(default)]
+    pub skeleton: Vec<Skeleton>,
     /// What is compared.
     #[serde(rename = "variant")]
     pub variants: IndexMap<String, Variant>,
@@ -235,6 +240,23 @@ pub struct Switch {
     pub pause: Time,
 }
 
+/// Skeletons of benchmarks, one after the other; see [`crate::skeleton`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skeleton {
+    /// Which.
+    pub benchmarks: Vec<Benchmark>,
+    /// Problem size.
+    pub class: Class,
+    /// Iterations that are run; the rest is reckoned.
+    pub iterations: u32,
+    /// Iterations with `--quick`.
+    pub quick: Option<u32>,
+    /// The first iteration, from 1, that the rest is reckoned from.
+    #[serde(default = "one")]
+    pub from_iteration: u32,
+}
+
 /// Flows side by side.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -285,6 +307,10 @@ pub struct Variant {
     pub congestion: Option<String>,
     /// A preset, a policy file relative to the experiment, or a policy in place.
     pub policy: Option<PolicyChoice>,
+    /// What no TCP can beat: the bottleneck's queue takes everything, and connections
+    /// begin with a large window. With a variant of it the rest can be compared.
+    #[serde(default)]
+    pub ideal: bool,
     /// Written on every host.
     #[serde(default)]
     pub sysctl: IndexMap<String, toml::Value>,

@@ -2,8 +2,9 @@
 //! From an experiment to the plans of its shards: one for each variant, offload
 //! and scenario, in the order of the file.
 
-use super::{check, Bulk, Burst, Experiment, ExperimentError, Offload};
+use super::{check, Bulk, Burst, Experiment, ExperimentError, Offload, Skeleton, Variant};
 use crate::plan::{self, Adaptation, BurstShape, FlowGroup, Plan, Topology, Workload};
+use crate::skeleton::{compute, Benchmark};
 
 /// Ends the name of a variant that runs with segmentation offload.
 const OFFLOAD_SUFFIX: &str = "+tso";
@@ -56,10 +57,7 @@ impl Experiment {
                         variant: full,
                         scenario: scenario.clone(),
                         seed,
-                        topology: Topology {
-                            offload,
-                            ..topology.clone()
-                        },
+                        topology: topology_of(variant, topology.clone(), offload),
                         adaptation: Adaptation {
                             congestion: variant.congestion.clone(),
                             policy: check::policy_source(name, variant).unwrap_or_default(),
@@ -97,6 +95,7 @@ impl Experiment {
             buffer_bytes: link.buffer.bytes(),
             edge_rate_bps: link.edge_rate.bits_per_second(),
             socket_buffer_bytes: link.socket_buffer.bytes(),
+            initial_window: 0,
             ip: link.ip,
             offload: false,
         };
@@ -158,6 +157,10 @@ impl Experiment {
         for bulk in &file.bulk {
             workloads.push(bulk_plan(bulk, quick));
         }
+        for skeleton in &file.skeleton {
+            let each = skeleton.benchmarks.iter();
+            workloads.extend(each.map(|&benchmark| skeleton_plan(benchmark, skeleton, quick)));
+        }
         for switch in &file.switch {
             workloads.push(Workload::Ranks(plan::Ranks {
                 label: switch.transfer.to_string(),
@@ -198,6 +201,41 @@ impl Experiment {
                 .collect(),
         })
     }
+}
+
+/// What no TCP can beat has a queue that takes everything and a window that is no limit.
+fn topology_of(variant: &Variant, topology: Topology, offload: bool) -> Topology {
+    /// Bytes: more than all ranks together have under way.
+    const UNLIMITED_BUFFER: u64 = 1 << 30;
+    /// Segments: of full size, half of the largest socket buffer by default.
+    const LARGE_WINDOW: u32 = 7000;
+    let (buffer_bytes, initial_window) = match variant.ideal {
+        true => (UNLIMITED_BUFFER, LARGE_WINDOW),
+        false => (topology.buffer_bytes, topology.initial_window),
+    };
+    Topology {
+        offload,
+        buffer_bytes,
+        initial_window,
+        ..topology
+    }
+}
+
+fn skeleton_plan(benchmark: Benchmark, skeleton: &Skeleton, quick: bool) -> Workload {
+    let iterations = match quick {
+        true => skeleton.quick.unwrap_or(skeleton.iterations),
+        false => skeleton.iterations,
+    };
+    Workload::Ranks(plan::Ranks {
+        label: benchmark.name().to_owned(),
+        program: plan::Program::Skeleton(plan::Skeleton {
+            benchmark,
+            class: skeleton.class,
+            // EP, for one, has a single iteration.
+            iterations: iterations.min(compute::iterations(benchmark, skeleton.class)),
+            from_iteration: skeleton.from_iteration,
+        }),
+    })
 }
 
 fn bulk_plan(bulk: &Bulk, quick: bool) -> Workload {

@@ -30,8 +30,7 @@ mod ft;
 mod is;
 mod lu;
 mod mg;
-#[cfg(test)]
-mod replay;
+pub mod replay;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +38,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use collective::Collective;
+use serde::{Deserialize, Serialize};
 
 /// The number of ranks that the skeletons are derived for.
 pub const RANKS: usize = 16;
@@ -47,7 +47,8 @@ pub const RANKS: usize = 16;
 const DOUBLE: u64 = 8;
 
 /// A benchmark of the suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Benchmark {
     /// Block tridiagonal solver, multi-partition.
     Bt,
@@ -96,7 +97,7 @@ impl Benchmark {
 }
 
 /// A problem size of the suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Class {
     /// Class A.
     A,
@@ -257,6 +258,25 @@ impl Skeleton {
     /// The rank's part of the timed section after the loop.
     pub fn after(&self, rank: usize) -> Vec<Op> {
         self.part(Part::After, rank)
+    }
+
+    /// Nanoseconds that a rank computes in so many iterations and in what comes before
+    /// and after the loop: the mean of all ranks.
+    pub fn computing_ns(&self, iterations: u32) -> u64 {
+        let computing = |ops: Vec<Op>| -> u64 {
+            ops.iter()
+                .map(|op| match op {
+                    Op::Compute { nanoseconds } => *nanoseconds,
+                    _ => 0,
+                })
+                .sum()
+        };
+        let all = (0..RANKS).map(|rank| {
+            computing(self.before(rank))
+                + u64::from(iterations) * computing(self.iteration(rank))
+                + computing(self.after(rank))
+        });
+        all.sum::<u64>() / RANKS as u64
     }
 
     fn part(&self, part: Part, rank: usize) -> Vec<Op> {

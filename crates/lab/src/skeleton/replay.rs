@@ -5,7 +5,7 @@
 use super::{Op, Skeleton, RANKS};
 
 /// Ranks 0 to 7 in one cluster, 8 to 15 in the other.
-pub(super) fn crosses(from: usize, to: usize) -> bool {
+pub fn crosses(from: usize, to: usize) -> bool {
     (from < RANKS / 2) != (to < RANKS / 2)
 }
 
@@ -16,21 +16,21 @@ fn wire_bits(bytes: u64) -> f64 {
 
 /// The two clusters: hosts' links, the link between the clusters, its delay.
 #[derive(Clone, Copy)]
-pub(super) struct Network {
-    pub(super) host_bps: f64,
-    pub(super) link_bps: f64,
-    pub(super) delay_s: f64,
+pub struct Network {
+    pub host_bps: f64,
+    pub link_bps: f64,
+    pub delay_s: f64,
 }
 
 impl Network {
     /// The paper's setting: 1 Gbit/s in the clusters, 500 Mbit/s and 10 ms between.
-    pub(super) const PAPER: Self = Self {
+    pub const PAPER: Self = Self {
         host_bps: 1e9,
         link_bps: 5e8,
         delay_s: 0.01,
     };
     /// Nothing takes time but computing.
-    pub(super) const INFINITE: Self = Self {
+    pub const INFINITE: Self = Self {
         host_bps: f64::INFINITY,
         link_bps: f64::INFINITY,
         delay_s: 0.0,
@@ -38,7 +38,7 @@ impl Network {
 }
 
 /// A program with its collectives expanded.
-pub(super) fn flat(ops: Vec<Op>, rank: usize) -> Vec<Op> {
+pub fn flat(ops: Vec<Op>, rank: usize) -> Vec<Op> {
     ops.into_iter()
         .flat_map(|op| match op {
             Op::Collective(collective) => collective.expand(rank),
@@ -59,7 +59,7 @@ struct Pair {
 /// A message occupies its sender's link, the link between the clusters if it
 /// crosses, and its receiver's link, each for its size at that link's rate, in
 /// order of sending, and cuts through from one to the next.
-pub(super) fn run(programs: &[Vec<Op>], network: Network) -> f64 {
+pub fn run(programs: &[Vec<Op>], network: Network) -> f64 {
     let mut at = [0_usize; RANKS];
     let mut now = [0.0_f64; RANKS];
     let mut out_free = [0.0_f64; RANKS];
@@ -126,7 +126,7 @@ pub(super) fn run(programs: &[Vec<Op>], network: Network) -> f64 {
 }
 
 /// The programs of all ranks with `iterations` iterations.
-pub(super) fn programs(skeleton: &Skeleton, iterations: usize) -> Vec<Vec<Op>> {
+pub fn programs(skeleton: &Skeleton, iterations: usize) -> Vec<Vec<Op>> {
     (0..RANKS)
         .map(|rank| {
             let mut ops = skeleton.before(rank);
@@ -140,7 +140,7 @@ pub(super) fn programs(skeleton: &Skeleton, iterations: usize) -> Vec<Vec<Op>> {
 }
 
 /// Seconds of one iteration among others, and of the whole timed section.
-pub(super) fn seconds(skeleton: &Skeleton, network: Network) -> (f64, f64) {
+pub fn seconds(skeleton: &Skeleton, network: Network) -> (f64, f64) {
     let few = run(&programs(skeleton, 2), network);
     let more = run(&programs(skeleton, 4), network);
     let one = (more - few) / 2.0;

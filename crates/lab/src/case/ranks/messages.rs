@@ -5,8 +5,10 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use serde::{Deserialize, Serialize};
+
 use super::super::connection::{
-    connect_from_here, listen_here, receive_exactly, run_promptly, Counters,
+    connect_from_here, listen_here, receive_into, run_promptly, Counters,
 };
 use super::super::{CaseError, Doing};
 
@@ -14,12 +16,28 @@ use super::super::{CaseError, Doing};
 /// packet leaves; with buffers of megabytes, a whole message would be copied in one go.
 const PIECE_BYTES: usize = 16 * 1024;
 
+/// Read from the kernel at once, at most.
+const RECEIVED_AT_ONCE_BYTES: usize = 256 * 1024;
+
+/// What one rank has sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Data segments, retransmissions included.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Segments that a receiver reported as arrived twice.
+    pub spurious: u64,
+}
+
 /// One rank's connections to all others.
 pub struct Mesh {
     rank: usize,
     /// `None` is the rank itself.
     peers: Vec<Option<TcpStream>>,
     received_bytes: u64,
+    /// What is received passes through here.
+    buffer: Vec<u8>,
     /// This rank waits for messages and runs before others.
     promptly: bool,
 }
@@ -61,6 +79,7 @@ impl Mesh {
             rank,
             peers,
             received_bytes: 0,
+            buffer: vec![0; RECEIVED_AT_ONCE_BYTES],
             promptly: false,
         })
     }
@@ -97,7 +116,10 @@ impl Mesh {
     /// Waits for `bytes` of a rank.
     pub fn receive(&mut self, from: usize, bytes: u64) -> Result<(), CaseError> {
         self.run_promptly(true);
-        receive_exactly(self.peer(from)?, bytes).doing("receiving from a rank")?;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let outcome = receive_into(self.peer(from)?, bytes, &mut buffer);
+        self.buffer = buffer;
+        outcome.doing("receiving from a rank")?;
         self.received_bytes += bytes;
         Ok(())
     }
@@ -105,6 +127,18 @@ impl Mesh {
     /// What the kernel says about the connection to a rank.
     pub fn counters(&mut self, of: usize) -> Result<Counters, CaseError> {
         Counters::of(self.peer(of)?)
+    }
+
+    /// Of all connections together, since they were made.
+    pub fn sent(&self) -> Result<Sent, CaseError> {
+        let mut sent = Sent::default();
+        for peer in self.peers.iter().flatten() {
+            let counters = Counters::of(peer)?;
+            sent.segments += u64::from(counters.data_segments);
+            sent.retransmitted += u64::from(counters.retransmitted);
+            sent.spurious += u64::from(counters.duplicates_reported);
+        }
+        Ok(sent)
     }
 
     fn run_promptly(&mut self, promptly: bool) {

@@ -5,6 +5,7 @@
 
 mod messages;
 mod rank;
+mod skeleton;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -20,8 +21,9 @@ use super::connection::now_ns;
 use super::cpu::CpuMeter;
 use super::sample::{per_millisecond, realtime_ns, Sampler};
 use super::{Case, CaseError, Doing, Namespace};
-use crate::plan::{Program, Ranks, Switch};
-use crate::record::{BurstRecord, Record, SampleRecord};
+use crate::plan::{Program, Ranks, Skeleton, Switch};
+use crate::record::{BurstRecord, Record, RunRecord, SampleRecord};
+use messages::Sent;
 pub use rank::{is_rank, rank_main};
 use rank::{Event, Order, RankPlan, Transfer};
 
@@ -55,30 +57,32 @@ pub(crate) fn run(case: &mut Case, workload: usize, ranks: &Ranks) -> Result<(),
             program: ranks.program.clone(),
         }))?;
     }
-    for order in [Order::Connect, Order::Start(0)] {
-        for process in &mut processes {
-            process.expect(Event::Ready)?;
-        }
-        let order = match order {
-            Order::Start(_) => Order::Start(now_ns() + START_AFTER_NS),
-            other => other,
-        };
-        for process in &mut processes {
-            process.order(&order)?;
-        }
-    }
+    all(&mut processes, |process| process.expect(Event::Ready))?;
+    all(&mut processes, |process| process.order(&Order::Connect))?;
+    all(&mut processes, |process| process.expect(Event::Ready))?;
+    let start_ns = now_ns() + START_AFTER_NS;
+    let start = Order::Start(start_ns);
+    all(&mut processes, |process| process.order(&start))?;
     let mut meter = CpuMeter::start()?;
-    meter.pause()?;
-    let active_ns = match &ranks.program {
+    let (active_ns, finished) = match &ranks.program {
         Program::Switch(switch) => {
-            follow_switch(case, workload, switch, &mut processes[0], &mut meter)?
+            meter.pause()?;
+            let active_ns = follow_switch(case, workload, switch, &mut processes[0], &mut meter)?;
+            (active_ns, all(&mut processes, Process::finish)?)
+        }
+        Program::Skeleton(skeleton) => {
+            follow_skeleton(case, workload, skeleton, &mut processes, start_ns)?
         }
     };
-    let mut payload = 0;
-    for process in &mut processes {
-        payload += process.finish()?;
-    }
+    let payload = finished.iter().map(|rank| rank.received_bytes).sum();
     case.record(&Record::Cpu(meter.stop(workload, active_ns, payload)?))
+}
+
+fn all<T>(
+    processes: &mut [Process],
+    step: impl FnMut(&mut Process) -> Result<T, CaseError>,
+) -> Result<Vec<T>, CaseError> {
+    processes.iter_mut().map(step).collect()
 }
 
 fn serve_pages() -> Result<PageServer, CaseError> {
@@ -100,7 +104,7 @@ fn follow_switch(
 ) -> Result<u64, CaseError> {
     let mut active_ns = 0;
     for cycle in 1..=switch.cycles {
-        first.expect(Event::CycleBegins)?;
+        first.expect(Event::Begins)?;
         let began_ns = now_ns();
         meter.resume()?;
         let far = case.network.far.as_ref().ok_or(CaseError::Unexpected(
@@ -135,6 +139,69 @@ fn follow_switch(
         case.advance()?;
     }
     Ok(active_ns)
+}
+
+/// All ranks tell how far they were when; what passes the link in the last iteration is
+/// watched. Nanoseconds in which something was to be sent: what is left of the run when
+/// the ranks' computing is taken out, on the average.
+fn follow_skeleton(
+    case: &mut Case,
+    workload: usize,
+    plan: &Skeleton,
+    processes: &mut [Process],
+    start_ns: u64,
+) -> Result<(u64, Vec<Finished>), CaseError> {
+    let far = case.network.far.as_ref().ok_or(CaseError::Unexpected(
+        "a program of ranks needs two clusters",
+    ))?;
+    let mut sampler = None;
+    for iteration in 1..=plan.iterations {
+        processes[0].expect(Event::Begins)?;
+        if iteration == plan.iterations {
+            sampler = Some(Sampler::at(&far.router, "wan")?);
+        }
+        (case.sink)(&Record::Progress {
+            done: case.done + u64::from(iteration),
+        })
+        .map_err(CaseError::Sink)?;
+    }
+    case.done += u64::from(plan.iterations);
+    let finished = all(processes, Process::finish)?;
+    let parts = finished[0].done_ns.len();
+    let done_ns: Vec<u64> = (0..parts)
+        .map(|part| finished.iter().map(|rank| rank.done_ns[part]).max())
+        .map(|last| last.unwrap_or(start_ns).saturating_sub(start_ns))
+        .collect();
+    if let Some(sampler) = sampler {
+        let began_ns = start_ns + done_ns[parts - 3];
+        let began_realtime_ns = realtime_ns() - (now_ns() - began_ns);
+        let mut packets = sampler.stop()?;
+        packets.retain(|packet| packet.time_ns >= began_realtime_ns);
+        let mss = crate::bounds::segment_payload(case.plan.topology.ip) as u32;
+        case.record(&Record::Samples(SampleRecord {
+            workload,
+            burst: plan.iterations,
+            bytes_per_ms: per_millisecond(&packets, began_realtime_ns, mss),
+        }))?;
+    }
+    let computing_ns = skeleton::of(plan)?.computing_ns(plan.iterations);
+    let active_ns = done_ns[parts - 1].saturating_sub(computing_ns);
+    let sum = |count: fn(&Sent) -> u64| finished.iter().map(|rank| count(&rank.sent)).sum();
+    case.record(&Record::Run(RunRecord {
+        workload,
+        done_ns,
+        segments: sum(|sent| sent.segments),
+        retransmitted: sum(|sent| sent.retransmitted),
+        spurious: sum(|sent| sent.spurious),
+    }))?;
+    Ok((active_ns, finished))
+}
+
+/// What a rank tells at its end.
+struct Finished {
+    received_bytes: u64,
+    sent: Sent,
+    done_ns: Vec<u64>,
 }
 
 /// One rank's process. It ends when it is dropped.
@@ -207,10 +274,18 @@ impl Process {
         }
     }
 
-    /// Waits for its end: the payload that it received.
-    fn finish(&mut self) -> Result<u64, CaseError> {
+    /// Waits for its end.
+    fn finish(&mut self) -> Result<Finished, CaseError> {
         match self.next()? {
-            Event::Done { received_bytes } => Ok(received_bytes),
+            Event::Done {
+                received_bytes,
+                sent,
+                done_ns,
+            } => Ok(Finished {
+                received_bytes,
+                sent,
+                done_ns,
+            }),
             _ => Err(Self::OUT_OF_TURN),
         }
     }

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::super::connection::{now_ns, sleep_until, Counters};
 use super::super::{CaseError, Doing};
-use super::messages::Mesh;
+use super::messages::{Mesh, Sent};
+use super::skeleton;
 use crate::plan::{Program, Switch};
 
 /// The name under which this program runs as a rank.
@@ -49,14 +50,18 @@ pub struct RankPlan {
 pub enum Event {
     /// The order was carried out.
     Ready,
-    /// Rank 0: a cycle begins.
-    CycleBegins,
+    /// Rank 0: a cycle or an iteration begins.
+    Begins,
     /// Rank 0: a transfer is over.
     Transferred(Transfer),
     /// The program is done.
     Done {
         /// Payload received from all ranks.
         received_bytes: u64,
+        /// What it sent to all ranks.
+        sent: Sent,
+        /// A skeleton: when each part was done, CLOCK_MONOTONIC, nanoseconds.
+        done_ns: Vec<u64>,
     },
     /// It could not go on.
     Failed(String),
@@ -125,12 +130,29 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
         return Ok(());
     };
     sleep_until(at_ns);
-    match &plan.program {
-        Program::Switch(switch) => run_switch(&mut mesh, switch, phases.as_ref())?,
-    }
+    let done_ns = match &plan.program {
+        Program::Switch(switch) => {
+            run_switch(&mut mesh, switch, phases.as_ref())?;
+            Vec::new()
+        }
+        Program::Skeleton(plan) => {
+            sleep_exactly()?;
+            let first = mesh.rank() == 0;
+            let begins = || if first { tell(&Event::Begins) } else { Ok(()) };
+            skeleton::run(&mut mesh, plan, phases.as_ref(), begins)?
+        }
+    };
     tell(&Event::Done {
         received_bytes: mesh.received_bytes(),
+        sent: mesh.sent()?,
+        done_ns,
     })
+}
+
+/// Sleeps stand for computing. By default the kernel lets each take 50 us more, which
+/// in the thousands of short ones of a wavefront would be a tenth of all.
+fn sleep_exactly() -> Result<(), CaseError> {
+    nix::sys::prctl::set_timerslack(1).doing("asking for exact sleep")
 }
 
 /// `None`: the lab has ended.
@@ -167,7 +189,7 @@ fn run_switch(mesh: &mut Mesh, switch: &Switch, phases: Option<&Phases>) -> Resu
     let half = mesh.size() / 2;
     for _ in 0..switch.cycles {
         if mesh.rank() == 0 {
-            tell(&Event::CycleBegins)?;
+            tell(&Event::Begins)?;
         }
         enter(phases, ALL_TO_ALL)?;
         for _ in 0..switch.rounds {
@@ -245,13 +267,13 @@ fn transfer(mesh: &mut Mesh, to: usize, bytes: u64) -> Result<Transfer, CaseErro
     })
 }
 
-fn enter(phases: Option<&Phases>, class: u32) -> Result<(), CaseError> {
+pub fn enter(phases: Option<&Phases>, class: u32) -> Result<(), CaseError> {
     phases
         .map_or(Ok(()), |phases| phases.enter(class))
         .map_err(|_| CaseError::Unexpected("a phase class could not be entered"))
 }
 
-fn leave(phases: Option<&Phases>) -> Result<(), CaseError> {
+pub fn leave(phases: Option<&Phases>) -> Result<(), CaseError> {
     phases
         .map_or(Ok(()), Phases::leave)
         .map_err(|_| CaseError::Unexpected("a phase was left that was not entered"))
