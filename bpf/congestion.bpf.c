@@ -55,6 +55,23 @@ static __always_inline void see(const struct sock *sk, struct pl_tcp *tcp)
 	tcp->recovering = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >= TCP_CA_CWR;
 }
 
+/*
+ * Pacing ends once the time for the next packet has come. The kernel stamps each packet
+ * with that time, later than now by up to a packet's length at the pace: one that is sent
+ * at once, because nothing paces it any more, would seem to have had a shorter round
+ * trip than the path has, and the least RTT would be wrong for minutes.
+ */
+static __always_inline void stop_pacing(struct sock *sk, struct pl_connection *conn)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (tp->tcp_wstamp_ns > tp->tcp_clock_cache)
+		return;
+	conn->stopping = 0;
+	conn->own_pacing = 0;
+	sk->sk_pacing_status = SK_PACING_NONE;
+}
+
 static __always_inline void obey(struct sock *sk, struct pl_connection *conn, const struct pl_orders *orders)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -66,16 +83,15 @@ static __always_inline void obey(struct sock *sk, struct pl_connection *conn, co
 	if (orders->pacing_bps) {
 		unsigned long rate = orders->pacing_bps;
 
+		conn->stopping = 0;
 		sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 		if (sk->sk_pacing_status == SK_PACING_NONE) {
 			sk->sk_pacing_status = SK_PACING_NEEDED;
 			conn->own_pacing = 1;
 		}
 	}
-	if (orders->stop && conn->own_pacing) {
-		sk->sk_pacing_status = SK_PACING_NONE;
-		conn->own_pacing = 0;
-	}
+	if (orders->stop && conn->own_pacing)
+		conn->stopping = 1;
 }
 
 /* The connection of a socket whose policy asks for a start-up law, or NULL. */
@@ -179,6 +195,8 @@ static __always_inline int before_send(struct sock *sk)
 	conn = started(sk);
 	if (!conn)
 		return 0;
+	if (conn->stopping)
+		stop_pacing(sk, conn);
 	if (may_have_phases(sk, conn))
 		settled = follow_phase(sk, conn);
 	if (tcp_sk(sk)->packets_out && conn->start.state != PL_START_PACED)

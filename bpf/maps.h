@@ -21,6 +21,7 @@ struct pl_connection {
 	__s32 error; /* -errno of a setting that the kernel refused */
 	u8 reason; /* enum pl_reason */
 	u8 own_pacing; /* 1: sk_pacing_status was NONE and is ours */
+	u8 stopping; /* 1: and is to be given back */
 	char former[PL_CC_NAME_LEN]; /* congestion control before ours */
 };
 
