@@ -24,7 +24,7 @@ const MOST_BUSY: f64 = 0.90;
 const RATE_TOLERANCE: f64 = 0.01;
 const LEAST_DELAY_TOLERANCE_NS: u64 = 100_000;
 /// One packet, and what the shaper's bucket lets through on top of the queue.
-const BUFFER_TOLERANCE_BYTES: u64 = 1514 + 3100;
+const BUFFER_TOLERANCE_BYTES: u64 = 1514 + 3040;
 
 /// Why no report could be made of the records.
 #[derive(Debug, thiserror::Error)]

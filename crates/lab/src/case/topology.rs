@@ -19,9 +19,11 @@ use super::clusters::{far_address, Far};
 use super::{CaseError, Doing, Namespace};
 use crate::plan;
 
-/// A shaper lets this much through at line rate: two packets, the least with
-/// which the kernel's tbf keeps up with its rate.
-const SHAPER_BURST_BYTES: u32 = 3100;
+/// A shaper lets this much through at line rate: nearly two packets, the least with which
+/// the kernel's tbf keeps up with its rate. Less than a packet of two segments (3028 bytes
+/// and framing): tbf cuts what is larger than its bucket into segments, each with framing
+/// of its own, and takes what is not for one packet.
+const SHAPER_BURST_BYTES: u32 = 3040;
 /// Preamble, frame check sequence and gap, which a kernel queue does not see:
 /// with it a link of 500 Mbit/s carries what an Ethernet of that speed would.
 pub const FRAMING_BYTES: u32 = 24;
