@@ -26,11 +26,10 @@ pub struct Plan {
     pub workloads: Vec<Workload>,
 }
 
-/// Segments of one packet between two clusters, where packets pass twice as many hosts
-/// as on the dumbbell and both directions carry data. One segment each would cost the
-/// guest more instructions than it has. A pair is what the shaper lets through at once
-/// anyway, and what one ACK is for.
-pub const CLUSTER_PACKET_SEGMENTS: u32 = 2;
+/// Segments that leave a host back to back without offload, 12 KB. The stack itself makes
+/// packets of up to 64 KB for any device, so switching TSO off is not enough. One
+/// segment each would cost the guest more instructions than it has.
+pub const UNOFFLOADED_SEGMENTS: u32 = 8;
 
 /// A dumbbell: sender hosts, a router, one receiver host; or two clusters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -241,11 +240,13 @@ pub struct BurstShape {
 }
 
 impl Topology {
-    /// Segments of the largest packet that reaches the bottleneck without offload.
+    /// Segments of the largest packet that reaches the bottleneck without offload: on a
+    /// dumbbell they are cut before it, between clusters by the bottleneck itself, so
+    /// that packets which stay in a cluster are cheap.
     pub fn packet_segments(&self) -> u32 {
         match self.far_hosts {
             0 => 1,
-            _ => CLUSTER_PACKET_SEGMENTS,
+            _ => UNOFFLOADED_SEGMENTS,
         }
     }
 }

@@ -128,6 +128,9 @@ fn receive_number(socket: &UdpSocket, number: u64) -> Result<Option<u64>, CaseEr
     Ok(None)
 }
 
+/// More than these would overflow the queue of the sender's own link.
+const MOST_PACKETS: u64 = 40_000;
+
 /// Sends a packet train that overflows the bottleneck, if the edge is faster:
 /// number and time of each packet that arrived.
 fn train(
@@ -142,7 +145,11 @@ fn train(
         .saturating_sub(wanted.rate_bps)
         .max(wanted.edge_rate_bps / 100);
     let to_overflow = (wanted.buffer_bytes / QUEUED_BYTES + 2) * wanted.edge_rate_bps / spare;
-    let count = (to_overflow + to_overflow / 4 + 100).min(50_000);
+    let count = match to_overflow + to_overflow / 4 + 100 {
+        count if count <= MOST_PACKETS => count,
+        // So large a queue stays unmeasured; the rate shows long before.
+        _ => MOST_PACKETS / 5,
+    };
     let payload = FULL_PAYLOAD_BYTES - if wanted.ip == 6 { 20 } else { 0 };
     // The kernel cuts each write into packets: a write for each packet would be
     // slower than the link.

@@ -335,12 +335,6 @@ pub(super) fn router_address(number: u8, ip: u8) -> IpAddr {
     }
 }
 
-/// Segments that leave back to back without offload, 12 KB. The stack itself makes
-/// packets of up to 64 KB for any device, so switching TSO off is not enough. One
-/// segment each would cost a guest of 10^9 instructions a second more than it has:
-/// at 500 Mbit/s the CPU, not the link, would be the bottleneck.
-const UNOFFLOADED_SEGMENTS: u32 = 8;
-
 /// Lines of `ip` that bring one end of a link up, and give hosts a default route.
 fn configuration(device: &str, link: u8, is_router: bool, wanted: &plan::Topology) -> String {
     let ip = wanted.ip;
@@ -372,10 +366,7 @@ fn segment_limit(device: &str, wanted: &plan::Topology) -> String {
     if wanted.offload {
         return String::new();
     }
-    let segments = match wanted.far_hosts {
-        0 => UNOFFLOADED_SEGMENTS,
-        _ => plan::CLUSTER_PACKET_SEGMENTS,
-    };
+    let segments = plan::UNOFFLOADED_SEGMENTS;
     format!("link set dev {device} gso_max_segs {segments}\n")
 }
 
