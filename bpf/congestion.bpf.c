@@ -52,6 +52,7 @@ static __always_inline void see(const struct sock *sk, struct pl_tcp *tcp)
 	tcp->rtt_us = 0;
 	tcp->gso_segs = sk->sk_gso_max_segs;
 	tcp->timed = sk->sk_pacing_status != SK_PACING_FQ;
+	tcp->app_limited = tp->app_limited != 0;
 	tcp->recovering = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >= TCP_CA_CWR;
 }
 

@@ -376,3 +376,25 @@ fn a_loss_after_the_start_lowers_the_rate_and_ends_the_rounds() {
     let after = percent(world.path.rate_bps, before);
     assert!((90..=98).contains(&after), "{after}");
 }
+
+/// A message now and then says how often the application sends, not what fits.
+#[test]
+fn what_waited_for_the_application_is_not_learned() {
+    let learned = |app_limited| {
+        let (mut startup, mut path) = (Startup::default(), pl_path::default());
+        let mut tcp = quiet(1_000_000);
+        tcp.app_limited = app_limited;
+        startup.before_send(&mut path, &delivery_rate(), &tcp);
+        // One segment each millisecond, each acknowledged a round trip later.
+        for _ in 0..200 {
+            tcp.now_us += 1_000;
+            tcp.sent_segs += 1;
+            tcp.delivered_segs += 1;
+            tcp.packets_out = 20;
+            startup.on_ack(&mut path, &delivery_rate(), &tcp);
+        }
+        path.learned_bps
+    };
+    assert!(learned(0) > 0);
+    assert_eq!(learned(1), 0);
+}
