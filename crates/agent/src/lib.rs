@@ -16,6 +16,7 @@
 //! Everything here needs root and Linux 6.1 or later.
 
 pub mod attach;
+mod callers;
 pub mod cgroup;
 pub mod doctor;
 mod error;
