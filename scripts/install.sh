@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Builds as whoever calls it, and installs below DESTDIR/PREFIX: the binary, the
-# phase library with its header, the MPI shim, and the unit of the agent, which is
+# phase library with its header and its Python module, the MPI shim, and the unit of the agent, which is
 # neither enabled nor started.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -20,6 +20,7 @@ as_owner install -D -m 755 "$built/libpaceline.so" "$to/lib/libpaceline.so"
 as_owner install -D -m 755 "$built/libpaceline-mpi.so" "$to/lib/paceline/libpaceline-mpi.so"
 # The shim looks for the library beside itself: there is one, wherever it is found.
 as_owner ln -sf ../libpaceline.so "$to/lib/paceline/libpaceline.so"
+as_owner install -D -m 644 python/paceline.py "$to/lib/python3/dist-packages/paceline.py"
 # Where systemd looks below /usr and /usr/local.
 unit=$(mktemp)
 trap 'rm -f "$unit"' EXIT
