@@ -8,7 +8,7 @@
 use std::fs;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -44,10 +44,15 @@ pub struct PageServer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Processes of one user that have pages: a quarter of the host's (PL_MAX_PROCESSES), so
+/// that no user can have them all. Root is not held to it.
+const MOST_PER_USER: usize = 4096;
+
 /// One process that has a page.
 struct Client {
     job: u64,
     process: u32,
+    user: u32,
     lives: OwnedFd,
 }
 
@@ -150,7 +155,6 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 }
 
 fn pid_namespace() -> Result<u64> {
-    use std::os::unix::fs::MetadataExt;
     const PATH: &str = "/proc/self/ns/pid";
     fs::metadata(PATH)
         .map(|metadata| metadata.ino())
@@ -194,8 +198,19 @@ fn serve(hierarchy: &Hierarchy, listener: &UnixListener, stop: &OwnedFd, mut cli
         });
         callers.accept(listener);
         for call in callers.ready(VERSION_BYTES, |said| said.len() == VERSION_BYTES) {
+            let user = call.who.uid();
+            let same = clients.iter().filter(|client| client.user == user);
+            if user != 0 && same.count() >= MOST_PER_USER {
+                tracing::info!("user {user} has {MOST_PER_USER} processes with pages");
+                continue;
+            }
             match answer(hierarchy, &call) {
-                Ok(Some(client)) => clients.push(client),
+                Ok(Some(client)) => {
+                    // One that asks again has executed another program.
+                    let key = |client: &Client| (client.job, client.process);
+                    clients.retain(|other| key(other) != key(&client));
+                    clients.push(client);
+                }
                 Ok(None) => {}
                 Err(error) => tracing::info!("a process gets no page: {error}"),
             }
@@ -212,14 +227,16 @@ fn clients_of_a_former_server() -> Vec<Client> {
     let pages = found.pages().unwrap_or_default();
     let mut clients = Vec::new();
     for (key, _) in pages {
-        match pidfd(key.process) {
-            Ok(lives) => clients.push(Client {
+        let process = Path::new("/proc").join(key.process.to_string());
+        match (pidfd(key.process), fs::metadata(process)) {
+            (Ok(lives), Ok(metadata)) => clients.push(Client {
                 job: key.job,
                 process: key.process,
+                user: metadata.uid(),
                 lives,
             }),
             // Ended since.
-            Err(_) => drop(found.delete_page(key.job, key.process)),
+            _ => drop(found.delete_page(key.job, key.process)),
         }
     }
     clients
@@ -271,6 +288,7 @@ fn answer(hierarchy: &Hierarchy, call: &Call) -> Result<Option<Client>> {
     Ok(Some(Client {
         job,
         process,
+        user: call.who.uid(),
         lives,
     }))
 }
