@@ -14,7 +14,7 @@ test: setup-test     ## format, lint, tests, and the lab's end-to-end runs
 bench: setup-test    ## the full experiments and the cost of Paceline, into docs/results/
 	@scripts/bench.sh
 
-install: setup       ## binary, libraries and header, below PREFIX (default /usr/local)
+install: setup       ## binary, libraries, header and unit, below PREFIX (default /usr/local)
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh
 
 setup-test:          ## and of those to test it: two MPI libraries, Fortran

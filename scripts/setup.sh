@@ -33,7 +33,7 @@ if [ "${1:-}" = test ]; then
 		openmpi-bin libopenmpi-dev # the MPI shim is tried under both
 		mpich libmpich-dev
 		gfortran # and from Fortran
-		python3  # its tests
+		python3  # its tests, and those of the Python module
 	)
 fi
 

@@ -49,6 +49,11 @@ esac
 heading "MPI shim"
 make --no-print-directory -C mpi test
 
+heading "Python module, with the library and without"
+for library in "$(dirname "$(realpath "$paceline")")/libpaceline.so" ""; do
+	PYTHONDONTWRITEBYTECODE=1 PACELINE_LIBRARY=$library python3 python/test_paceline.py
+done
+
 heading "lint"
 if tool clippy; then
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings

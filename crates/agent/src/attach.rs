@@ -57,7 +57,7 @@ pub fn attach(path: &Path, options: &JobOptions) -> Result<Changed> {
         }
     }
     let attached = KernelSide::ensure(&lock, cleaned.found, &options.policy).and_then(|side| {
-        side.put_job(id, &job::entry(options, true))?;
+        side.put_job(id, &job::entry(options, job::owner(), true))?;
         side.attach_to(&cgroup)?;
         side.set_subject(&lock, id)?;
         Ok(in_each_namespace(&side, "pl_adopt", &cgroup))

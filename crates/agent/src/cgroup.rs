@@ -179,14 +179,13 @@ impl Cgroup {
         &self.path
     }
 
-    /// Makes `paceline.<pid>.<n>` (mode 0755) below this cgroup.
+    /// Makes `paceline.<process>.<n>` (mode 0755) below this cgroup.
     ///
     /// # Errors
     /// [`Error::CgroupReadOnly`] on a read-only mount, otherwise the system's.
-    pub fn create_job(&self) -> Result<Cgroup> {
-        let pid = std::process::id();
+    pub fn create_job(&self, process: u32) -> Result<Cgroup> {
         for number in 0u32.. {
-            let path = self.path.join(format!("{JOB_PREFIX}{pid}.{number}"));
+            let path = self.path.join(format!("{JOB_PREFIX}{process}.{number}"));
             match fs::DirBuilder::new().mode(0o755).create(&path) {
                 Ok(()) => return Ok(Cgroup { path }),
                 // Another PID namespace may have used the same number.
@@ -242,6 +241,12 @@ impl Cgroup {
         pids.dedup();
         pids.retain(|pid| *pid > 0);
         pids
+    }
+
+    /// Opens `cgroup.events`, which poll(2) reports when the last process has ended.
+    pub(crate) fn open_events(&self) -> Result<File> {
+        let path = self.path.join("cgroup.events");
+        File::open(&path).map_err(|error| Error::path("open", &path, error))
     }
 
     /// Opens the directory, to attach programs to it.

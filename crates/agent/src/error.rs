@@ -20,6 +20,62 @@ pub enum Error {
         action: &'static str,
     },
 
+    /// Neither that, nor an agent to ask.
+    #[error(
+        "paceline run needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN together: sudo paceline ...; or an agent that starts jobs for others (paceline agent), and none listens at {}",
+        socket.display()
+    )]
+    NoAgent {
+        /// Where it would listen.
+        socket: PathBuf,
+    },
+
+    /// The agent does not start the job.
+    #[error("the agent at {} refuses the job: {message} ({code})", socket.display())]
+    AgentRefused {
+        /// Where it listens.
+        socket: PathBuf,
+        /// One of the service's codes.
+        code: String,
+        /// Its own words.
+        message: String,
+    },
+
+    /// Two agents at one place.
+    #[error("another agent listens at {}: end it first, or give this one its own --directory", socket.display())]
+    AgentRunning {
+        /// Where.
+        socket: PathBuf,
+    },
+
+    /// The agent's configuration; one line for each problem.
+    #[error("{}", problems.join("\n"))]
+    Configuration {
+        /// `FILE:LINE:COLUMN: KEY: MESSAGE`.
+        problems: Vec<String>,
+    },
+
+    /// The process that asked the agent has ended.
+    #[error("process {process}, which asked for the job, has ended")]
+    PeerGone {
+        /// Its number.
+        process: u32,
+    },
+
+    /// The process that asked the agent is out of its reach.
+    #[error("the agent cannot see {what}: run paceline in the agent's own namespaces")]
+    PeerOutside {
+        /// What of it.
+        what: &'static str,
+    },
+
+    /// One user has as many jobs as the agent starts for one.
+    #[error("this user has {limit} jobs already, which is the limit for one user")]
+    TooManyJobsOfUser {
+        /// The limit.
+        limit: usize,
+    },
+
     /// No cgroup v2 hierarchy is mounted.
     #[error(
         "no cgroup v2 hierarchy in /proc/self/mountinfo (ip netns exec hides it: use nsenter --net=/run/netns/NAME paceline ...; otherwise: mount -t cgroup2 none /sys/fs/cgroup/unified)"

@@ -60,36 +60,17 @@ impl Job {
     pub fn start(options: &JobOptions, command: &mut Command) -> Result<(Job, Child)> {
         require_root("paceline run")?;
         let hierarchy = Hierarchy::find()?;
-        if hierarchy.read_only() {
-            return Err(Error::CgroupReadOnly {
-                path: hierarchy.mount().to_path_buf(),
-            });
-        }
         let user = options.user.as_deref().map(Identity::of).transpose()?;
-
-        // Held until the command runs inside: an empty cgroup of a job is a
-        // leftover to everybody else.
-        let lock = hierarchy.lock()?;
-        let cleaned = leftovers::clean(&hierarchy, &lock)?;
-        if let Some(found) = &cleaned.found {
-            found.require_ours(|| leftovers::describe_jobs(&hierarchy, found))?;
-        }
-        let cgroup = hierarchy.own()?.create_job()?;
-        let started = KernelSide::ensure(&lock, cleaned.found, &options.policy)
-            .and_then(|side| {
-                side.put_job(cgroup.id()?, &entry(options, false))?;
-                side.attach_to(&cgroup)
-            })
-            .and_then(|()| spawn_inside(&cgroup, user, command));
-        match started {
-            Ok(child) => Ok((Job { hierarchy, cgroup }, child)),
-            Err(error) => {
-                undo(&cgroup);
-                // With the job's entry gone, the kernel side may have none left.
-                leftovers::clean(&hierarchy, &lock)?;
-                Err(error)
-            }
-        }
+        let place = Place {
+            parent: hierarchy.own()?,
+            process: std::process::id(),
+            owner: owner(),
+            most: None,
+        };
+        let (cgroup, child) = make(&hierarchy, &place, options, |cgroup| {
+            spawn_inside(cgroup, user, command)
+        })?;
+        Ok((Job { hierarchy, cgroup }, child))
     }
 
     /// The job's cgroup directory.
@@ -118,6 +99,62 @@ impl Job {
         let lock = self.hierarchy.lock()?;
         leftovers::clean(&self.hierarchy, &lock)?;
         Ok(!self.cgroup.path().exists())
+    }
+}
+
+/// Where a job is made, and for whom.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The cgroup that gets the job as a child.
+    pub parent: Cgroup,
+    /// The process that the job is named after.
+    pub process: u32,
+    /// The user whose job it is.
+    pub owner: u32,
+    /// Jobs that this user may have at once.
+    pub most: Option<usize>,
+}
+
+/// Makes a job's cgroup and puts its policy into force; `fill` moves the first process
+/// in. On error nothing is left behind.
+pub(crate) fn make<T>(
+    hierarchy: &Hierarchy,
+    place: &Place,
+    options: &JobOptions,
+    fill: impl FnOnce(&Cgroup) -> Result<T>,
+) -> Result<(Cgroup, T)> {
+    if hierarchy.read_only() {
+        return Err(Error::CgroupReadOnly {
+            path: hierarchy.mount().to_path_buf(),
+        });
+    }
+    // Held until a process is inside: an empty cgroup of a job is a leftover to
+    // everybody else.
+    let lock = hierarchy.lock()?;
+    let cleaned = leftovers::clean(hierarchy, &lock)?;
+    if let Some(found) = &cleaned.found {
+        found.require_ours(|| leftovers::describe_jobs(hierarchy, found))?;
+        if let Some(limit) = place.most {
+            if found.jobs_of(place.owner)? >= limit {
+                return Err(Error::TooManyJobsOfUser { limit });
+            }
+        }
+    }
+    let cgroup = place.parent.create_job(place.process)?;
+    let made = KernelSide::ensure(&lock, cleaned.found, &options.policy)
+        .and_then(|side| {
+            side.put_job(cgroup.id()?, &entry(options, place.owner, false))?;
+            side.attach_to(&cgroup)
+        })
+        .and_then(|()| fill(&cgroup));
+    match made {
+        Ok(value) => Ok((cgroup, value)),
+        Err(error) => {
+            undo(&cgroup);
+            // With the job's entry gone, the kernel side may have none left.
+            leftovers::clean(hierarchy, &lock)?;
+            Err(error)
+        }
     }
 }
 
@@ -157,12 +194,7 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
 
 /// Where the policy has phases. A job runs without them rather than not at all.
 fn serve_pages(options: &JobOptions) -> Result<Option<PageServer>> {
-    let has_phases = options
-        .policy
-        .startup
-        .as_ref()
-        .is_some_and(|startup| startup.phases);
-    if !has_phases || !capable() {
+    if !has_phases(&options.policy) || !capable() {
         return Ok(None);
     }
     match PageServer::start(&Hierarchy::find()?) {
@@ -174,6 +206,14 @@ fn serve_pages(options: &JobOptions) -> Result<Option<PageServer>> {
     }
 }
 
+/// Whether a job with this policy follows its program's phases.
+pub(crate) fn has_phases(policy: &Policy) -> bool {
+    policy
+        .startup
+        .as_ref()
+        .is_some_and(|startup| startup.phases)
+}
+
 /// Fails where the caller cannot load BPF and walk its objects.
 pub(crate) fn require_root(action: &'static str) -> Result<()> {
     if capable() {
@@ -183,8 +223,9 @@ pub(crate) fn require_root(action: &'static str) -> Result<()> {
     }
 }
 
-/// CAP_NET_ADMIN (12), CAP_SYS_ADMIN (21) and CAP_BPF (39) are effective.
-pub(crate) fn capable() -> bool {
+/// Whether this process may make jobs itself: CAP_NET_ADMIN (12), CAP_SYS_ADMIN (21)
+/// and CAP_BPF (39) are effective.
+pub fn capable() -> bool {
     const NEEDED: u64 = 1 << 12 | 1 << 21 | 1 << 39;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
@@ -195,7 +236,7 @@ pub(crate) fn capable() -> bool {
 }
 
 /// A job's entry for the kernel side.
-pub(crate) fn entry(options: &JobOptions, attached: bool) -> pl_job {
+pub(crate) fn entry(options: &JobOptions, owner: u32, attached: bool) -> pl_job {
     let tick_us = tick::tick_us();
     for raised in options.policy.raised(tick_us) {
         tracing::warn!("policy {}: {raised}", options.policy.name);
@@ -203,7 +244,7 @@ pub(crate) fn entry(options: &JobOptions, attached: bool) -> pl_job {
     pl_job {
         policy: options.policy.to_abi(tick_us),
         started_us: monotonic_us(),
-        owner_uid: owner(),
+        owner_uid: owner,
         attached: attached.into(),
         policy_name: name_to_array(&options.policy.name),
         group: name_to_array(options.group.as_deref().unwrap_or("")),
@@ -218,8 +259,8 @@ pub(crate) fn monotonic_us() -> u64 {
     now.tv_sec() as u64 * 1_000_000 + now.tv_nsec() as u64 / 1_000
 }
 
-/// Who started the job: through sudo, the person behind it.
-fn owner() -> u32 {
+/// Who started this program: through sudo, the person behind it.
+pub(crate) fn owner() -> u32 {
     std::env::var("SUDO_UID")
         .ok()
         .and_then(|uid| uid.parse().ok())

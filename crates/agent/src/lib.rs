@@ -8,6 +8,7 @@
 //! - [`status`]: what is changed on which connection, and why;
 //! - [`doctor`]: what this kernel and machine can do;
 //! - [`pages`]: the memory in which a process shows its phase;
+//! - [`service`]: jobs for users who are not root;
 //! - [`launcher`]: launchers whose processes are not in the job;
 //! - `kernel_side`: finding, loading, registering and retiring the BPF
 //!   programs, the only place that does;
@@ -16,6 +17,7 @@
 //! Everything here needs root and Linux 6.1 or later.
 
 pub mod attach;
+mod callers;
 pub mod cgroup;
 pub mod doctor;
 mod error;
@@ -25,6 +27,7 @@ pub mod launcher;
 mod leftovers;
 pub mod pages;
 mod preload;
+pub mod service;
 pub mod status;
 mod supervise;
 pub mod tick;

@@ -6,20 +6,20 @@
 //! else's, whatever it asks. A page goes when its process ends.
 
 use std::fs;
-use std::io::{self, IoSlice, Read};
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::poll::{poll, PollFd, PollFlags};
 use nix::sys::eventfd::EventFd;
-use nix::sys::socket::{getsockopt, sendmsg, sockopt, ControlMessage, MsgFlags};
+use nix::sys::socket::{sendmsg, ControlMessage, MsgFlags};
 use paceline_abi::PL_ABI_VERSION;
 
+use crate::callers::{Call, Callers};
 use crate::cgroup::Hierarchy;
 use crate::error::{Error, Result};
 use crate::kernel_side::discover;
@@ -27,13 +27,14 @@ use crate::supervise::pidfd;
 
 /// The variable that names the socket to the processes of a job; libpaceline reads it.
 pub const SOCKET_VARIABLE: &str = "PACELINE_SOCKET";
-/// Sockets of all agents of this host.
-const DIRECTORY: &str = "/run/paceline";
-/// How long a client may take to say its four bytes: it must not hold up the others.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Sockets of this host: of each `paceline run`, and of the agent.
+pub const DIRECTORY: &str = "/run/paceline";
 /// Inode of the first PID namespace (include/linux/proc_ns.h): the kernel side knows
 /// processes by their number there.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// All that a process says: the version of the ABI that it knows.
+const VERSION_BYTES: usize = size_of_val(&PL_ABI_VERSION);
 
 /// A thread that serves pages until it is dropped.
 #[derive(Debug)]
@@ -43,38 +44,51 @@ pub struct PageServer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Processes of one user that have pages: a quarter of the host's (PL_MAX_PROCESSES), so
+/// that no user can have them all. Root is not held to it.
+const MOST_PER_USER: usize = 4096;
+
 /// One process that has a page.
 struct Client {
     job: u64,
     process: u32,
+    user: u32,
     lives: OwnedFd,
 }
 
 impl PageServer {
-    /// Serves the jobs of this host's kernel side.
+    /// Serves the jobs of this host's kernel side, at a socket of this process's own.
+    ///
+    /// # Errors
+    /// As [`PageServer::listen_at`].
+    pub fn start(hierarchy: &Hierarchy) -> Result<Self> {
+        clean_sockets();
+        let socket = format!("{DIRECTORY}/{}.sock", std::process::id());
+        Self::serve_at(hierarchy, PathBuf::from(socket), Vec::new())
+    }
+
+    /// The same at `socket`, which is replaced if it exists, in place of a server that
+    /// was killed: its processes' pages go with them, too.
     ///
     /// # Errors
     /// Where the socket cannot be made; or [`Error::OtherPidNamespace`].
-    pub fn start(hierarchy: &Hierarchy) -> Result<Self> {
+    pub fn listen_at(hierarchy: &Hierarchy, socket: PathBuf) -> Result<Self> {
+        Self::serve_at(hierarchy, socket, clients_of_a_former_server())
+    }
+
+    fn serve_at(hierarchy: &Hierarchy, socket: PathBuf, clients: Vec<Client>) -> Result<Self> {
         if pid_namespace()? != FIRST_PID_NAMESPACE {
             return Err(Error::OtherPidNamespace);
         }
-        clean_sockets();
-        let socket = Path::new(DIRECTORY).join(format!("{}.sock", std::process::id()));
         let failed = |error| Error::path("listen at", &socket, error);
-        fs::create_dir_all(DIRECTORY).map_err(failed)?;
-        // Of a killed process that had our number.
-        remove(&socket).map_err(failed)?;
-        let listener = UnixListener::bind(&socket).map_err(failed)?;
         // Whoever may connect gets its own page only.
-        fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+        let listener = listen(&socket)?;
         let stop = EventFd::new().map_err(|errno| failed(errno.into()))?;
         let stopped = stop.as_fd().try_clone_to_owned().map_err(failed)?;
         let hierarchy = hierarchy.clone();
         let thread = std::thread::Builder::new()
             .name("pages".to_owned())
-            .spawn(move || serve(&hierarchy, &listener, &stopped))
+            .spawn(move || serve(&hierarchy, &listener, &stopped, clients))
             .map_err(failed)?;
         Ok(Self {
             socket,
@@ -95,7 +109,7 @@ impl Drop for PageServer {
             tracing::warn!("cannot remove {}: {error}", self.socket.display());
         }
         // Fails while others use the directory.
-        let _ = fs::remove_dir(DIRECTORY);
+        let _ = self.socket.parent().map(fs::remove_dir);
         if self.stop.write(1).is_ok() {
             drop(self.thread.take().map(JoinHandle::join));
         }
@@ -119,7 +133,21 @@ pub(crate) fn clean_sockets() {
     let _ = fs::remove_dir(DIRECTORY);
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+/// A socket that anybody may connect to, in place of one that a killed process left.
+pub(crate) fn listen(socket: &Path) -> Result<UnixListener> {
+    let failed = |error| Error::path("listen at", socket, error);
+    if let Some(directory) = socket.parent() {
+        fs::create_dir_all(directory).map_err(failed)?;
+    }
+    remove(socket).map_err(failed)?;
+    let listener = UnixListener::bind(socket).map_err(failed)?;
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o666)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Removes a socket. Gone already is success.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -127,15 +155,14 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 fn pid_namespace() -> Result<u64> {
-    use std::os::unix::fs::MetadataExt;
     const PATH: &str = "/proc/self/ns/pid";
     fs::metadata(PATH)
         .map(|metadata| metadata.ino())
         .map_err(|error| Error::path("look at", Path::new(PATH), error))
 }
 
-fn serve(hierarchy: &Hierarchy, listener: &UnixListener, stop: &OwnedFd) {
-    let mut clients: Vec<Client> = Vec::new();
+fn serve(hierarchy: &Hierarchy, listener: &UnixListener, stop: &OwnedFd, mut clients: Vec<Client>) {
+    let mut callers = Callers::default();
     loop {
         let mut sources = vec![
             PollFd::new(stop.as_fd(), PollFlags::POLLIN),
@@ -146,7 +173,8 @@ fn serve(hierarchy: &Hierarchy, listener: &UnixListener, stop: &OwnedFd) {
                 .iter()
                 .map(|client| PollFd::new(client.lives.as_fd(), PollFlags::POLLIN)),
         );
-        match poll(&mut sources, PollTimeout::NONE) {
+        sources.extend(callers.sources());
+        match poll(&mut sources, callers.timeout()) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => {
                 tracing::warn!("no more pages for the processes of this job: {errno}");
@@ -168,14 +196,50 @@ fn serve(hierarchy: &Hierarchy, listener: &UnixListener, stop: &OwnedFd) {
             }
             !ended
         });
-        while let Ok((stream, _)) = listener.accept() {
-            match answer(hierarchy, stream) {
-                Ok(Some(client)) => clients.push(client),
+        callers.accept(listener);
+        for call in callers.ready(VERSION_BYTES, |said| said.len() == VERSION_BYTES) {
+            let user = call.who.uid();
+            let same = clients.iter().filter(|client| client.user == user);
+            if user != 0 && same.count() >= MOST_PER_USER {
+                tracing::info!("user {user} has {MOST_PER_USER} processes with pages");
+                continue;
+            }
+            match answer(hierarchy, &call) {
+                Ok(Some(client)) => {
+                    // One that asks again has executed another program.
+                    let key = |client: &Client| (client.job, client.process);
+                    clients.retain(|other| key(other) != key(&client));
+                    clients.push(client);
+                }
                 Ok(None) => {}
                 Err(error) => tracing::info!("a process gets no page: {error}"),
             }
         }
     }
+}
+
+/// Processes that have their page from a server that was killed.
+fn clients_of_a_former_server() -> Vec<Client> {
+    let found = discover::find().ok().flatten();
+    let Some(found) = found.filter(discover::Found::is_ours) else {
+        return Vec::new();
+    };
+    let pages = found.pages().unwrap_or_default();
+    let mut clients = Vec::new();
+    for (key, _) in pages {
+        let process = Path::new("/proc").join(key.process.to_string());
+        match (pidfd(key.process), fs::metadata(process)) {
+            (Ok(lives), Ok(metadata)) => clients.push(Client {
+                job: key.job,
+                process: key.process,
+                user: metadata.uid(),
+                lives,
+            }),
+            // Ended since.
+            _ => drop(found.delete_page(key.job, key.process)),
+        }
+    }
+    clients
 }
 
 fn forget(client: &Client) {
@@ -189,17 +253,12 @@ fn forget(client: &Client) {
 }
 
 /// Gives the process at the other end its page. Without one, it just hangs up.
-fn answer(hierarchy: &Hierarchy, mut stream: UnixStream) -> Result<Option<Client>> {
+fn answer(hierarchy: &Hierarchy, call: &Call) -> Result<Option<Client>> {
     let failed = |error| Error::system("cannot talk to a process of the job", error);
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let mut version = [0; 4];
-    stream.read_exact(&mut version).map_err(failed)?;
-    if u32::from_ne_bytes(version) != PL_ABI_VERSION {
+    if call.said != PL_ABI_VERSION.to_ne_bytes() {
         return Ok(None);
     }
-    let peer =
-        getsockopt(&stream, sockopt::PeerCredentials).map_err(|errno| failed(errno.into()))?;
-    let process = peer.pid() as u32;
+    let process = call.who.pid() as u32;
     // From here on the number is this process's; if it has ended by now, the
     // cgroup below is read of nobody or of another, who is not at the other end.
     let lives = pidfd(process).map_err(failed)?;
@@ -219,7 +278,7 @@ fn answer(hierarchy: &Hierarchy, mut stream: UnixStream) -> Result<Option<Client
     };
     let descriptors = [page.as_raw_fd()];
     sendmsg::<()>(
-        stream.as_raw_fd(),
+        call.stream.as_raw_fd(),
         &[IoSlice::new(&[1])],
         &[ControlMessage::ScmRights(&descriptors)],
         MsgFlags::MSG_NOSIGNAL,
@@ -229,6 +288,7 @@ fn answer(hierarchy: &Hierarchy, mut stream: UnixStream) -> Result<Option<Client
     Ok(Some(Client {
         job,
         process,
+        user: call.who.uid(),
         lives,
     }))
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command `paceline`.
 
+mod agent_command;
 mod attach_command;
 mod doctor_command;
 mod lab_command;
@@ -43,6 +44,8 @@ enum Command {
     Attach(attach_command::AttachArgs),
     /// Take the policy off a cgroup that was attached
     Detach(attach_command::DetachArgs),
+    /// Serve jobs to users who are not root
+    Agent(agent_command::Args),
     /// Show the jobs, what is changed on each connection, and why
     Status(status_command::Args),
     /// Say what this kernel and machine can do, and what to do about the rest
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run_command::run(args),
         Command::Attach(args) => attach_command::attach(args),
         Command::Detach(args) => attach_command::detach(args),
+        Command::Agent(args) => agent_command::run(&args),
         Command::Status(args) => status_command::run(args),
         Command::Doctor(args) => doctor_command::run(args),
         Command::Policy(args) => policy_command::run(args),

@@ -2,11 +2,13 @@
 //! `paceline run`: a command as a job.
 
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use anyhow::bail;
 use paceline_agent::job::{self, JobOptions};
-use paceline_agent::{launcher, Error};
-use paceline_policy::Policy;
+use paceline_agent::{launcher, service, Error};
+use paceline_policy::{Policy, PolicyError};
 
 /// Exit code when paceline itself fails, as env(1) and timeout(1) have it.
 pub const FAILED: u8 = 125;
@@ -23,6 +25,9 @@ pub struct Args {
     /// Run the command as this user (with sudo: --user "$USER")
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+    /// Without root: where the agent's sockets are
+    #[arg(long, value_name = "DIR", default_value = service::DIRECTORY)]
+    agent: PathBuf,
     /// The command and its arguments
     #[arg(
         required = true,
@@ -34,19 +39,30 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let policy = Policy::load(&args.policy)?;
     let warning = launcher::warning(&args.command, &args.policy, |name| std::env::var(name).ok());
-    if let Some(warning) = warning {
-        tracing::warn!("{warning}");
-    }
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
-    let options = JobOptions {
-        policy,
-        group: args.group,
-        user: args.user,
+    let outcome = if job::capable() {
+        let options = JobOptions {
+            policy: Policy::load(&args.policy)?,
+            group: args.group,
+            user: args.user,
+        };
+        warn(warning);
+        job::run_in_job(&options, &mut command)
+    } else {
+        if args.user.is_some() {
+            bail!("--user needs root: the agent runs a job as the user who asks for it");
+        }
+        // The agent has its own copy of what it allows, and may read what we may not.
+        match Policy::load(&args.policy) {
+            Ok(_) | Err(PolicyError::Read { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        warn(warning);
+        service::run_by_agent(&args.agent, &args.policy, args.group, &mut command)
     };
-    match job::run_in_job(&options, &mut command) {
+    match outcome {
         Ok(outcome) => Ok(ExitCode::from(outcome.code())),
         Err(Error::Spawn { program, source }) => {
             eprintln!("paceline: error: {}: {source}", program.display());
@@ -56,5 +72,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+fn warn(warning: Option<String>) {
+    if let Some(warning) = warning {
+        tracing::warn!("{warning}");
     }
 }

@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::Stdio;
 
 use common::{alone, connect, is_root, jobs, status, wait_for, Net, Peer, SERVER4};
 use serde_json::Value;
@@ -129,6 +131,62 @@ fn a_process_that_dies_inside_a_phase_leaves_nothing() {
     });
     drop(client);
     assert!(!Path::new("/run/paceline").exists(), "a socket is left");
+}
+
+#[test]
+fn a_python_program_shows_its_class() {
+    if !is_root() {
+        return;
+    }
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let built = Path::new(env!("CARGO_BIN_EXE_paceline")).parent().unwrap();
+    // Cargo puts it beside the binary only where the whole workspace is built.
+    let library = ["deps/libpaceline.so", "libpaceline.so"]
+        .map(|name| built.join(name))
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("libpaceline is built");
+    let program = "
+import paceline, sys
+paceline.enter(5)
+assert paceline.active()
+print('entered', flush=True)
+sys.stdin.readline()
+paceline.leave()
+with paceline.phase(7):
+    print('entered', flush=True)
+    sys.stdin.readline()
+try:
+    paceline.leave()
+except RuntimeError:
+    print('refused', flush=True)
+";
+    let _alone = alone();
+    let started = common::paceline()
+        .args(["run", "--", "python3", "-c", program])
+        .env("PYTHONPATH", module)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PACELINE_LIBRARY", library)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut run = started.expect("paceline runs");
+    let part = format!("paceline.{}.", run.id());
+    let mut input = run.stdin.take().unwrap();
+    let mut output = BufReader::new(run.stdout.take().unwrap()).lines();
+    for class in [5, 7] {
+        let line = output.next().expect("python3 is installed").unwrap();
+        assert_eq!(line, "entered");
+        let shown = jobs(&status(), &part);
+        let processes = shown[0]["processes"].as_array().unwrap();
+        let phases = processes.iter().find_map(|process| process.get("phases"));
+        let phases = phases.expect("the program has a page");
+        assert_eq!(phases["class"], class);
+        assert_eq!(phases["entered"][class.to_string()], 1);
+        writeln!(input).unwrap();
+    }
+    assert_eq!(output.next().unwrap().unwrap(), "refused");
+    assert!(run.wait().unwrap().success());
 }
 
 #[test]

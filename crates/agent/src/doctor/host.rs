@@ -92,7 +92,7 @@ fn cgroup(root: bool) -> Check {
 fn try_cgroup(hierarchy: &Hierarchy) -> Result<PathBuf> {
     let _lock = hierarchy.lock()?;
     let own = hierarchy.own()?;
-    own.create_job()?.remove()?;
+    own.create_job(std::process::id())?.remove()?;
     Ok(own.path().to_path_buf())
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::query::{MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use paceline_abi::pl_job;
+use paceline_abi::{from_bytes, pl_job};
 
 use super::{describe_identity, identity};
 use crate::error::{Error, Result};
@@ -105,6 +105,22 @@ impl Found {
             .keys()
             .filter_map(|key| Some(u64::from_ne_bytes(key.try_into().ok()?)))
             .collect()
+    }
+
+    /// How many jobs a user has, those attached to services apart.
+    pub fn jobs_of(&self, owner: u32) -> Result<usize> {
+        let map = &self.maps["pl_jobs"];
+        let mut count = 0;
+        for key in map.keys() {
+            let entry = map
+                .lookup(&key, MapFlags::ANY)
+                .map_err(|error| Error::bpf("cannot read the job's entry", error))?;
+            if let Some(entry) = entry {
+                let job: pl_job = from_bytes(&entry)?;
+                count += usize::from(job.owner_uid == owner && job.attached == 0);
+            }
+        }
+        Ok(count)
     }
 
     /// Forgets a job and what it learned of its paths.

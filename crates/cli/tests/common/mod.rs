@@ -7,6 +7,8 @@
 
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod agent;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who has called and not said all of it yet. Nobody waits for any of them.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::socket::{getsockopt, sockopt, UnixCredentials};
+
+/// How long a caller may take: libpaceline and `paceline run` say what they want at
+/// once.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Callers of one user at once, so that one user cannot have all descriptors. More
+/// than the ranks that a host starts in one moment.
+const MOST_PER_USER: usize = 256;
+
+/// The callers of one socket.
+#[derive(Debug, Default)]
+pub(crate) struct Callers {
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    stream: UnixStream,
+    who: UnixCredentials,
+    said: Vec<u8>,
+    until: Instant,
+}
+
+/// A caller that has said what it wants.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// To answer by; it does not block.
+    pub stream: UnixStream,
+    /// Who called, by the kernel.
+    pub who: UnixCredentials,
+    /// What was said.
+    pub said: Vec<u8>,
+}
+
+impl Callers {
+    /// Takes all that have called at `listener`, which does not block.
+    pub fn accept(&mut self, listener: &UnixListener) {
+        while let Ok((stream, _)) = listener.accept() {
+            match Waiting::new(stream) {
+                Ok(caller) => self.add(caller),
+                Err(error) => tracing::info!("a caller is not served: {error}"),
+            }
+        }
+    }
+
+    fn add(&mut self, caller: Waiting) {
+        let same = |other: &Waiting| other.who.uid() == caller.who.uid();
+        if self.waiting.iter().filter(|other| same(other)).count() >= MOST_PER_USER {
+            // The one that has kept silent for the longest.
+            let oldest = self.waiting.iter().position(same);
+            drop(oldest.map(|at| self.waiting.remove(at)));
+        }
+        self.waiting.push(caller);
+    }
+
+    /// What to poll for.
+    pub fn sources(&self) -> impl Iterator<Item = PollFd<'_>> {
+        self.waiting
+            .iter()
+            .map(|caller| PollFd::new(caller.stream.as_fd(), PollFlags::POLLIN))
+    }
+
+    /// When to look again, whatever the poll says.
+    pub fn timeout(&self) -> PollTimeout {
+        let now = Instant::now();
+        let first = self.waiting.iter().map(|caller| caller.until).min();
+        first.map_or(PollTimeout::NONE, |until| {
+            // Rounded up: waking before the time would only poll again.
+            let left = until.saturating_duration_since(now) + Duration::from_millis(1);
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        })
+    }
+
+    /// Those that have said all of it, by `complete`, or `longest` bytes. Who has hung
+    /// up or taken too long is let go.
+    pub fn ready(&mut self, longest: usize, complete: impl Fn(&[u8]) -> bool) -> Vec<Call> {
+        let now = Instant::now();
+        let mut ready = Vec::new();
+        for mut caller in std::mem::take(&mut self.waiting) {
+            let open = caller.listen(longest);
+            if complete(&caller.said) || caller.said.len() >= longest {
+                ready.push(Call {
+                    stream: caller.stream,
+                    who: caller.who,
+                    said: caller.said,
+                });
+            } else if open && now < caller.until {
+                self.waiting.push(caller);
+            }
+        }
+        ready
+    }
+}
+
+impl Waiting {
+    fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let who = getsockopt(&stream, sockopt::PeerCredentials)?;
+        Ok(Self {
+            stream,
+            who,
+            said: Vec::new(),
+            until: Instant::now() + PATIENCE,
+        })
+    }
+
+    /// Reads what is there, up to `longest` bytes in all; whether more may come.
+    fn listen(&mut self, longest: usize) -> bool {
+        let mut bytes = [0; 4096];
+        while self.said.len() < longest {
+            let room = bytes.len().min(longest - self.said.len());
+            match self.stream.read(&mut bytes[..room]) {
+                Ok(0) => return false,
+                Ok(count) => self.said.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_silent_caller_holds_nobody_up() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        listener.set_nonblocking(true).expect("it is a socket");
+        let call = || UnixStream::connect(&path).expect("it listens");
+        let line = |said: &[u8]| said.ends_with(b"\n");
+        let mut callers = Callers::default();
+
+        let _silent = call();
+        let mut slow = call();
+        slow.write_all(b"half").expect("it listens");
+        let mut quick = call();
+        quick.write_all(b"all\n").expect("it listens");
+        callers.accept(&listener);
+        let ready = callers.ready(16, line);
+        assert_eq!(ready.len(), 1);
+        assert_eq!(ready[0].said, b"all\n");
+        assert_eq!(ready[0].who.pid() as u32, std::process::id());
+
+        slow.write_all(b" of it\n").expect("it listens");
+        assert_eq!(callers.ready(16, line)[0].said, b"half of it\n");
+        // Too long is as good as complete: nobody may fill the memory.
+        let mut endless = call();
+        endless.write_all(&[b'x'; 100]).expect("it listens");
+        callers.accept(&listener);
+        assert_eq!(callers.ready(16, line)[0].said.len(), 16);
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_callers_goes() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        listener.set_nonblocking(true).expect("it is a socket");
+        let mut callers = Callers::default();
+        let mut streams = Vec::new();
+        for _ in 0..=MOST_PER_USER {
+            streams.push(UnixStream::connect(&path).expect("it listens"));
+            callers.accept(&listener);
+        }
+        assert_eq!(callers.waiting.len(), MOST_PER_USER);
+        let first = streams[0].read(&mut [0]).expect("it was hung up on");
+        assert_eq!(first, 0);
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline run` of a user who is not root.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use paceline_abi::PL_ABI_VERSION;
+
+use super::request::{self, Answer, Request, Started};
+use super::{JOBS_SOCKET, PAGES_SOCKET};
+use crate::error::{Error, Result};
+use crate::pages::SOCKET_VARIABLE;
+use crate::preload;
+use crate::supervise::{Outcome, Signals};
+
+/// How long the agent may take. On a slow host, loading the programs takes seconds, and
+/// others may be first.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer answers are no agent's.
+const LONGEST_ANSWER: u64 = 64 << 10;
+
+/// Has the agent of `directory` make a job around this process, runs `command` in it
+/// and waits for it, as [`crate::job::run_in_job`] does. For the main thread of a
+/// program that does nothing else: it stays in the job.
+///
+/// `policy` is a name from the agent's list, or a file's path.
+///
+/// # Errors
+/// [`Error::NoAgent`], [`Error::AgentRefused`], [`Error::Spawn`].
+pub fn run_by_agent(
+    directory: &Path,
+    policy: &str,
+    group: Option<String>,
+    command: &mut Command,
+) -> Result<Outcome> {
+    let request = Request {
+        abi: PL_ABI_VERSION,
+        policy: listed(policy),
+        group,
+    };
+    let started = ask(directory, &request)?;
+    tracing::info!(
+        "policy {} for cgroup {}",
+        request.policy,
+        started.cgroup.display()
+    );
+    // Until here a signal ends this process, and with it the job.
+    let signals = Signals::take()?;
+    signals.give_back_in(command);
+    if started.phases {
+        command.env(SOCKET_VARIABLE, directory.join(PAGES_SOCKET));
+        preload::load_shim(command);
+    }
+    let child = command.spawn().map_err(|source| Error::Spawn {
+        program: command.get_program().into(),
+        source,
+    })?;
+    signals.wait(child)
+}
+
+/// A file by the path that the administrator would give it.
+fn listed(policy: &str) -> String {
+    // As `Policy::load` tells files from presets.
+    if !policy.contains('/') && !policy.ends_with(".toml") {
+        return policy.to_owned();
+    }
+    std::fs::canonicalize(policy)
+        .ok()
+        .and_then(|path| path.into_os_string().into_string().ok())
+        .unwrap_or_else(|| policy.to_owned())
+}
+
+fn ask(directory: &Path, request: &Request) -> Result<Started> {
+    let socket = directory.join(JOBS_SOCKET);
+    let failed = |error| Error::path("ask the agent at", &socket, error);
+    let mut stream = UnixStream::connect(&socket).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::NoAgent {
+            socket: socket.clone(),
+        },
+        _ => failed(error),
+    })?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.write_all(&request::line(request)).map_err(failed)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(LONGEST_ANSWER))
+        .read_line(&mut answer)
+        .map_err(failed)?;
+    match serde_json::from_str(&answer) {
+        Ok(Answer::Started(started)) => Ok(started),
+        Ok(Answer::Refused(refused)) => Err(Error::AgentRefused {
+            socket,
+            code: refused.code.to_string(),
+            message: refused.message,
+        }),
+        // It hung up, or is no agent.
+        Err(error) => Err(failed(error.into())),
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What `paceline run` and the agent say to each other: one line of JSON each.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use paceline_abi::PL_ABI_VERSION;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// Bytes of a request at most: a path of PATH_MAX, a name, and what is around them.
+pub(super) const LONGEST: usize = 8192;
+
+/// A job that is asked for. It says nothing of who asks.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    /// PL_ABI_VERSION of the asker.
+    pub abi: u32,
+    /// As the administrator lists it.
+    pub policy: String,
+    /// A name for `status`.
+    pub group: Option<String>,
+}
+
+/// What the agent says.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Answer {
+    /// The asker is in its job.
+    Started(Started),
+    /// Nothing was changed.
+    Refused(Refused),
+}
+
+/// A job that was made.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Started {
+    /// Its directory.
+    pub cgroup: PathBuf,
+    /// Its processes may ask for phase pages.
+    pub phases: bool,
+}
+
+/// Why there is no job.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Refused {
+    pub code: Code,
+    pub message: String,
+}
+
+/// The kinds of refusals, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Code {
+    /// The asker is of another version.
+    Version,
+    /// Not a request.
+    Malformed,
+    /// The user is in none of the allowed groups.
+    Group,
+    /// The policy is not allowed.
+    Policy,
+    /// The user, or the host, has as many jobs as may be.
+    TooManyJobs,
+    /// The asker has ended, or lives where the agent cannot see it.
+    Peer,
+    /// Anything else stood in the way.
+    Failed,
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = serde_json::to_value(self).map_err(|_| fmt::Error)?;
+        f.write_str(name.as_str().unwrap_or_default())
+    }
+}
+
+impl Refused {
+    pub fn new(code: Code, message: String) -> Self {
+        Self { code, message }
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::TooManyJobs { .. } | Error::TooManyJobsOfUser { .. } => Code::TooManyJobs,
+            Error::PeerGone { .. } | Error::PeerOutside { .. } => Code::Peer,
+            _ => Code::Failed,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Whether a whole line has come.
+pub(super) fn is_complete(said: &[u8]) -> bool {
+    said.ends_with(b"\n")
+}
+
+impl Request {
+    /// What was said, checked.
+    pub fn read(said: &[u8]) -> Result<Self, Refused> {
+        let malformed = |what: String| Refused::new(Code::Malformed, what);
+        if !is_complete(said) {
+            let what = format!("a request is one line of less than {LONGEST} bytes");
+            return Err(malformed(what));
+        }
+        // The version first: the rest of another version's request may look otherwise.
+        let value: serde_json::Value = serde_json::from_slice(said)
+            .map_err(|error| malformed(format!("a request is JSON: {error}")))?;
+        let abi = value.get("abi").and_then(serde_json::Value::as_u64);
+        if abi.is_some_and(|abi| abi != u64::from(PL_ABI_VERSION)) {
+            return Err(Refused::new(
+                Code::Version,
+                "this paceline and the agent are of different versions: restart the agent with the installed one"
+                    .to_owned(),
+            ));
+        }
+        let request: Self = serde_json::from_value(value)
+            .map_err(|error| malformed(format!("not a request for a job: {error}")))?;
+        // `status` writes the name to a terminal, which may be root's.
+        let group = request.group.as_deref().unwrap_or("");
+        if group.chars().any(char::is_control) {
+            let what = "a job's name has no control characters".to_owned();
+            return Err(malformed(what));
+        }
+        Ok(request)
+    }
+}
+
+impl Answer {
+    /// As it is sent.
+    pub fn to_line(&self) -> Vec<u8> {
+        line(self)
+    }
+}
+
+/// One line of JSON.
+pub(super) fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("strings and numbers always serialize");
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(said: &str) -> Code {
+        Request::read(said.as_bytes()).unwrap_err().code
+    }
+
+    #[test]
+    fn a_request_survives_the_way() {
+        let request = Request {
+            abi: PL_ABI_VERSION,
+            policy: "lfn".to_owned(),
+            group: Some("a \"name\"".to_owned()),
+        };
+        let said = line(&request);
+        assert!(is_complete(&said));
+        assert_eq!(Request::read(&said), Ok(request));
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        let abi = PL_ABI_VERSION;
+        for said in [
+            "\n".to_owned(),
+            "nonsense\n".to_owned(),
+            "{}\n".to_owned(),
+            format!("{{\"abi\":{abi}}}\n"),
+            // No request names a user or a job.
+            format!("{{\"abi\":{abi},\"policy\":\"lfn\",\"uid\":0}}\n"),
+            // Cut at the limit.
+            format!("{{\"abi\":{abi},\"policy\":\"lfn\"}}"),
+            // Would reach the terminal of who reads `status`.
+            format!("{{\"abi\":{abi},\"policy\":\"lfn\",\"group\":\"\\u001b[2J\"}}\n"),
+        ] {
+            assert_eq!(code(&said), Code::Malformed, "{said:?}");
+        }
+        let other = format!("{{\"abi\":{},\"other\":1}}\n", abi + 1);
+        assert_eq!(code(&other), Code::Version);
+        assert_eq!(Code::TooManyJobs.to_string(), "too-many-jobs");
+    }
+}
