@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{alone, is_root, jobs, own_cgroup, paceline, remove_when_empty, status, wait_for};
+use common::{alone, is_root, output, own_cgroup, paceline, status};
 use serde_json::Value;
 
 /// Two hosts in each cluster. A host's number is the third byte of its address.
@@ -93,7 +93,7 @@ fn compare(form: Form, ranks: &[Rank], status: &Value) {
         assert_eq!(counts, [rank.alltoalls, rank.allreduces]);
         assert_eq!(process["phases"]["class"], 0);
 
-        // The path's memory is per class: to some host it has all of them.
+        // What a path delivers is kept per class: to some host, for all of them.
         let classes: BTreeSet<u64> = list(job, "paths")
             .map(|path| path["class"].as_u64().unwrap())
             .collect();
@@ -115,9 +115,9 @@ fn compare(form: Form, ranks: &[Rank], status: &Value) {
 /// is part of all all-reduces: those of one number are done in pairs of ranks.
 fn compare_connections(rank: &Rank, job: &Value) {
     let all = 2 * (rank.alltoalls + rank.allreduces);
-    let mut peers = BTreeSet::new();
-    let mut most = 0;
-    let mut lost = false;
+    // Most switches of a connection to that host, and whether all was sent only once:
+    // a connection that repairs a loss follows later.
+    let mut peers: BTreeMap<IpAddr, (u64, bool)> = BTreeMap::new();
     for connection in list(job, "connections") {
         let end =
             |which: &str| -> SocketAddr { connection[which].as_str().unwrap().parse().unwrap() };
@@ -126,25 +126,28 @@ fn compare_connections(rank: &Rank, job: &Value) {
             continue;
         }
         let switches = connection["phase_switches"].as_u64().unwrap();
-        let repeated = &connection["retransmitted_segs"];
+        let repeated = connection["retransmitted_segs"].as_u64().unwrap();
         println!(
-            "rank {}: {local} to {remote}: {switches} switches, {} {} class {} repeated {repeated}",
-            rank.number, connection["state"], connection["congestion"], connection["class"],
+            "rank {}: {local} to {remote}: {switches} switches, {repeated} segments repeated",
+            rank.number
         );
         assert_eq!(connection["congestion"], "paceline_cubic");
         assert_eq!(connection["reason"], "none");
         assert!(switches <= all);
-        most = most.max(switches);
-        lost |= *repeated != 0;
-        if *repeated == 0 {
-            assert!(switches >= 2 * rank.alltoalls);
-            assert_eq!(switches % 2, 0);
+        if repeated == 0 {
             assert_eq!(connection["class"], 0);
+            assert_eq!(switches % 2, 0);
         }
-        peers.insert(remote.ip());
+        let peer = peers.entry(remote.ip()).or_insert((0, true));
+        *peer = (peer.0.max(switches), peer.1 && repeated == 0);
     }
     assert_eq!(peers.len(), NEAR.len() + FAR.len() - 1, "{peers:?}");
-    assert!(lost || most == all, "{most}");
+    for (most, once) in peers.values() {
+        assert!(!once || *most >= 2 * rank.alltoalls, "{peers:?}");
+    }
+    if peers.values().all(|(_, once)| *once) {
+        assert!(peers.values().any(|(most, _)| *most == all), "{peers:?}");
+    }
 }
 
 fn list<'a>(job: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
@@ -526,18 +529,17 @@ impl Run {
         ranks
     }
 
-    /// Lets the ranks end, and sees that no job is left.
+    /// Lets the ranks end.
     fn end(mut self, library: Library) {
-        // Debian's MPICH 4.0, over UCX's TCP, now and then hangs in MPI_Finalize.
-        if library != Library::Mpich {
-            File::create(&self.go).unwrap();
-            let status = self.launcher.wait().unwrap();
-            assert!(
-                status.success(),
-                "{status}: {}",
-                std::fs::read_to_string(&self.errors).unwrap()
-            );
+        // Debian's MPICH 4.0, over UCX's TCP, now and then hangs in MPI_Finalize: its
+        // ranks are killed.
+        if library == Library::Mpich {
+            return;
         }
+        File::create(&self.go).unwrap();
+        let status = self.launcher.wait().unwrap();
+        let errors = std::fs::read_to_string(&self.errors).unwrap();
+        assert!(status.success(), "{status}: {errors}");
     }
 }
 
@@ -545,13 +547,13 @@ impl Drop for Run {
     fn drop(&mut self) {
         let _ = std::fs::write(self.cgroup.join("cgroup.kill"), "1");
         let _ = self.launcher.wait();
-        // The next command removes the jobs' cgroups once their processes are gone.
-        let part = self.cgroup.file_name().unwrap().to_str().unwrap();
-        if !std::thread::panicking() {
-            wait_for("the jobs to be gone", |status| {
-                jobs(status, part).is_empty()
-            });
+        // The jobs' cgroups are in it: they go with the first command after their end.
+        for _ in 0..600 {
+            let _ = output(&["status"]);
+            if std::fs::remove_dir(&self.cgroup).is_ok() {
+                return;
+            }
         }
-        remove_when_empty(&self.cgroup);
+        eprintln!("stays: {}", self.cgroup.display());
     }
 }
