@@ -265,7 +265,7 @@ impl Tools {
         succeed(
             Command::new(format!("{compiler}.{}", library.name()))
                 .current_dir(place)
-                .args(["-O1", "-o"])
+                .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
                 .arg(&tools.program)
                 .arg(mpi.join("examples").join(source)),
         );
