@@ -1,0 +1,544 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! MPI programs of two languages under two MPI libraries, with a rank on each host of
+//! two clusters: what `paceline status` says of a rank is what that rank called.
+//!
+//! Hosts are network namespaces, and the launchers' remote shell is a script that
+//! enters them. The programs are `mpi/examples/phases.*`.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::{alone, is_root, output, own_cgroup, paceline, status};
+use serde_json::Value;
+
+/// Two hosts in each cluster. A host's number is the third byte of its address.
+const NEAR: [u8; 2] = [1, 2];
+const FAR: [u8; 2] = [3, 4];
+
+/// What each rank is told to call; different, so that classes can be told apart.
+const ALLTOALLS: u64 = 5;
+const ALLREDUCES: u64 = 7;
+/// From rank to rank: several windows.
+const BYTES: u64 = 100_000;
+/// The kernel's least RTO: a shorter one repeats segments when the hosts' one CPU is
+/// late, and a connection that repairs a loss follows its process later.
+const POLICY: &str = "pace";
+
+/// After this a run that hangs is ended, so that the test fails instead.
+const GIVE_UP_S: &str = "300";
+
+#[test]
+fn c_under_open_mpi() {
+    try_all_forms(Library::OpenMpi, "mpicc", "phases.c");
+}
+
+#[test]
+fn fortran_under_open_mpi() {
+    try_all_forms(Library::OpenMpi, "mpif90", "phases.f90");
+}
+
+#[test]
+fn c_under_mpich() {
+    try_all_forms(Library::Mpich, "mpicc", "phases.c");
+}
+
+#[test]
+fn fortran_under_mpich() {
+    try_all_forms(Library::Mpich, "mpif90", "phases.f90");
+}
+
+fn try_all_forms(library: Library, compiler: &str, source: &str) {
+    if !is_root() || !library.is_installed() {
+        return;
+    }
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    let tools = Tools::build(place.path(), library, compiler, source);
+    let clusters = Clusters::new(place.path());
+    for form in [Form::JobPerRank, Form::JobPerLauncher] {
+        println!("{library:?}, {source}, {form:?}");
+        let mut run = Run::start(library, form, &tools, &clusters, place.path());
+        let ranks = run.ranks();
+        compare(form, &ranks, &status());
+    }
+}
+
+/// Each rank's process and its connections, against what the rank says it called.
+fn compare(form: Form, ranks: &[Rank], status: &Value) {
+    let mut jobs = BTreeSet::new();
+    for rank in ranks {
+        let (job, process) = find(status, rank.process);
+        jobs.insert(job["cgroup"].as_str().unwrap());
+        let entered: BTreeMap<u64, u64> = process["phases"]["entered"]
+            .as_object()
+            .expect("the rank's process has phases")
+            .iter()
+            .map(|(class, count)| (class.parse().unwrap(), count.as_u64().unwrap()))
+            .collect();
+        println!("rank {}: entered {entered:?}", rank.number);
+        let mut counts: Vec<u64> = entered.values().copied().collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [rank.alltoalls, rank.allreduces]);
+        assert_eq!(process["phases"]["class"], 0);
+
+        // What a path delivers is kept per class: to some host, for all of them.
+        let classes: BTreeSet<u64> = list(job, "paths")
+            .map(|path| path["class"].as_u64().unwrap())
+            .collect();
+        assert!(
+            entered.keys().all(|class| classes.contains(class)),
+            "{classes:?}"
+        );
+        compare_connections(rank, job);
+    }
+    match form {
+        Form::JobPerRank => assert_eq!(jobs.len(), ranks.len()),
+        Form::JobPerLauncher => assert_eq!(jobs.len(), 1),
+    }
+}
+
+/// Into each collective and out of it again: a connection cannot switch more often than
+/// that, and does it at each one in which it carries something. It carries something in
+/// each all-to-all, and in the messages after each. Of a rank's connections one at least
+/// is part of all all-reduces: those of one number are done in pairs of ranks.
+fn compare_connections(rank: &Rank, job: &Value) {
+    let all = 2 * (rank.alltoalls + rank.allreduces);
+    // Most switches of a connection to that host, and whether all was sent only once:
+    // a connection that repairs a loss follows later.
+    let mut peers: BTreeMap<IpAddr, (u64, bool)> = BTreeMap::new();
+    for connection in list(job, "connections") {
+        let end =
+            |which: &str| -> SocketAddr { connection[which].as_str().unwrap().parse().unwrap() };
+        let (local, remote) = (end("local"), end("remote"));
+        if connection["process"] != rank.process || local.ip() == remote.ip() {
+            continue;
+        }
+        let switches = connection["phase_switches"].as_u64().unwrap();
+        let repeated = connection["retransmitted_segs"].as_u64().unwrap();
+        println!(
+            "rank {}: {local} to {remote}: {switches} switches, {repeated} segments repeated",
+            rank.number
+        );
+        assert_eq!(connection["congestion"], "paceline_cubic");
+        assert_eq!(connection["reason"], "none");
+        assert!(switches <= all);
+        if repeated == 0 {
+            assert_eq!(connection["class"], 0);
+            assert_eq!(switches % 2, 0);
+        }
+        let peer = peers.entry(remote.ip()).or_insert((0, true));
+        *peer = (peer.0.max(switches), peer.1 && repeated == 0);
+    }
+    assert_eq!(peers.len(), NEAR.len() + FAR.len() - 1, "{peers:?}");
+    for (most, once) in peers.values() {
+        assert!(!once || *most >= 2 * rank.alltoalls, "{peers:?}");
+    }
+    if peers.values().all(|(_, once)| *once) {
+        assert!(peers.values().any(|(most, _)| *most == all), "{peers:?}");
+    }
+}
+
+fn list<'a>(job: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    job[name].as_array().expect("a list").iter()
+}
+
+/// A process and its job.
+fn find(status: &Value, pid: u64) -> (&Value, &Value) {
+    list(status, "jobs")
+        .find_map(|job| {
+            list(job, "processes")
+                .find(|process| process["pid"] == pid)
+                .map(|process| (job, process))
+        })
+        .expect("the rank's process is in a job")
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    /// `mpirun ... paceline run -- ./prog`
+    JobPerRank,
+    /// `paceline run -- mpirun ...`
+    JobPerLauncher,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Library {
+    OpenMpi,
+    Mpich,
+}
+
+impl Library {
+    /// As Debian tells their commands apart.
+    fn name(self) -> &'static str {
+        match self {
+            Library::OpenMpi => "openmpi",
+            Library::Mpich => "mpich",
+        }
+    }
+
+    /// In CI it must be.
+    fn is_installed(self) -> bool {
+        let installed = ["mpicc", "mpif90", "mpirun"].iter().all(|command| {
+            Command::new(format!("{command}.{}", self.name()))
+                .arg("--version")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                // Open MPI's launcher does not run as root unless told to.
+                .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+                .status()
+                .is_ok_and(|status| status.success())
+        });
+        if !installed {
+            let is_ci = std::env::var("CI").as_deref() == Ok("true");
+            assert!(!is_ci, "in CI both MPI libraries must be installed");
+            println!("skipped: {self:?} is not installed");
+        }
+        installed
+    }
+
+    /// Its launcher, up to the program: a rank on each host, over TCP between them.
+    fn launcher(self, clusters: &Clusters) -> Vec<String> {
+        let (shell, hosts) = (&clusters.shell, &clusters.hosts);
+        let line = match self {
+            Library::OpenMpi => format!(
+                "mpirun.openmpi -np 4 --map-by node --hostfile {hosts} \
+                 --mca plm_rsh_agent {shell} --mca oob_tcp_if_include eth0 \
+                 --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include eth0 \
+                 --mca mpi_yield_when_idle 1"
+            ),
+            Library::Mpich => format!(
+                "mpiexec.hydra -n 4 -ppn 1 -f {hosts} -launcher ssh -launcher-exec {shell} \
+                 -iface eth0 -localhost {} \
+                 -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES eth0",
+                address(NEAR[0])
+            ),
+        };
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+/// What a run needs, in one directory.
+struct Tools {
+    /// With the shim of this tree beside it, where it looks for it.
+    paceline: PathBuf,
+    program: PathBuf,
+}
+
+impl Tools {
+    fn build(place: &Path, library: Library, compiler: &str, source: &str) -> Self {
+        let built = Path::new(paceline().get_program()).to_path_buf();
+        let tools = Tools {
+            paceline: place.join("paceline"),
+            program: place.join("phases"),
+        };
+        std::fs::copy(&built, &tools.paceline).unwrap();
+        // Where cargo left it depends on what it was asked to build.
+        let directory = built.parent().unwrap();
+        let phase_library = [directory.to_path_buf(), directory.join("deps")]
+            .iter()
+            .map(|directory| directory.join("libpaceline.so"))
+            .filter(|path| path.exists())
+            .max_by_key(|path| path.metadata().unwrap().modified().unwrap())
+            .expect("cargo built libpaceline.so");
+        std::fs::copy(phase_library, place.join("libpaceline.so")).unwrap();
+
+        let mpi = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mpi");
+        succeed(
+            Command::new("make")
+                .args(["--silent", "-C"])
+                .arg(&mpi)
+                .arg(format!("OUT={}", place.display())),
+        );
+        succeed(
+            Command::new(format!("{compiler}.{}", library.name()))
+                .current_dir(place)
+                .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+                .arg(&tools.program)
+                .arg(mpi.join("examples").join(source)),
+        );
+        tools
+    }
+}
+
+fn succeed(command: &mut Command) {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {output:?}");
+}
+
+fn address(host: u8) -> String {
+    format!("10.97.{host}.2")
+}
+
+/// ```text
+/// 10.97.1.2 eth0 --- edge1 near wan === wan far edge3 --- eth0 10.97.3.2
+/// 10.97.2.2 eth0 --- edge2                      edge4 --- eth0 10.97.4.2
+/// ```
+struct Clusters {
+    /// Of the namespaces' names.
+    prefix: String,
+    /// The launchers' remote shell.
+    shell: String,
+    /// The launchers' list of hosts, near ones first.
+    hosts: String,
+}
+
+impl Clusters {
+    fn new(place: &Path) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let clusters = Clusters {
+            prefix: format!("pltest-{}-{number}-", std::process::id()),
+            shell: place.join("shell").display().to_string(),
+            hosts: place.join("hosts").display().to_string(),
+        };
+        clusters.write_files(place);
+        let names = ["near", "far"].map(str::to_owned).into_iter();
+        for name in names.chain(NEAR.into_iter().chain(FAR).map(address)) {
+            clusters.ip(None, &format!("netns add {}{name}\n", clusters.prefix));
+            clusters.ip(Some(&name), "link set lo up\n");
+        }
+        clusters.ip(
+            Some("near"),
+            &format!(
+                "link add wan type veth peer name wan netns {}far\n",
+                clusters.prefix
+            ),
+        );
+        clusters.attach("near", 1, &NEAR);
+        clusters.attach("far", 2, &FAR);
+        clusters
+    }
+
+    fn write_files(&self, place: &Path) {
+        // As ssh has it: options, the host, and words that a shell there joins. Hosts
+        // have names of their own, by which Open MPI names its directories.
+        let shell = format!(
+            "#!/bin/sh\n\
+             while [ \"${{1#-}}\" != \"$1\" ]; do shift; done\n\
+             host=$1\n\
+             shift\n\
+             exec nsenter --net=/run/netns/{}\"$host\" unshare --uts \\\n\
+             \tsh -c \"hostname host-$(echo \"$host\" | tr . -); $*\"\n",
+            self.prefix
+        );
+        std::fs::write(&self.shell, shell).unwrap();
+        std::fs::set_permissions(&self.shell, PermissionsExt::from_mode(0o755)).unwrap();
+        let hosts = NEAR.into_iter().chain(FAR).map(|host| address(host) + "\n");
+        std::fs::write(place.join("hosts"), hosts.collect::<String>()).unwrap();
+    }
+
+    /// Gives a router its end of the link and its hosts.
+    fn attach(&self, router: &str, end: u8, hosts: &[u8]) {
+        let mut lines = format!(
+            "addr add 10.97.0.{end}/24 dev wan\nlink set wan up\nroute add default via 10.97.0.{}\n",
+            3 - end
+        );
+        for host in hosts {
+            lines += &format!(
+                "link add edge{host} type veth peer name eth0 netns {}{}\n\
+                 addr add 10.97.{host}.1/24 dev edge{host}\nlink set edge{host} up\n",
+                self.prefix,
+                address(*host)
+            );
+        }
+        self.ip(Some(router), &lines);
+        for host in hosts {
+            let at = address(*host);
+            self.ip(
+                Some(&at),
+                &format!(
+                    "addr add {at}/24 dev eth0\nlink set eth0 up\n\
+                     route add default via 10.97.{host}.1\n"
+                ),
+            );
+        }
+        succeed(Command::new(&self.shell).args([router, "echo 1 >/proc/sys/net/ipv4/ip_forward"]));
+    }
+
+    /// Runs lines of `ip`, in one of the namespaces or outside of all.
+    fn ip(&self, name: Option<&str>, lines: &str) {
+        let mut command = Command::new("ip");
+        if let Some(name) = name {
+            command.args(["-netns", &format!("{}{name}", self.prefix)]);
+        }
+        let mut child = command
+            .args(["-batch", "-"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("iproute2 is installed");
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(lines.as_bytes())
+            .unwrap();
+        assert!(child.wait().unwrap().success(), "ip, in {name:?}: {lines}");
+    }
+}
+
+impl Drop for Clusters {
+    fn drop(&mut self) {
+        let names = ["near", "far"].map(str::to_owned).into_iter();
+        for name in names.chain(NEAR.into_iter().chain(FAR).map(address)) {
+            let _ = Command::new("ip")
+                .args(["netns", "del", &format!("{}{name}", self.prefix)])
+                .status();
+        }
+    }
+}
+
+/// What a rank says of itself.
+#[derive(Debug)]
+struct Rank {
+    number: u64,
+    process: u64,
+    alltoalls: u64,
+    allreduces: u64,
+}
+
+impl Rank {
+    /// `rank 0 of 4, process 1234: 5 all-to-alls, 7 all-reduces, 36 messages`
+    fn parse(line: &str) -> Self {
+        let numbers: Vec<u64> = line
+            .split(|character: char| !character.is_ascii_digit())
+            .filter_map(|digits| digits.parse().ok())
+            .collect();
+        let [number, _, process, alltoalls, allreduces, _] = numbers[..] else {
+            panic!("unexpected: {line:?}");
+        };
+        Rank {
+            number,
+            process,
+            alltoalls,
+            allreduces,
+        }
+    }
+}
+
+/// A run of the program, whose ranks wait at their end for a file that never comes. They
+/// are killed, because how they end is the libraries' affair: Debian's MPICH 4.0, over
+/// UCX's TCP, now and then hangs in MPI_Finalize, and Open MPI 4.1 on a busy machine may
+/// take a rank's end for an improper one.
+struct Run {
+    launcher: Child,
+    output: BufReader<ChildStdout>,
+    errors: PathBuf,
+    /// Holds all processes of the run, on all hosts, and their jobs.
+    cgroup: PathBuf,
+}
+
+impl Run {
+    fn start(
+        library: Library,
+        form: Form,
+        tools: &Tools,
+        clusters: &Clusters,
+        place: &Path,
+    ) -> Self {
+        let cgroup = own_cgroup().join(format!("{}run", clusters.prefix));
+        std::fs::create_dir(&cgroup).unwrap();
+        let errors = place.join("errors");
+
+        let job = [
+            &tools.paceline.display().to_string(),
+            "run",
+            "--policy",
+            POLICY,
+            "--",
+        ]
+        .map(str::to_owned);
+        let launcher = library.launcher(clusters);
+        let program = [
+            tools.program.display().to_string(),
+            ALLTOALLS.to_string(),
+            BYTES.to_string(),
+            ALLREDUCES.to_string(),
+            place.join("never").display().to_string(),
+        ];
+        let mut command = Command::new(&clusters.shell);
+        command.arg(address(NEAR[0]));
+        command.args(["timeout", "--kill-after=10", GIVE_UP_S]);
+        match form {
+            Form::JobPerRank => command.args(launcher).args(job),
+            Form::JobPerLauncher => command.args(job).args(launcher),
+        };
+        let processes = CString::new(cgroup.join("cgroup.procs").into_os_string().into_vec());
+        let processes = processes.unwrap();
+        // SAFETY: system calls only, with a string that was made before the fork.
+        unsafe {
+            command.pre_exec(move || {
+                let file = libc::open(processes.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+                match libc::write(file, c"0".as_ptr().cast(), 1) {
+                    1 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+        let mut launcher = command
+            .args(program)
+            .env_remove("SUDO_UID")
+            .env("TMPDIR", place)
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&errors).unwrap())
+            .spawn()
+            .unwrap();
+        Run {
+            output: BufReader::new(launcher.stdout.take().unwrap()),
+            launcher,
+            errors,
+            cgroup,
+        }
+    }
+
+    /// Waits until all ranks have said what they called.
+    fn ranks(&mut self) -> Vec<Rank> {
+        let lines = self.output.by_ref().lines().map(Result::unwrap);
+        let ranks: Vec<Rank> = lines
+            .filter(|line| line.starts_with("rank "))
+            .take(NEAR.len() + FAR.len())
+            .map(|line| Rank::parse(&line))
+            .collect();
+        assert_eq!(
+            ranks.len(),
+            NEAR.len() + FAR.len(),
+            "{}",
+            std::fs::read_to_string(&self.errors).unwrap()
+        );
+        for rank in &ranks {
+            assert_eq!((rank.alltoalls, rank.allreduces), (ALLTOALLS, ALLREDUCES));
+        }
+        ranks
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.cgroup.join("cgroup.kill"), "1");
+        let _ = self.launcher.wait();
+        // The jobs' cgroups are in it: they go with the first command after their end.
+        for _ in 0..600 {
+            let _ = output(&["status"]);
+            if std::fs::remove_dir(&self.cgroup).is_ok() {
+                return;
+            }
+        }
+        eprintln!("stays: {}", self.cgroup.display());
+    }
+}
