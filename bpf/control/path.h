@@ -15,6 +15,7 @@
 #define PL_LEAD_SEGS 10 /* RFC 6928: what any TCP may send unpaced */
 #define PL_LEAD_SPEEDUP 8 /* the lead leaves this much above the target */
 #define PL_WARY_SEGS 2 /* instead of a lead's, where others start at the same time */
+#define PL_CROWDED_PERMILLE 50 /* of a start lost: more than a shallow queue costs one alone */
 #define PL_WARY_MOST 16 /* starts without a probe after losses: 1, 2, 4, ... */
 #define PL_PROBE_FROM 16 /* segments: later than the application's own start */
 #define PL_PROBE_SEGS 20 /* at twice the rate: adds 10 to a queue at most */
@@ -25,7 +26,7 @@
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
 #define PL_LOSSY_PERMILLE 20 /* of a burst: from here on its losses tell its share */
-#define PL_LOSSY_SEGS 64 /* if it is at least so long */
+#define PL_LOSSY_SEGS 256 /* if it is at least so long: in a short one a single time-out decides */
 #define PL_LOSSY_BDPS 3 /* and at most: in a longer one the base's own caution shows */
 #define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
 #define PL_ROUND_VOICE 4 /* of one's voice: one round's ACKs jitter by a packet of 64 KB */
@@ -238,7 +239,7 @@ static __always_inline __u32 pl_voices(const struct pl_start *s)
 }
 
 /*
- * A start has lost what it sent: it is not alone, though it may be on this path. Whoever
+ * A start has lost much of what it sent: it is not alone, though it may be on this path. Whoever
  * shares the bottleneck from another host, or to another one, starts at the same time
  * next time too, and eight leads and probes at once are a queue of their own.
  */

@@ -94,8 +94,8 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			rate += queued > room / 2 ? rate / 32 : rate / 16;
 	} else if (!lossy) {
 		__u64 probe = s->probe_bps - (s->probe_bps >> 4);
-		/* Where a probe found room before, and the next starts lost, by little. */
-		__u64 most = path->wary_next ? rate + rate / 8 : 2 * rate;
+		/* Where a probe found room before, and the next start lost, by less. */
+		__u64 most = path->wary_next ? rate + rate / 2 : 2 * rate;
 
 		if (probe > rate + (rate >> 4))
 			rate = probe < most ? probe : most;
@@ -127,9 +127,9 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 		pl_vote(s, path, rate, 1);
 		path->confirmed_us = tcp->now_us;
 	}
-	if (lost > 1)
+	if (lost > 1 && (__u64)lost * 1000 > (__u64)paced * PL_CROWDED_PERMILLE)
 		pl_grow_wary(path);
-	else
+	else if (!lost)
 		pl_grow_bold(path, s->probing);
 	if (bad) {
 		s->bad_starts++;
@@ -187,7 +187,6 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	if (tcp->recovering) {
 		/* The path is full, and the base knows how to go on. */
 		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, 1);
-		pl_grow_wary(path);
 		s->rounds = 0;
 		return;
 	}
