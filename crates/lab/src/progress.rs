@@ -35,6 +35,15 @@ struct State {
     last_line: Instant,
 }
 
+/// At the mean speed so far. Steps differ by minutes: a speed of the last ones alone, as
+/// the bar itself would have it, foretells years after a long one.
+fn time_left(gone: Duration, done: u64, total: u64) -> Duration {
+    match done {
+        0 => Duration::ZERO,
+        _ => gone.mul_f64(total.saturating_sub(done) as f64 / done as f64),
+    }
+}
+
 impl Progress {
     /// Nothing has begun yet. Each of `plans` will be run `repetitions` times.
     pub fn new(plans: &[Plan], repetitions: u32, wanted: bool) -> Self {
@@ -55,7 +64,7 @@ impl Progress {
         let total = shards.iter().map(|shard| shard.steps).sum::<u64>() * u64::from(repetitions);
         let whole = bars.add(ProgressBar::new(total));
         if let Ok(style) =
-            ProgressStyle::with_template("{wide_bar} {percent:>3} %  {elapsed} gone, {eta} to go")
+            ProgressStyle::with_template("{wide_bar} {percent:>3} %  {elapsed} gone{msg}")
         {
             whole.set_style(style);
         }
@@ -94,10 +103,11 @@ impl Progress {
         let done = state.done.iter().sum();
         self.whole.set_position(done);
         let total = self.whole.length().unwrap_or_default();
+        let left = time_left(self.whole.elapsed(), done, total).as_secs();
+        self.whole.set_message(format!(", about {left} s to go"));
         if self.plain && (state.last_line.elapsed() >= PLAIN_PERIOD || done == total) {
             state.last_line = Instant::now();
             let percent = done * 100 / total.max(1);
-            let left = self.whole.eta().as_secs();
             eprintln!(
                 "{percent:>3} %  {} {steps}/{}, about {left} s to go",
                 shard.name, shard.steps
@@ -116,5 +126,18 @@ impl Progress {
     /// The run is over, one way or another.
     pub fn end(&self) {
         self.whole.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_was_done() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(time_left(minute, 3, 9), 2 * minute);
+        assert_eq!(time_left(minute, 9, 9), Duration::ZERO);
+        assert_eq!(time_left(minute, 0, 9), Duration::ZERO);
     }
 }
