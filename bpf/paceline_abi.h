@@ -121,8 +121,6 @@ struct pl_path {
 	__u32 expected; /* the peak before that: so many may start again at once */
 	__u32 epoch; /* raised when a stale count is thrown away */
 	__u32 flight_segs; /* largest flight of one connection delivered without loss */
-	__u32 wary; /* starts still to come that do without lead and probe */
-	__u32 wary_next; /* how many the next loss will ask for; 0: one */
 };
 
 /* Value of pl_paths: the lock (a struct bpf_spin_lock) comes first. */
@@ -183,8 +181,8 @@ _Static_assert(sizeof(struct pl_job) == 144, "pl_job");
 _Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
 _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
-_Static_assert(sizeof(struct pl_path) == 120, "pl_path");
-_Static_assert(sizeof(struct pl_path_slot) == 128, "pl_path_slot");
+_Static_assert(sizeof(struct pl_path) == 112, "pl_path");
+_Static_assert(sizeof(struct pl_path_slot) == 120, "pl_path_slot");
 _Static_assert(sizeof(struct pl_connection_record) == 160, "pl_connection_record");
 
 #endif

@@ -14,9 +14,6 @@
 
 #define PL_LEAD_SEGS 10 /* RFC 6928: what any TCP may send unpaced */
 #define PL_LEAD_SPEEDUP 8 /* the lead leaves this much above the target */
-#define PL_WARY_SEGS 2 /* instead of a lead's, where others start at the same time */
-#define PL_CROWDED_PERMILLE 50 /* of a start lost: more than a shallow queue costs one alone */
-#define PL_WARY_MOST 16 /* starts without a probe after losses: 1, 2, 4, ... */
 #define PL_PROBE_FROM 16 /* segments: later than the application's own start */
 #define PL_PROBE_SEGS 20 /* at twice the rate: adds 10 to a queue at most */
 #define PL_TRAIN_FROM (PL_PROBE_FROM + PL_PROBE_SEGS) /* what follows is judged */
@@ -25,9 +22,6 @@
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
-#define PL_LOSSY_PERMILLE 20 /* of a burst: from here on its losses tell its share */
-#define PL_LOSSY_SEGS 256 /* if it is at least so long: in a short one a single time-out decides */
-#define PL_LOSSY_BDPS 3 /* and at most: in a longer one the base's own caution shows */
 #define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
 #define PL_ROUND_VOICE 4 /* of one's voice: one round's ACKs jitter by a packet of 64 KB */
 #define PL_FLIGHT_GROWTH 4 /* a start exceeds the largest proven flight by this at most */
@@ -73,7 +67,6 @@ struct pl_start {
 	__u64 probe_bps; /* spacing of the probe's ACKs; 0: not known */
 	__u64 share_bps; /* rate of the last start, for status */
 	__u64 round_us; /* when this round trip began */
-	__u64 burst_us; /* when this burst began */
 	__u32 sent0, delivered0, retransmitted0; /* counters when the burst began */
 	__u32 first_segs, last_segs; /* of the burst, sent before first_us, last_us */
 	__u32 probe_acked_segs, train_acked_segs;
@@ -197,23 +190,21 @@ static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp 
  * and probe, and of a paced packet: before the next one comes, a quarter is a fair
  * part.
  */
-static __always_inline __u32 pl_own_queue(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp)
+static __always_inline __u32 pl_own_queue(__u64 rate_bps, const struct pl_tcp *tcp)
 {
-	return (path->wary ? PL_WARY_SEGS : PL_QUEUE_SEGS) + pl_packet_segs(rate_bps, tcp) / 4;
+	return PL_QUEUE_SEGS + pl_packet_segs(rate_bps, tcp) / 4;
 }
 
 /* The window that a share of the path fills, and a little to keep it busy. */
-static __always_inline __u32 pl_start_window(const struct pl_path *path, __u64 path_bps, __u32 active, __u32 mss)
+static __always_inline __u32 pl_start_window(__u64 path_bps, __u32 active, __u32 rtt_us, __u32 mss)
 {
-	__u32 more = path->wary ? PL_WARY_SEGS : PL_LEAD_SEGS;
-
-	return (pl_bdp_segs(path_bps, path->min_rtt_us, mss) + more) / active + 1;
+	return (pl_bdp_segs(path_bps, rtt_us, mss) + PL_LEAD_SEGS) / active + 1;
 }
 
 /* The same, where it is not far beyond what was ever delivered without loss. */
 static __always_inline __u32 pl_proven_window(const struct pl_path *path, __u64 path_bps, __u32 active, __u32 mss)
 {
-	__u32 window = pl_start_window(path, path_bps, active, mss);
+	__u32 window = pl_start_window(path_bps, active, path->min_rtt_us, mss);
 
 	if (path->flight_segs && window > path->flight_segs * PL_FLIGHT_GROWTH)
 		window = path->flight_segs * PL_FLIGHT_GROWTH;
@@ -224,7 +215,7 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 {
 	__u64 rate = path->window_bps > path->rate_bps ? path->window_bps : path->rate_bps;
 
-	return pl_start_window(path, rate, path->active ? path->active : 1, tcp->mss);
+	return pl_start_window(rate, path->active ? path->active : 1, path->min_rtt_us, tcp->mss);
 }
 
 /* Segments that waited in the path at least, when the least RTT of a while was `rtt_us`. */
@@ -236,28 +227,6 @@ static __always_inline __u32 pl_queued(const struct pl_path *path, const struct 
 static __always_inline __u32 pl_voices(const struct pl_start *s)
 {
 	return s->together ? s->together : 1;
-}
-
-/*
- * A start has lost much of what it sent: it is not alone, though it may be on this path. Whoever
- * shares the bottleneck from another host, or to another one, starts at the same time
- * next time too, and eight leads and probes at once are a queue of their own.
- */
-static __always_inline void pl_grow_wary(struct pl_path *path)
-{
-	if (path->wary)
-		return;
-	path->wary = path->wary_next ? path->wary_next : 1;
-	path->wary_next = path->wary < PL_WARY_MOST ? path->wary * 2 : PL_WARY_MOST;
-}
-
-/* And one that lost nothing: one step back. */
-static __always_inline void pl_grow_bold(struct pl_path *path, int probing)
-{
-	if (path->wary)
-		path->wary--;
-	else if (probing)
-		path->wary_next /= 2;
 }
 
 /* Each of those that started together has one voice, of which it gives one in `of`. */

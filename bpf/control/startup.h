@@ -58,7 +58,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u64 sent_us = s->last_us - s->first_us;
 	__u64 acked_us = tcp->now_us - s->train_acked_us;
 	__u64 rate = s->rate_bps;
-	__u32 room = pl_own_queue(path, rate, tcp);
+	__u32 room = pl_own_queue(rate, tcp);
 	__u32 queued;
 	int measured;
 
@@ -94,12 +94,10 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			rate += queued > room / 2 ? rate / 32 : rate / 16;
 	} else if (!lossy) {
 		__u64 probe = s->probe_bps - (s->probe_bps >> 4);
-		/* Where a probe found room before, and the next start lost, by less. */
-		__u64 most = path->wary_next ? rate + rate / 2 : 2 * rate;
 
 		if (probe > rate + (rate >> 4))
-			rate = probe < most ? probe : most;
-		else if (s->drained && (s->probing || path->wary) && acked_us < sent_us - sent_us / 128)
+			rate = probe < 2 * rate ? probe : 2 * rate;
+		else if (s->drained && s->probing && acked_us < sent_us - sent_us / 128)
 			rate += rate / 64;
 		else if (s->drained && !tcp->timed && acked_us < sent_us + sent_us / 128)
 			/* Where a qdisc paces there is no probe: only a larger step can tell. */
@@ -127,10 +125,6 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 		pl_vote(s, path, rate, 1);
 		path->confirmed_us = tcp->now_us;
 	}
-	if (lost > 1 && (__u64)lost * 1000 > (__u64)paced * PL_CROWDED_PERMILLE)
-		pl_grow_wary(path);
-	else if (!lost)
-		pl_grow_bold(path, s->probing);
 	if (bad) {
 		s->bad_starts++;
 		s->bad_row++;
@@ -196,16 +190,16 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	if (!s->waited && s->round_rtt_us) {
 		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us) *
 			     (path->active ? path->active : 1);
-		int full = pl_queued(path, tcp, s->round_rtt_us) >= pl_own_queue(path, path->rate_bps, tcp);
+		int full = pl_queued(path, tcp, s->round_rtt_us) >= pl_own_queue(path->rate_bps, tcp);
 		/* With a window for more, and no receiver's window below it. */
-		int filled = s->round_cwnd >= pl_start_window(path, path->rate_bps,
-							      path->active ? path->active : 1, tcp->mss) &&
+		int filled = s->round_cwnd >= pl_start_window(path->rate_bps, path->active ? path->active : 1,
+							      path->min_rtt_us, tcp->mss) &&
 			     tcp->packets_out + PL_PROBE_SEGS >= s->round_cwnd;
 
 		if (full || rate - (filled ? 0 : rate / 16) > path->rate_bps)
 			pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, PL_ROUND_VOICE);
 		path->confirmed_us = tcp->now_us;
-		if (!full && !path->wary) {
+		if (!full) {
 			if (path->window_bps < path->rate_bps)
 				path->window_bps = path->rate_bps;
 			/* Only after a whole round with the window that is tried already. */
@@ -235,7 +229,6 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 
 		pl_judge_loss(s, path, policy, tcp);
 		pl_join_path(s, path, tcp);
-		s->burst_us = tcp->now_us;
 		s->sent0 = tcp->sent_segs;
 		s->delivered0 = tcp->delivered_segs;
 		s->retransmitted0 = tcp->retransmitted_segs;
@@ -319,7 +312,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	/* With this packet all is sent, and the share is free for the others. */
 	if (n >= PL_PROBE_FROM && tcp->unsent <= pl_packet_segs(share, tcp) * tcp->mss)
 		pl_leave_path(s, path);
-	if (!n && tcp->timed && !path->wary && tcp->now_us - path->lead_us > path->min_rtt_us) {
+	if (!n && tcp->timed && tcp->now_us - path->lead_us > path->min_rtt_us) {
 		/* Nobody else's lead and probe are on their way. */
 		s->probing = 1;
 		path->lead_us = tcp->now_us;
@@ -374,8 +367,7 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 	path->acked_us = tcp->now_us;
 	s->seen_segs = tcp->delivered_segs;
 	segs = path->acked_segs - path->block_from;
-	if (!paused && (segs < path->block_segs ||
-			tcp->now_us - path->block_us < PL_BLOCK_MIN_US))
+	if (!paused && (segs < path->block_segs || tcp->now_us - path->block_us < PL_BLOCK_MIN_US))
 		return;
 	if (paused) {
 		path->block_segs = PL_BLOCK_MIN_SEGS;
@@ -407,32 +399,6 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
 	if (s->flight_segs > path->flight_segs)
 		path->flight_segs = s->flight_segs;
 	path->confirmed_us = tcp->now_us;
-}
-
-/*
- * The end of a burst that lost much: others were there all the time, from other hosts
- * perhaps, and what it got in spite of that is about its share. Before, its start or its
- * ACKs had told of moments in which the path was free.
- */
-static __always_inline void pl_judge_burst(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
-{
-	__u32 lost = tcp->retransmitted_segs - s->retransmitted0;
-	__u32 got = tcp->delivered_segs - s->delivered0;
-	__u32 most = PL_LOSSY_BDPS * pl_bdp_segs(s->rate_bps, path->min_rtt_us, tcp->mss);
-	__u64 span_us = tcp->now_us - s->burst_us;
-	__u64 rate;
-
-	/* A slow start overshoots, alone on its path as well. */
-	if (!s->led || tcp->app_limited || got < PL_LOSSY_SEGS || got > most ||
-	    span_us <= 2 * (__u64)path->min_rtt_us)
-		return;
-	if ((__u64)lost * 1000 < (__u64)got * PL_LOSSY_PERMILLE)
-		return;
-	/* From the first ACK on. */
-	rate = pl_rate(got, tcp->mss, span_us - path->min_rtt_us);
-	rate += rate / 8;
-	if (rate < path->rate_bps)
-		pl_vote(s, path, rate, 1);
 }
 
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */
@@ -510,7 +476,6 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	}
 	if (over) {
 		pl_keep_learned(s, path, tcp);
-		pl_judge_burst(s, path, tcp);
 		pl_leave_path(s, path);
 		s->state = PL_START_IDLE;
 		if (s->pacing)
