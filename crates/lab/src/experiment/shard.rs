@@ -226,14 +226,15 @@ fn skeleton_plan(benchmark: Benchmark, skeleton: &Skeleton, quick: bool) -> Work
         true => skeleton.quick.unwrap_or(skeleton.iterations),
         false => skeleton.iterations,
     };
+    // EP, for one, has a single iteration.
+    let iterations = iterations.min(compute::iterations(benchmark, skeleton.class));
     Workload::Ranks(plan::Ranks {
         label: benchmark.name().to_owned(),
         program: plan::Program::Skeleton(plan::Skeleton {
             benchmark,
             class: skeleton.class,
-            // EP, for one, has a single iteration.
-            iterations: iterations.min(compute::iterations(benchmark, skeleton.class)),
-            from_iteration: skeleton.from_iteration,
+            iterations,
+            from_iteration: skeleton.from_iteration.min(iterations),
         }),
     })
 }
@@ -261,4 +262,28 @@ fn bulk_plan(bulk: &Bulk, quick: bool) -> Workload {
         repeats: bulk.repeats,
         groups: groups.collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skeleton::Class;
+
+    #[test]
+    fn a_benchmark_of_one_iteration_counts_that_one() {
+        let skeleton = Skeleton {
+            benchmarks: vec![Benchmark::Ep],
+            class: Class::B,
+            iterations: 10,
+            quick: None,
+            from_iteration: 3,
+        };
+        let Workload::Ranks(ranks) = skeleton_plan(Benchmark::Ep, &skeleton, false) else {
+            panic!("a skeleton is a program of ranks");
+        };
+        let plan::Program::Skeleton(plan) = ranks.program else {
+            panic!("a skeleton's program");
+        };
+        assert_eq!((plan.iterations, plan.from_iteration), (1, 1));
+    }
 }
