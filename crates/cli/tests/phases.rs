@@ -31,16 +31,22 @@ fn exchange(client: &mut Peer, server: &mut Peer) {
     server.ask("receive 20000");
 }
 
+/// A job with a connection to a peer without Paceline. The hosts go with the first.
+fn connected() -> (Net, Peer, Peer) {
+    let net = Net::new();
+    let mut client = net.job(0, "lfn");
+    let mut server = net.peer(1);
+    connect(&mut client, &mut server, SERVER4);
+    (net, client, server)
+}
+
 #[test]
 fn a_connection_follows_its_process_from_class_to_class() {
     if !is_root() {
         return;
     }
     let _alone = alone();
-    let net = Net::new();
-    let mut client = net.job(0, "lfn");
-    let mut server = net.peer(1);
-    connect(&mut client, &mut server, SERVER4);
+    let (_net, mut client, mut server) = connected();
     let pid: u64 = client.ask("pid").parse().unwrap();
     assert_eq!(client.ask("active"), "1");
     exchange(&mut client, &mut server);
@@ -83,10 +89,7 @@ fn wrong_use_has_a_defined_result() {
         return;
     }
     let _alone = alone();
-    let net = Net::new();
-    let mut client = net.job(0, "lfn");
-    let mut server = net.peer(1);
-    connect(&mut client, &mut server, SERVER4);
+    let (_net, mut client, mut server) = connected();
     let pid: u64 = client.ask("pid").parse().unwrap();
     assert_eq!(client.ask("leave"), "-2", "a leave without an enter");
     assert_eq!(client.ask("enter 3"), "0");
