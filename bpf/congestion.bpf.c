@@ -32,9 +32,10 @@ extern u32 bbr_min_tso_segs(struct sock *sk) __ksym __weak;
 extern void bbr_main___v1(struct sock *sk, const struct rate_sample *rs) __ksym __weak;
 extern void bbr_main___v2(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs) __ksym __weak;
 
-static __always_inline void see(const struct sock *sk, struct pl_tcp *tcp)
+static __always_inline void see(const struct sock *sk, const struct pl_connection *conn, struct pl_tcp *tcp)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
+	u8 state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
 
 	tcp->now_us = tp->tcp_mstamp;
 	tcp->cwnd = tp->snd_cwnd;
@@ -47,13 +48,16 @@ static __always_inline void see(const struct sock *sk, struct pl_tcp *tcp)
 	tcp->sent_segs = tp->data_segs_out;
 	tcp->delivered_segs = tp->delivered;
 	tcp->retransmitted_segs = tp->total_retrans;
+	tcp->carried_segs = tp->rate_delivered;
+	tcp->carried_us = tp->rate_interval_us;
 	tcp->una = tp->snd_una;
 	tcp->nxt = tp->snd_nxt;
 	tcp->rtt_us = 0;
 	tcp->gso_segs = sk->sk_gso_max_segs;
 	tcp->timed = sk->sk_pacing_status != SK_PACING_FQ;
 	tcp->app_limited = tp->app_limited != 0;
-	tcp->recovering = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >= TCP_CA_CWR;
+	tcp->recovering = state >= TCP_CA_CWR;
+	tcp->repairing = state == TCP_CA_Recovery || (state == TCP_CA_Loss && tp->delivered != conn->loss_segs);
 }
 
 /*
@@ -159,7 +163,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 	phase = phase_of(conn, tcp_sk(sk)->tcp_mstamp);
 	if (phase == conn->phases.phase)
 		return 0;
-	see(sk, &tcp);
+	see(sk, conn, &tcp);
 	if (tcp.recovering)
 		return 0;
 	slot = path_of(conn);
@@ -184,8 +188,11 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 	return orders.settled;
 }
 
-/* Returns 1 when the window is what a phase knew. */
-static __always_inline int before_send(struct sock *sk)
+/*
+ * Returns 1 when the window is what a phase knew. `repairs`: the base repairs losses by
+ * PRR, which the law may hasten; BBR has a way of its own.
+ */
+static __always_inline int before_send(struct sock *sk, bool repairs)
 {
 	struct pl_orders orders = {};
 	struct pl_path_slot *slot;
@@ -200,12 +207,14 @@ static __always_inline int before_send(struct sock *sk)
 		stop_pacing(sk, conn);
 	if (may_have_phases(sk, conn))
 		settled = follow_phase(sk, conn);
-	if (tcp_sk(sk)->packets_out && conn->start.state != PL_START_PACED)
+	if (tcp_sk(sk)->packets_out && conn->start.state != PL_START_PACED &&
+	    conn->start.state != PL_START_MEASURED)
 		return settled;
 	slot = path_of(conn);
 	if (!slot)
 		return settled;
-	see(sk, &tcp);
+	see(sk, conn, &tcp);
+	tcp.repairing = tcp.repairing && repairs;
 	bpf_spin_lock(&slot->lock);
 	pl_start_before_send(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
@@ -234,13 +243,42 @@ static __always_inline int after_ack(struct sock *sk, const struct ack_sample *s
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (!slot)
 		return settled;
-	see(sk, &tcp);
+	see(sk, conn, &tcp);
 	tcp.rtt_us = sample->rtt_us > 0 ? sample->rtt_us : 0;
 	bpf_spin_lock(&slot->lock);
 	pl_start_on_ack(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
 	obey(sk, conn, &orders);
 	return orders.settled || settled;
+}
+
+/* ssthresh after a loss, where the base would set it to `base`. */
+static __always_inline u32 after_loss(struct sock *sk, u32 base)
+{
+	struct pl_connection *conn = started(sk);
+	struct pl_path_slot *slot;
+	struct pl_tcp tcp;
+
+	if (!conn || conn->policy.target != PL_TARGET_DELIVERY_RATE)
+		return base;
+	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
+	if (!slot)
+		return base;
+	see(sk, conn, &tcp);
+	/* One word of the path is read: no lock. */
+	return pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, base);
+}
+
+/* What had arrived at a timeout: only what comes after it shows that the path works. */
+static __always_inline void note_state(struct sock *sk, u8 new_state)
+{
+	struct pl_connection *conn;
+
+	if (new_state != TCP_CA_Loss)
+		return;
+	conn = started(sk);
+	if (conn)
+		conn->loss_segs = tcp_sk(sk)->delivered;
 }
 
 static __always_inline void leave(struct sock *sk)
@@ -291,7 +329,7 @@ void BPF_PROG(pl_cubic_init, struct sock *sk)
 SEC("struct_ops")
 u32 BPF_PROG(pl_cubic_ssthresh, struct sock *sk)
 {
-	return cubictcp_recalc_ssthresh(sk);
+	return after_loss(sk, cubictcp_recalc_ssthresh(sk));
 }
 
 SEC("struct_ops")
@@ -303,6 +341,7 @@ void BPF_PROG(pl_cubic_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 SEC("struct_ops")
 void BPF_PROG(pl_cubic_set_state, struct sock *sk, u8 new_state)
 {
+	note_state(sk, new_state);
 	cubictcp_state(sk, new_state);
 }
 
@@ -328,7 +367,7 @@ void BPF_PROG(pl_cubic_acked, struct sock *sk, const struct ack_sample *sample)
 SEC("struct_ops")
 u32 BPF_PROG(pl_cubic_min_tso_segs, struct sock *sk)
 {
-	if (before_send(sk))
+	if (before_send(sk, true))
 		cubictcp_recalc_ssthresh(sk);
 	return usual_tso_segs(sk);
 }
@@ -352,13 +391,19 @@ struct tcp_congestion_ops paceline_cubic = {
 SEC("struct_ops")
 u32 BPF_PROG(pl_reno_ssthresh, struct sock *sk)
 {
-	return tcp_reno_ssthresh(sk);
+	return after_loss(sk, tcp_reno_ssthresh(sk));
 }
 
 SEC("struct_ops")
 void BPF_PROG(pl_reno_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
 	tcp_reno_cong_avoid(sk, ack, acked);
+}
+
+SEC("struct_ops")
+void BPF_PROG(pl_reno_set_state, struct sock *sk, u8 new_state)
+{
+	note_state(sk, new_state);
 }
 
 SEC("struct_ops")
@@ -370,7 +415,7 @@ void BPF_PROG(pl_reno_acked, struct sock *sk, const struct ack_sample *sample)
 SEC("struct_ops")
 u32 BPF_PROG(pl_reno_min_tso_segs, struct sock *sk)
 {
-	before_send(sk);
+	before_send(sk, true);
 	return usual_tso_segs(sk);
 }
 
@@ -378,6 +423,7 @@ SEC(".struct_ops")
 struct tcp_congestion_ops paceline_reno = {
 	.ssthresh = (void *)pl_reno_ssthresh,
 	.cong_avoid = (void *)pl_reno_cong_avoid,
+	.set_state = (void *)pl_reno_set_state,
 	.pkts_acked = (void *)pl_reno_acked,
 	.min_tso_segs = (void *)pl_reno_min_tso_segs,
 	.undo_cwnd = (void *)pl_undo_cwnd,
@@ -433,7 +479,7 @@ void BPF_PROG(pl_bbr_acked, struct sock *sk, const struct ack_sample *sample)
 SEC("struct_ops")
 u32 BPF_PROG(pl_bbr_min_tso_segs, struct sock *sk)
 {
-	before_send(sk);
+	before_send(sk, false);
 	return bbr_min_tso_segs(sk);
 }
 

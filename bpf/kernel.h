@@ -112,6 +112,7 @@ struct tcp_sock {
 	u32 packets_out, sacked_out, lost_out, retrans_out;
 	u32 mss_cache;
 	u32 app_limited; /* what is delivered up to here had waited for the application; or 0 */
+	u32 rate_delivered, rate_interval_us;
 	u32 delivered, data_segs_out, total_retrans;
 	u64 tcp_wstamp_ns; /* when the next packet may leave */
 	u64 tcp_clock_cache; /* now, in ns, as of the last look at the clock */

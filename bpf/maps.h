@@ -19,6 +19,7 @@ struct pl_connection {
 	u64 look_us; /* its process has no page: not to be looked for before */
 	u32 rto_least_us; /* with this connection's jitter; 0: the kernel's */
 	__s32 error; /* -errno of a setting that the kernel refused */
+	u32 loss_segs; /* delivered, when the last retransmission timeout came */
 	u8 reason; /* enum pl_reason */
 	u8 own_pacing; /* 1: sk_pacing_status was NONE and is ours */
 	u8 stopping; /* 1: and is to be given back */

@@ -111,6 +111,7 @@ struct pl_path {
 	__u64 block_us; /* when the block of ACKs began; 0: no ACK yet */
 	__u64 acked_us; /* the last ACK */
 	__u64 learned_bps; /* best block of the largest size seen */
+	__u64 carried_bps; /* and the most of one connection in a round trip */
 	__u32 block_from; /* acked_segs when the block began */
 	__u32 block_segs; /* size of this block */
 	__u32 learned_segs; /* size of the blocks that learned_bps is from */
@@ -121,6 +122,8 @@ struct pl_path {
 	__u32 expected; /* the peak before that: so many may start again at once */
 	__u32 epoch; /* raised when a stale count is thrown away */
 	__u32 flight_segs; /* largest flight of one connection delivered without loss */
+	__u32 wary; /* good starts until the path is trusted again; 0: it is */
+	__u32 block_rtt_us; /* RTT of the ACK with which the block began */
 };
 
 /* Value of pl_paths: the lock (a struct bpf_spin_lock) comes first. */
@@ -181,8 +184,8 @@ _Static_assert(sizeof(struct pl_job) == 144, "pl_job");
 _Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
 _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
-_Static_assert(sizeof(struct pl_path) == 112, "pl_path");
-_Static_assert(sizeof(struct pl_path_slot) == 120, "pl_path_slot");
+_Static_assert(sizeof(struct pl_path) == 128, "pl_path");
+_Static_assert(sizeof(struct pl_path_slot) == 136, "pl_path_slot");
 _Static_assert(sizeof(struct pl_connection_record) == 160, "pl_connection_record");
 
 #endif

@@ -18,6 +18,7 @@
 #define PL_PROBE_SEGS 20 /* at twice the rate: adds 10 to a queue at most */
 #define PL_TRAIN_FROM (PL_PROBE_FROM + PL_PROBE_SEGS) /* what follows is judged */
 #define PL_TRAIN_MIN_SEGS 16 /* shortest train whose stretch is believed */
+#define PL_LONG_TRAIN_SEGS 256 /* of which one is believed that says less than half */
 #define PL_QUEUE_SEGS 20 /* what lead and probe may leave queued: no sign of a full path */
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
@@ -25,6 +26,13 @@
 #define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
 #define PL_ROUND_VOICE 4 /* of one's voice: one round's ACKs jitter by a packet of 64 KB */
 #define PL_FLIGHT_GROWTH 4 /* a start exceeds the largest proven flight by this at most */
+#define PL_WARY_LOSS 50 /* a start that lost more than a part of so many makes its path wary */
+#define PL_WARY_STARTS 32 /* good starts in a row after which a path is no longer wary */
+#define PL_WARY_ROUNDS 64 /* in place of PL_ROUNDS on such a path */
+#define PL_WARY_GROWTH 8 /* and by a part of so many the window may grow in one of them */
+#define PL_WARY_GROWTH_SEGS 8 /* but by no more than so many segments */
+#define PL_SMALL_WINDOW 64 /* segments, of one of many: from there CUBIC takes seconds to grow */
+#define PL_SPREAD 2 /* of a wary path: a burst leaves within an RTT divided by this, at best */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
 #define PL_USEC_PER_SEC 1000000ull
@@ -41,11 +49,14 @@ struct pl_tcp {
 	__u32 sent_segs; /* data segments sent, retransmissions too */
 	__u32 delivered_segs; /* data segments known to have arrived */
 	__u32 retransmitted_segs;
+	__u32 carried_segs; /* delivered over the last RTT or more (tcp_rate.c) */
+	__u32 carried_us; /* and how long that took; 0: not known */
 	__u32 una, nxt; /* snd_una, snd_nxt */
 	__u32 rtt_us; /* of what this ACK acknowledged; 0: not known */
 	__u32 gso_segs; /* most segments that the stack sends as one packet */
 	__u8 app_limited; /* what is acknowledged now had waited for the application */
 	__u8 recovering; /* in CWR, Recovery or Loss */
+	__u8 repairing; /* in Recovery, or in Loss and something arrived since the timeout */
 	__u8 timed; /* 1: the stack's own timer asks again for each paced packet */
 };
 
@@ -76,6 +87,7 @@ struct pl_start {
 	__u32 paced_end; /* snd_nxt at that moment */
 	__u32 flight_segs; /* largest flight of this burst */
 	__u32 train_rtt_us; /* least RTT of the train's second half; 0: none yet */
+	__u32 burst_segs; /* of the last bursts that were longer than a lead */
 	__u32 base_cwnd; /* the base's own window while lead and probe go out */
 	__u32 round_end; /* snd_nxt when this round trip began */
 	__u32 round_segs; /* delivered counter at that moment */
@@ -88,7 +100,9 @@ struct pl_start {
 	__u8 counted; /* 1: in path->active */
 	__u8 led; /* 1: this start went beyond the initial window */
 	__u8 learning; /* 1: the path was not known when the burst began */
-	__u8 probing; /* 1: this start has a probe */
+	__u8 leading; /* 1: this start has a lead */
+	__u8 probing; /* 1: and a probe */
+	__u8 slow; /* 1: and no probe, for there is no room for one in a round trip */
 	__u8 rated; /* 1: this train's stretch has been judged */
 	__u8 drained; /* 1: and at its end next to nothing waited in the path */
 	__u8 rounds; /* round trips in which the law still leads the window */
@@ -163,6 +177,7 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 		path->peak = 0;
 		path->block_us = 0;
 		path->learned_bps = 0;
+		path->carried_bps = 0;
 		path->learned_segs = 0;
 		path->window_bps = 0;
 	}

@@ -48,6 +48,7 @@
 #define PACELINE_STARTUP_H
 
 #include "path.h"
+#include "loss.h"
 
 /* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
@@ -66,7 +67,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		return;
 	/* Of many that share a path each sends little: the queue tells enough. */
 	measured = sent >= PL_TRAIN_MIN_SEGS && acked >= PL_TRAIN_MIN_SEGS && sent_us && acked_us;
-	if (!measured && pl_voices(s) == 1)
+	if (!measured && pl_voices(s) == 1 && !s->slow)
 		return;
 	s->rated = 1;
 	/* What lead and probe had queued was drained when the train's end came by. */
@@ -75,7 +76,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	/* Under loss fewer segments arrive than were sent: compare like with like. */
 	if (measured)
 		sent_us = sent_us * acked / sent;
-	if (measured && acked_us > sent_us + sent_us / (s->drained ? 8 : 64)) {
+	if (measured && acked_us > sent_us + sent_us / (s->drained ? 8 : 64) && (lossy || !path->wary)) {
 		/* The path gave less than it was asked for. */
 		__u64 given = rate * sent_us / acked_us;
 
@@ -83,7 +84,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		if (!lossy && acked_us < sent_us + sent_us / 8)
 			given = (given + rate) / 2;
 		/* Of a short train the ACKs may have waited for what others lost. */
-		if (s->together > 1 && given < rate / 2)
+		if ((s->together > 1 || sent < PL_LONG_TRAIN_SEGS) && given < rate / 2)
 			given = rate / 2;
 		rate = given;
 	} else if (!lossy && s->together > 1) {
@@ -99,12 +100,17 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			rate = probe < 2 * rate ? probe : 2 * rate;
 		else if (s->drained && s->probing && acked_us < sent_us - sent_us / 128)
 			rate += rate / 64;
+		else if (s->drained && s->slow)
+			/* Too slow for a probe: as slow start would, at half its speed. */
+			rate += rate / 2;
 		else if (s->drained && !tcp->timed && acked_us < sent_us + sent_us / 128)
 			/* Where a qdisc paces there is no probe: only a larger step can tell. */
 			rate += rate / 16;
 	}
+	if (path->wary > PL_WARY_STARTS / 2 && rate > s->rate_bps + s->rate_bps / 4)
+		rate = s->rate_bps + s->rate_bps / 4;
 	path->confirmed_us = tcp->now_us;
-	if (rate != s->rate_bps)
+	if (rate < s->rate_bps || rate > path->rate_bps)
 		pl_vote(s, path, rate, 1);
 }
 
@@ -125,6 +131,12 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 		pl_vote(s, path, rate, 1);
 		path->confirmed_us = tcp->now_us;
 	}
+	if (policy->target == PL_TARGET_DELIVERY_RATE) {
+		if (lost > 1 && lost * PL_WARY_LOSS > paced)
+			path->wary = PL_WARY_STARTS;
+		else if (path->wary)
+			path->wary--;
+	}
 	if (bad) {
 		s->bad_starts++;
 		s->bad_row++;
@@ -141,12 +153,27 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	s->paced_segs = 0;
 }
 
+/* The pace of a start at `rate_bps`: where starts overflow a queue, not all of it at once. */
+static __always_inline __u64 pl_spread(const struct pl_start *s, const struct pl_path *path, __u64 rate_bps, __u32 mss)
+{
+	__u32 segs = s->burst_segs > PL_TRAIN_FROM ? s->burst_segs : PL_TRAIN_FROM;
+	__u64 spread = pl_rate(PL_SPREAD * segs, mss, path->min_rtt_us);
+
+	return path->wary && spread < rate_bps ? spread : rate_bps;
+}
+
 /* The base goes on by its own slow start, to this connection's share of the path. */
 static __always_inline void pl_lead_window(const struct pl_path *path, const struct pl_tcp *tcp,
 					   struct pl_orders *orders)
 {
 	__u32 share = pl_share_window(path, tcp);
+	__u32 more = tcp->cwnd / PL_WARY_GROWTH;
 
+	if (more > PL_WARY_GROWTH_SEGS)
+		more = PL_WARY_GROWTH_SEGS;
+	/* Whose rate was found among others, who may be gone. */
+	if (path->wary && share < tcp->cwnd + more)
+		share = tcp->cwnd + more;
 	if (share > tcp->cwnd)
 		orders->ssthresh = share;
 }
@@ -178,15 +205,17 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		s->round_rtt_us = tcp->rtt_us;
 	if (!tcp->unsent)
 		s->waited = 1;
-	if (tcp->recovering) {
-		/* The path is full, and the base knows how to go on. */
-		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, 1);
-		s->rounds = 0;
-		return;
-	}
 	if ((__s32)(tcp->una - s->round_end) < 0)
 		return;
 	s->rounds--;
+	if (tcp->recovering) {
+		/* The path is full, and the base knows how to go on, if not from a small window. */
+		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, 1);
+		if (!path->wary || tcp->cwnd > PL_SMALL_WINDOW)
+			s->rounds = 0;
+		pl_begin_round(s, tcp);
+		return;
+	}
 	if (!s->waited && s->round_rtt_us) {
 		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us) *
 			     (path->active ? path->active : 1);
@@ -219,15 +248,26 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 						 const struct pl_policy *policy, const struct pl_tcp *tcp,
 						 struct pl_orders *orders)
 {
-	__u32 n, window, active;
+	__u32 n, window, active, burst;
 	__u64 share;
 
 	pl_see_min_rtt(path, tcp);
+	if (s->state == PL_START_MEASURED && tcp->repairing && tcp->packets_out) {
+		if (policy->target == PL_TARGET_DELIVERY_RATE)
+			pl_repair(s, path, tcp, orders);
+		return;
+	}
 	if (!tcp->packets_out && !(s->state == PL_START_PACED && s->sent0 == tcp->sent_segs)) {
 		/* Nothing in flight: a burst begins. */
 		__u64 rate = 0;
 
 		pl_judge_loss(s, path, policy, tcp);
+		burst = tcp->delivered_segs - s->delivered0;
+		if (burst > PL_LEAD_SEGS) {
+			s->burst_segs -= s->burst_segs / 8;
+			if (burst > s->burst_segs)
+				s->burst_segs = burst;
+		}
 		pl_join_path(s, path, tcp);
 		s->sent0 = tcp->sent_segs;
 		s->delivered0 = tcp->delivered_segs;
@@ -237,6 +277,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->drained = 0;
 		s->rounds = 0;
 		s->led = 0;
+		s->leading = 0;
+		s->slow = 0;
 		s->probing = 0;
 		s->probe_bps = 0;
 		s->probe_acked_us = 0;
@@ -275,13 +317,15 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 			if (!rate || !path->min_rtt_us)
 				return;
 			/* A path that the initial window fills needs no help. */
-			if (pl_bdp_segs(rate, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS)
+			if (pl_bdp_segs(rate, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
+				s->learning = 1;
 				return;
+			}
 			s->base_cwnd = tcp->cwnd;
 		}
 		if (tcp->now_us < s->breaker_until_us)
 			return;
-		s->rate_bps = rate;
+		s->rate_bps = policy->target == PL_TARGET_SSTHRESH ? rate : pl_spread(s, path, rate, tcp->mss);
 		s->state = PL_START_PACED;
 		s->pacing = 1;
 	}
@@ -304,7 +348,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		pl_join_path(s, path, tcp);
 	active = path->active;
 	/* Those that started together last time are about to: leave them room. */
-	if (!n && !s->probing && active < path->expected)
+	if (!n && !s->leading && active < path->expected)
 		active = path->expected;
 	s->together = active;
 	share = s->rate_bps / active;
@@ -314,7 +358,11 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		pl_leave_path(s, path);
 	if (!n && tcp->timed && tcp->now_us - path->lead_us > path->min_rtt_us) {
 		/* Nobody else's lead and probe are on their way. */
-		s->probing = 1;
+		s->leading = 1;
+		/* Lead, probe and train must fit into a round trip. */
+		s->slow = active == 1 && pl_bdp_segs(share, path->min_rtt_us, tcp->mss) <
+						 PL_TRAIN_FROM + PL_TRAIN_MIN_SEGS;
+		s->probing = !s->slow;
 		path->lead_us = tcp->now_us;
 	}
 	/*
@@ -322,15 +370,18 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	 * window ends there, and the pacing timer asks again. Where a qdisc (fq)
 	 * paces, nobody would: no lead and no probe then.
 	 */
-	if (s->probing && n < PL_LEAD_SEGS) {
-		orders->pacing_bps = s->rate_bps * PL_LEAD_SPEEDUP;
+	if (s->leading && n < PL_LEAD_SEGS) {
+		/* A start that is spread is so because of what leads together do. */
+		orders->pacing_bps = s->rate_bps * (s->rate_bps < path->rate_bps ? 1 : PL_LEAD_SPEEDUP);
 		orders->cwnd = PL_LEAD_SEGS;
 		return;
 	}
 	window = pl_proven_window(path, s->rate_bps, active, tcp->mss);
 	orders->pacing_bps = share;
 	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
-	orders->ssthresh = orders->cwnd;
+	/* A slow path may not be one for long: the base's slow start finds out. */
+	if (!s->slow || path->wary)
+		orders->ssthresh = orders->cwnd;
 	if (!s->led) {
 		s->led = 1;
 		s->starts++;
@@ -363,6 +414,12 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 		     tcp->now_us - path->acked_us > path->min_rtt_us / 8;
 	__u32 segs;
 
+	if (!tcp->app_limited && tcp->carried_us >= path->min_rtt_us) {
+		__u64 carried = pl_rate(tcp->carried_segs, tcp->mss, tcp->carried_us);
+
+		if (carried > path->carried_bps)
+			path->carried_bps = carried;
+	}
 	path->acked_segs += tcp->delivered_segs - s->seen_segs;
 	path->acked_us = tcp->now_us;
 	s->seen_segs = tcp->delivered_segs;
@@ -372,7 +429,9 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 	if (paused) {
 		path->block_segs = PL_BLOCK_MIN_SEGS;
 	} else {
-		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - path->block_us);
+		/* Of ACKs that a queue on their way held up, and let go: as they were sent. */
+		__u32 gap_us = tcp->rtt_us && path->block_rtt_us > tcp->rtt_us ? path->block_rtt_us - tcp->rtt_us : 0;
+		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - path->block_us + gap_us);
 
 		if (path->block_segs > path->learned_segs) {
 			path->learned_segs = path->block_segs;
@@ -384,6 +443,7 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 			path->block_segs *= 2;
 	}
 	path->block_us = tcp->now_us;
+	path->block_rtt_us = tcp->rtt_us;
 	path->block_from = path->acked_segs;
 }
 
@@ -392,6 +452,8 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
 {
 	__u64 learned = path->learned_bps - (path->learned_bps >> 4);
 
+	if (learned < path->carried_bps)
+		learned = path->carried_bps;
 	if (!s->learning || !learned)
 		return;
 	if (learned > path->rate_bps)
@@ -453,7 +515,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			s->state = PL_START_BASE;
 			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
 				pl_lead_window(path, tcp, orders);
-			s->rounds = s->rated ? PL_ROUNDS : 0;
+			s->rounds = path->wary ? PL_WARY_ROUNDS : s->rated ? PL_ROUNDS : 0;
 			pl_begin_round(s, tcp);
 		}
 	} else if (s->state == PL_START_BASE && s->rounds) {

@@ -106,9 +106,9 @@ pub struct Breaker {
 impl Default for Breaker {
     fn default() -> Self {
         Self {
-            loss: Share::from_permille(20),
+            loss: Share::from_permille(300),
             starts: 2,
-            hold: Time::from_secs(10),
+            hold: Time::from_secs(1),
         }
     }
 }

@@ -24,7 +24,7 @@ pub const fn mbit(rate: u64) -> u64 {
     rate * 125_000
 }
 
-/// The preset `pace`: nothing known at first, breaker 2 % twice for 10 s.
+/// As the preset `pace`, with a breaker that opens early: 2 % twice, for 10 s.
 pub fn delivery_rate() -> pl_policy {
     pl_policy {
         target: pl_target::PL_TARGET_DELIVERY_RATE as u8,

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * What a burst does about its losses: how fast it repairs those of its start, and where
+ * the base's window goes on from in the round trips after it.
+ */
+#ifndef PACELINE_LOSS_H
+#define PACELINE_LOSS_H
+
+#include "path.h"
+
+/*
+ * ssthresh after a loss in the first round trips of a burst. The base would take a part
+ * of the window (CUBIC 0.7), which says nothing of what others left of the path: what
+ * arrived over the last round trip does (as in TCP Westwood).
+ */
+static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, const struct pl_path *path,
+						    const struct pl_tcp *tcp, __u32 base)
+{
+	__u32 arrived;
+
+	if (s->state != PL_START_MEASURED && !(s->state == PL_START_BASE && s->rounds))
+		return base;
+	if (!tcp->carried_us || !path->min_rtt_us)
+		return base;
+	arrived = (__u32)((__u64)tcp->carried_segs * path->min_rtt_us / tcp->carried_us);
+	if (arrived > tcp->cwnd)
+		arrived = tcp->cwnd;
+	if (arrived < base / 2)
+		arrived = base / 2;
+	return arrived > 2 ? arrived : 2;
+}
+
+/*
+ * Repairs what a start lost at the path's rate. The base lets one segment go for each
+ * that arrived, lest a whole window leaves at once (RFC 6937): a start that lost a third
+ * then takes three round trips to repair what is a fraction of its window. Where it is
+ * paced it need not wait. The window stays what the base has decided on.
+ */
+static __always_inline void pl_repair(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
+				      struct pl_orders *orders)
+{
+	__u64 rate = path->rate_bps < s->rate_bps ? path->rate_bps : s->rate_bps;
+	__u32 active = path->active ? path->active : 1;
+	__u32 window;
+
+	if (!s->rated) {
+		/* Too much was lost to tell: what arrived took a round trip at least. */
+		__u64 arrived = pl_rate(tcp->delivered_segs - s->delivered0, tcp->mss, path->min_rtt_us);
+
+		rate = arrived < rate ? arrived : rate;
+	}
+	window = pl_start_window(rate, active, path->min_rtt_us, tcp->mss);
+	if (window > tcp->ssthresh)
+		window = tcp->ssthresh;
+	if (window <= tcp->cwnd)
+		return;
+	orders->cwnd = window;
+	orders->pacing_bps = rate / active;
+	s->pacing = 1;
+}
+
+#endif
