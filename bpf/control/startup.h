@@ -58,7 +58,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u32 sent = s->last_segs - s->first_segs;
 	__u64 sent_us = s->last_us - s->first_us;
 	__u64 acked_us = tcp->now_us - s->train_acked_us;
-	__u64 rate = s->rate_bps;
+	__u64 rate = s->rate_bps, slack_us;
 	__u32 room = pl_own_queue(rate, tcp);
 	__u32 queued;
 	int measured;
@@ -76,7 +76,9 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	/* Under loss fewer segments arrive than were sent: compare like with like. */
 	if (measured)
 		sent_us = sent_us * acked / sent;
-	if (measured && acked_us > sent_us + sent_us / (s->drained ? 8 : 64) && (lossy || !path->wary)) {
+	/* One ACK more or less at either end, of two segments, is much of a short train. */
+	slack_us = s->drained && sent ? sent_us / 8 + 2 * sent_us / sent : sent_us / 64;
+	if (measured && acked_us > sent_us + slack_us && (lossy || !path->wary)) {
 		/* The path gave less than it was asked for. */
 		__u64 given = rate * sent_us / acked_us;
 
@@ -359,9 +361,9 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	if (!n && tcp->timed && tcp->now_us - path->lead_us > path->min_rtt_us) {
 		/* Nobody else's lead and probe are on their way. */
 		s->leading = 1;
-		/* Lead, probe and train must fit into a round trip. */
+		/* Lead, probe and a train that can be judged must fit into a round trip. */
 		s->slow = active == 1 && pl_bdp_segs(share, path->min_rtt_us, tcp->mss) <
-						 PL_TRAIN_FROM + PL_TRAIN_MIN_SEGS;
+						 PL_TRAIN_FROM + 2 * PL_TRAIN_MIN_SEGS;
 		s->probing = !s->slow;
 		path->lead_us = tcp->now_us;
 	}

@@ -39,7 +39,7 @@ mod bindings;
 
 pub use bindings::{
     pl_orders, pl_phases, pl_start, pl_tcp, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS,
-    PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_TRAIN_FROM,
+    PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_TRAIN_FROM, PL_WARY_STARTS,
 };
 use paceline_abi::{pl_path, pl_policy, pl_start_state};
 
@@ -88,6 +88,12 @@ impl Startup {
         // SAFETY: as above.
         unsafe { bindings::paceline_start_on_ack(&mut self.start, path, policy, tcp, &mut orders) };
         orders
+    }
+
+    /// ssthresh after a loss, in segments, where the base would set it to `base`.
+    pub fn ssthresh_after_loss(&self, path: &pl_path, tcp: &pl_tcp, base: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_ssthresh_after_loss(&self.start, path, tcp, base) }
     }
 
     /// The connection ends: its share of the path goes to the others.

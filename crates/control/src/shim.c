@@ -13,6 +13,12 @@ void paceline_start_on_ack(struct pl_start *start, struct pl_path *path, const s
 	pl_start_on_ack(start, path, policy, tcp, orders);
 }
 
+__u32 paceline_ssthresh_after_loss(const struct pl_start *start, const struct pl_path *path,
+				   const struct pl_tcp *tcp, __u32 base)
+{
+	return pl_ssthresh_after_loss(start, path, tcp, base);
+}
+
 void paceline_leave_path(struct pl_start *start, struct pl_path *path)
 {
 	pl_leave_path(start, path);

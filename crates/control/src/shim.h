@@ -9,6 +9,8 @@ void paceline_start_before_send(struct pl_start *start, struct pl_path *path, co
 				const struct pl_tcp *tcp, struct pl_orders *orders);
 void paceline_start_on_ack(struct pl_start *start, struct pl_path *path, const struct pl_policy *policy,
 			   const struct pl_tcp *tcp, struct pl_orders *orders);
+__u32 paceline_ssthresh_after_loss(const struct pl_start *start, const struct pl_path *path,
+				   const struct pl_tcp *tcp, __u32 base);
 void paceline_leave_path(struct pl_start *start, struct pl_path *path);
 void paceline_phase_leave(struct pl_phases *phases, struct pl_start *start, struct pl_path *path,
 			  const struct pl_tcp *tcp, struct pl_orders *orders);

@@ -40,18 +40,19 @@ fn standard_changes_nothing() {
 }
 
 #[test]
-fn lfn_has_both_laws() {
+fn lfn_has_both_laws_and_acknowledges_in_time() {
     let lfn = Policy::preset("lfn").expect("a preset").to_abi(TICK_US);
     let expected = pl_policy {
         base: pl_base::PL_BASE_CUBIC as u8,
         target: pl_target::PL_TARGET_DELIVERY_RATE as u8,
-        breaker_permille: 20,
+        breaker_permille: 300,
         breaker_starts: 2,
-        breaker_hold_ms: 10_000,
+        breaker_hold_ms: 1_000,
         half_life_ms: 60_000,
         phases: 1,
         rto_least_us: 8_000,
         rto_jitter_us: 4_000,
+        delayed_ack_us: 8_000,
         tick_us: TICK_US,
         ..pl_policy::default()
     };

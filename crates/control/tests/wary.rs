@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Paths on which starts lose: spread starts, repair, ssthresh, and the way back.
+
+mod support;
+
+use paceline_abi::pl_path;
+use paceline_control::{pl_tcp, Startup, State, PL_WARY_STARTS};
+use support::{delivery_rate, mbit, Link, World, MS, MSS, SECOND};
+
+const RTT_US: u32 = 20_000;
+const SEGS: u32 = 112;
+
+fn known_path() -> pl_path {
+    pl_path {
+        rate_bps: mbit(500),
+        confirmed_us: 1_000_000,
+        min_rtt_us: RTT_US,
+        min_rtt_at_us: 1_000_000,
+        ..pl_path::default()
+    }
+}
+
+fn quiet(now_us: u64) -> pl_tcp {
+    pl_tcp {
+        now_us,
+        cwnd: 10,
+        ssthresh: 100,
+        srtt_us: RTT_US,
+        min_rtt_us: RTT_US,
+        mss: MSS as u32,
+        timed: 1,
+        ..pl_tcp::default()
+    }
+}
+
+/// Sends a burst of `SEGS`, of which the first `arrived` are acknowledged a round trip later.
+fn send(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp, arrived: u32) {
+    for _ in 0..SEGS {
+        startup.before_send(path, &delivery_rate(), tcp);
+        tcp.now_us += 50;
+        tcp.sent_segs += 1;
+        tcp.packets_out += 1;
+        tcp.nxt = tcp.nxt.wrapping_add(MSS as u32);
+    }
+    tcp.now_us += u64::from(RTT_US);
+    tcp.delivered_segs += arrived;
+    tcp.packets_out -= arrived;
+    tcp.una = tcp.una.wrapping_add(MSS as u32 * arrived);
+    startup.on_ack(path, &delivery_rate(), tcp);
+}
+
+/// And the others, of which each was sent again.
+fn finish(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp, lost: u32) {
+    tcp.now_us += u64::from(RTT_US);
+    tcp.retransmitted_segs += lost;
+    tcp.sent_segs += lost;
+    tcp.delivered_segs += lost;
+    tcp.packets_out = 0;
+    tcp.una = tcp.nxt;
+    startup.on_ack(path, &delivery_rate(), tcp);
+    assert_eq!(startup.state(), State::Idle);
+    tcp.now_us += 100_000;
+}
+
+#[test]
+fn after_a_start_that_lost_the_next_ones_are_spread_over_half_a_round_trip() {
+    let (mut startup, mut path) = (Startup::default(), known_path());
+    let mut tcp = quiet(1_000_000);
+    send(&mut startup, &mut path, &mut tcp, SEGS - 10);
+    assert_eq!(startup.raw().rate_bps, mbit(500), "a path that is trusted");
+    finish(&mut startup, &mut path, &mut tcp, 10);
+    assert_eq!(path.wary, PL_WARY_STARTS);
+    path.rate_bps = mbit(400);
+    path.confirmed_us = tcp.now_us;
+    // No lead above the pace either.
+    let first = startup.before_send(&mut path, &delivery_rate(), &tcp);
+    let spread = 2 * u64::from(SEGS) * MSS * 1_000_000 / u64::from(RTT_US);
+    assert!(spread < mbit(400));
+    assert_eq!(first.pacing_bps, spread);
+}
+
+#[test]
+fn good_starts_make_a_path_trusted_again() {
+    let (mut startup, mut path) = (Startup::default(), known_path());
+    let mut tcp = quiet(1_000_000);
+    send(&mut startup, &mut path, &mut tcp, SEGS - 10);
+    finish(&mut startup, &mut path, &mut tcp, 10);
+    for left in (0..PL_WARY_STARTS).rev() {
+        path.rate_bps = mbit(400);
+        path.confirmed_us = tcp.now_us;
+        send(&mut startup, &mut path, &mut tcp, SEGS);
+        finish(&mut startup, &mut path, &mut tcp, 0);
+        assert_eq!(path.wary, left);
+    }
+    path.rate_bps = mbit(400);
+    path.confirmed_us = tcp.now_us;
+    startup.before_send(&mut path, &delivery_rate(), &tcp);
+    assert_eq!(startup.raw().rate_bps, mbit(400));
+}
+
+#[test]
+fn a_single_lost_segment_makes_no_path_wary() {
+    let (mut startup, mut path) = (Startup::default(), known_path());
+    let mut tcp = quiet(1_000_000);
+    send(&mut startup, &mut path, &mut tcp, SEGS - 1);
+    finish(&mut startup, &mut path, &mut tcp, 1);
+    assert_eq!(path.wary, 0);
+}
+
+#[test]
+fn a_start_repairs_its_losses_at_the_rate_of_the_path() {
+    let (mut startup, mut path) = (Startup::default(), known_path());
+    let mut tcp = quiet(1_000_000);
+    send(&mut startup, &mut path, &mut tcp, SEGS / 2);
+    tcp.recovering = 1;
+    tcp.ssthresh = 60;
+    tcp.cwnd = 2;
+    let waiting = startup.before_send(&mut path, &delivery_rate(), &tcp);
+    assert_eq!((waiting.cwnd, waiting.pacing_bps), (0, 0), "before anything came");
+    tcp.repairing = 1;
+    let repair = startup.before_send(&mut path, &delivery_rate(), &tcp);
+    assert!(repair.cwnd > 2 && repair.cwnd <= 60, "{}", repair.cwnd);
+    assert!(repair.pacing_bps > 0 && repair.pacing_bps <= mbit(500));
+    // A window that is larger already stays.
+    tcp.cwnd = 60;
+    let enough = startup.before_send(&mut path, &delivery_rate(), &tcp);
+    assert_eq!((enough.cwnd, enough.pacing_bps), (0, 0));
+}
+
+#[test]
+fn ssthresh_after_a_loss_is_what_arrived_and_not_far_below_the_base() {
+    let (mut startup, mut path) = (Startup::default(), known_path());
+    let mut tcp = quiet(1_000_000);
+    tcp.cwnd = 100;
+    assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 70), 70, "no burst");
+    send(&mut startup, &mut path, &mut tcp, SEGS / 2);
+    assert_eq!(startup.state(), State::Measured);
+    assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 70), 70, "not known");
+    tcp.carried_us = 2 * RTT_US;
+    for (arrived, expected) in [(180, 90), (100, 50), (20, 35), (900, 100), (0, 35)] {
+        tcp.carried_segs = arrived;
+        assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 70), expected);
+    }
+    assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 2), 2, "never below two");
+}
+
+/// Its window ends before a train would begin, so nothing could be measured.
+#[test]
+fn a_path_thought_to_be_slow_is_found_to_be_fast() {
+    for known in [8, 12, 20, 30] {
+        let mut world = World::new(Link::new(mbit(500), 20 * MS, 131_072), delivery_rate(), 1);
+        world.burst(700, SECOND);
+        world.path.rate_bps = mbit(known);
+        world.path.flight_segs = 0;
+        let before = world.link.drops;
+        for _ in 0..12 {
+            world.burst(112, SECOND);
+        }
+        let found = world.path.rate_bps;
+        assert!(found > mbit(200), "{known}: {found}");
+        assert_eq!(world.link.drops, before, "{known}");
+    }
+}
+
+/// ACKs that waited behind data in a queue on their way come all at once.
+#[test]
+fn compressed_acks_are_not_taken_for_a_rate() {
+    let learned = |queue_us: u32| {
+        let (mut startup, mut path) = (Startup::default(), pl_path::default());
+        let mut tcp = quiet(1_000_000);
+        tcp.packets_out = 64;
+        startup.before_send(&mut path, &delivery_rate(), &{
+            let mut first = tcp;
+            first.packets_out = 0;
+            first
+        });
+        // 64 segments, one each 100 us, held up until the last has arrived.
+        for number in 0..64_u32 {
+            let waits_us = queue_us - queue_us * number / 64;
+            tcp.now_us = 1_020_000 + u64::from(number) * 100 + u64::from(waits_us);
+            tcp.rtt_us = RTT_US + waits_us;
+            tcp.delivered_segs += 1;
+            startup.on_ack(&mut path, &delivery_rate(), &tcp);
+        }
+        path.learned_bps
+    };
+    let sent = MSS * 1_000_000 / 100;
+    assert!(learned(0) <= sent && learned(0) > sent * 9 / 10);
+    let compressed = learned(6_000);
+    assert!(compressed <= sent * 11 / 10, "{compressed} of {sent}");
+}
