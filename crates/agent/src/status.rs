@@ -99,6 +99,8 @@ pub struct Path {
     pub min_rtt_us: u32,
     /// Connections that are in a burst now and divide the rate.
     pub active: u32,
+    /// Good starts that it takes until the path is trusted again; 0: it is.
+    pub wary_starts: u32,
 }
 
 /// One connection.
@@ -268,6 +270,7 @@ fn path_of(key: &pl_path_key, path: &pl_path) -> Path {
         rate_bits_per_s: path.rate_bps.saturating_mul(8),
         min_rtt_us: path.min_rtt_us,
         active: path.active,
+        wary_starts: path.wary,
     }
 }
 

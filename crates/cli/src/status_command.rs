@@ -140,6 +140,10 @@ fn paths(job: &JobStatus) -> String {
                 rate(path.rate_bits_per_s),
                 format!("least RTT {}", milliseconds(path.min_rtt_us.into())),
                 format!("{} active", path.active),
+                match path.wary_starts {
+                    0 => String::new(),
+                    _ => "wary: its last starts lost".to_owned(),
+                },
             ]
         })
         .collect();

@@ -116,7 +116,11 @@ fn a_start_repairs_its_losses_at_the_rate_of_the_path() {
     tcp.ssthresh = 60;
     tcp.cwnd = 2;
     let waiting = startup.before_send(&mut path, &delivery_rate(), &tcp);
-    assert_eq!((waiting.cwnd, waiting.pacing_bps), (0, 0), "before anything came");
+    assert_eq!(
+        (waiting.cwnd, waiting.pacing_bps),
+        (0, 0),
+        "before anything came"
+    );
     tcp.repairing = 1;
     let repair = startup.before_send(&mut path, &delivery_rate(), &tcp);
     assert!(repair.cwnd > 2 && repair.cwnd <= 60, "{}", repair.cwnd);
@@ -135,13 +139,21 @@ fn ssthresh_after_a_loss_is_what_arrived_and_not_far_below_the_base() {
     assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 70), 70, "no burst");
     send(&mut startup, &mut path, &mut tcp, SEGS / 2);
     assert_eq!(startup.state(), State::Measured);
-    assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 70), 70, "not known");
+    assert_eq!(
+        startup.ssthresh_after_loss(&path, &tcp, 70),
+        70,
+        "not known"
+    );
     tcp.carried_us = 2 * RTT_US;
     for (arrived, expected) in [(180, 90), (100, 50), (20, 35), (900, 100), (0, 35)] {
         tcp.carried_segs = arrived;
         assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 70), expected);
     }
-    assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 2), 2, "never below two");
+    assert_eq!(
+        startup.ssthresh_after_loss(&path, &tcp, 2),
+        2,
+        "never below two"
+    );
 }
 
 /// Its window ends before a train would begin, so nothing could be measured.

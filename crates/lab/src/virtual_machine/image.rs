@@ -21,12 +21,13 @@ use crate::guest::{INIT, MODULES};
 const IMAGES_KEPT: usize = 4;
 
 /// What QEMU boots.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Image {
     /// The kernel.
     pub kernel: PathBuf,
-    /// The first of the concatenated initial archives; the plan is the second.
-    pub initramfs: PathBuf,
+    /// The first of the concatenated initial archives; the plan is the second. Its
+    /// bytes: the cache may drop the file while an experiment of an older build runs.
+    pub initramfs: Vec<u8>,
 }
 
 /// The image for this program and today's kernel, from the cache if it is there.
@@ -74,7 +75,7 @@ pub fn prepare() -> Result<Image, VirtualError> {
     }
     Ok(Image {
         kernel: kernel.boot_file(),
-        initramfs,
+        initramfs: fs::read(&initramfs).wrong("read", &initramfs)?,
     })
 }
 

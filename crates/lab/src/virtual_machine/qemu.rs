@@ -43,7 +43,7 @@ const TSC_KHZ: u32 = 1_000_000;
 const POLL: Duration = Duration::from_millis(50);
 
 /// What a machine needs beside its plan.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Machine {
     /// What it boots.
     pub image: Image,
@@ -178,7 +178,6 @@ impl Files {
             records: directory.join("records"),
             errors: directory.join("qemu"),
         };
-        fs::copy(&image.initramfs, &files.initramfs).wrong("write", &files.initramfs)?;
         let mut archive = Archive::default();
         archive.file(
             PLAN,
@@ -187,10 +186,11 @@ impl Files {
                 .map_err(io::Error::from)
                 .wrong("encode", Path::new(PLAN))?,
         );
-        File::options()
-            .append(true)
-            .open(&files.initramfs)
-            .and_then(|mut file| file.write_all(&archive.finish()))
+        File::create(&files.initramfs)
+            .and_then(|mut file| {
+                file.write_all(&image.initramfs)?;
+                file.write_all(&archive.finish())
+            })
             .wrong("write", &files.initramfs)?;
         for path in [&files.console, &files.records, &files.errors] {
             File::create(path).wrong("make", path)?;
