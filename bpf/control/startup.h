@@ -34,6 +34,9 @@
  *   window 5 % below the path CUBIC takes seconds to fill it.
  * - The first segments, a TCP's initial window, are hardly paced: a short
  *   message must not wait for a pace that long ones need.
+ * - A bottleneck may lie on the paths of hosts that do not see each other. Where starts
+ *   lose, the path is wary for a while: a burst is spread over half a round trip, and
+ *   what it loses is repaired at the path's rate (loss.h).
  * - The target belongs to a path (job, host and destination) and is divided by
  *   the connections in a burst on it: N that start at once send one path's rate.
  *   The first packet of each allows for as many as started together last time. Who
