@@ -89,7 +89,7 @@ fn wrong_use_has_a_defined_result() {
         return;
     }
     let _alone = alone();
-    let (_net, mut client, mut server) = connected();
+    let (_net, mut client, server) = connected();
     let pid: u64 = client.ask("pid").parse().unwrap();
     assert_eq!(client.ask("leave"), "-2", "a leave without an enter");
     assert_eq!(client.ask("enter 3"), "0");
