@@ -124,6 +124,8 @@ struct pl_path {
 	__u32 flight_segs; /* largest flight of one connection delivered without loss */
 	__u32 wary; /* good starts until the path is trusted again; 0: it is */
 	__u32 block_rtt_us; /* RTT of the ACK with which the block began */
+	__u32 burst_segs; /* of the last bursts that were longer than a lead */
+	__u32 reserved;
 };
 
 /* Value of pl_paths: the lock (a struct bpf_spin_lock) comes first. */
@@ -184,8 +186,8 @@ _Static_assert(sizeof(struct pl_job) == 144, "pl_job");
 _Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
 _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
-_Static_assert(sizeof(struct pl_path) == 128, "pl_path");
-_Static_assert(sizeof(struct pl_path_slot) == 136, "pl_path_slot");
+_Static_assert(sizeof(struct pl_path) == 136, "pl_path");
+_Static_assert(sizeof(struct pl_path_slot) == 144, "pl_path_slot");
 _Static_assert(sizeof(struct pl_connection_record) == 160, "pl_connection_record");
 
 #endif

@@ -32,6 +32,7 @@
 #define PL_WARY_GROWTH 8 /* and by a part of so many the window may grow in one of them */
 #define PL_WARY_GROWTH_SEGS 8 /* but by no more than so many segments */
 #define PL_SMALL_WINDOW 64 /* segments, of one of many: from there CUBIC takes seconds to grow */
+#define PL_WARY_BURST_SEGS 2048 /* longer ones are transfers, and seldom those of many at once */
 #define PL_SPREAD 2 /* of a wary path: a burst leaves within an RTT divided by this, at best */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
@@ -87,7 +88,6 @@ struct pl_start {
 	__u32 paced_end; /* snd_nxt at that moment */
 	__u32 flight_segs; /* largest flight of this burst */
 	__u32 train_rtt_us; /* least RTT of the train's second half; 0: none yet */
-	__u32 burst_segs; /* of the last bursts that were longer than a lead */
 	__u32 base_cwnd; /* the base's own window while lead and probe go out */
 	__u32 round_end; /* snd_nxt when this round trip began */
 	__u32 round_segs; /* delivered counter at that moment */

@@ -112,7 +112,8 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			/* Where a qdisc paces there is no probe: only a larger step can tell. */
 			rate += rate / 16;
 	}
-	if (path->wary > PL_WARY_STARTS / 2 && rate > s->rate_bps + s->rate_bps / 4)
+	if (path->wary > PL_WARY_STARTS / 2 && path->burst_segs < PL_WARY_BURST_SEGS &&
+	    rate > s->rate_bps + s->rate_bps / 4)
 		rate = s->rate_bps + s->rate_bps / 4;
 	path->confirmed_us = tcp->now_us;
 	if (rate < s->rate_bps || rate > path->rate_bps)
@@ -159,9 +160,9 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 }
 
 /* The pace of a start at `rate_bps`: where starts overflow a queue, not all of it at once. */
-static __always_inline __u64 pl_spread(const struct pl_start *s, const struct pl_path *path, __u64 rate_bps, __u32 mss)
+static __always_inline __u64 pl_spread(const struct pl_path *path, __u64 rate_bps, __u32 mss)
 {
-	__u32 segs = s->burst_segs > PL_TRAIN_FROM ? s->burst_segs : PL_TRAIN_FROM;
+	__u32 segs = path->burst_segs > PL_TRAIN_FROM ? path->burst_segs : PL_TRAIN_FROM;
 	__u64 spread = pl_rate(PL_SPREAD * segs, mss, path->min_rtt_us);
 
 	return path->wary && spread < rate_bps ? spread : rate_bps;
@@ -269,9 +270,9 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		pl_judge_loss(s, path, policy, tcp);
 		burst = tcp->delivered_segs - s->delivered0;
 		if (burst > PL_LEAD_SEGS) {
-			s->burst_segs -= s->burst_segs / 8;
-			if (burst > s->burst_segs)
-				s->burst_segs = burst;
+			path->burst_segs -= path->burst_segs / 8;
+			if (burst > path->burst_segs)
+				path->burst_segs = burst;
 		}
 		pl_join_path(s, path, tcp);
 		s->sent0 = tcp->sent_segs;
@@ -330,7 +331,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		}
 		if (tcp->now_us < s->breaker_until_us)
 			return;
-		s->rate_bps = policy->target == PL_TARGET_SSTHRESH ? rate : pl_spread(s, path, rate, tcp->mss);
+		s->rate_bps = policy->target == PL_TARGET_SSTHRESH ? rate : pl_spread(path, rate, tcp->mss);
 		s->state = PL_START_PACED;
 		s->pacing = 1;
 	}
@@ -419,7 +420,7 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 		     tcp->now_us - path->acked_us > path->min_rtt_us / 8;
 	__u32 segs;
 
-	if (!tcp->app_limited && tcp->carried_us >= path->min_rtt_us) {
+	if (!tcp->app_limited && tcp->carried_segs > PL_LEAD_SEGS && tcp->carried_us >= path->min_rtt_us) {
 		__u64 carried = pl_rate(tcp->carried_segs, tcp->mss, tcp->carried_us);
 
 		if (carried > path->carried_bps)

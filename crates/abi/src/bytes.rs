@@ -40,8 +40,8 @@ plain! {
     pl_path_key: 40,
     pl_process_key: 16,
     pl_phase_page: 520,
-    pl_path: 128,
-    pl_path_slot: 136,
+    pl_path: 136,
+    pl_path_slot: 144,
     pl_connection_record: 160,
 }
 
