@@ -62,6 +62,14 @@ fn finish(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp, lost: u32
     tcp.now_us += 100_000;
 }
 
+/// What the path is believed to give now, whatever its last start has said.
+const BELIEVED: u64 = mbit(400);
+
+fn believe(path: &mut pl_path, tcp: &pl_tcp) {
+    path.rate_bps = BELIEVED;
+    path.confirmed_us = tcp.now_us;
+}
+
 #[test]
 fn after_a_start_that_lost_the_next_ones_are_spread_over_half_a_round_trip() {
     let (mut startup, mut path) = (Startup::default(), known_path());
@@ -70,12 +78,11 @@ fn after_a_start_that_lost_the_next_ones_are_spread_over_half_a_round_trip() {
     assert_eq!(startup.raw().rate_bps, mbit(500), "a path that is trusted");
     finish(&mut startup, &mut path, &mut tcp, 10);
     assert_eq!(path.wary, PL_WARY_STARTS);
-    path.rate_bps = mbit(400);
-    path.confirmed_us = tcp.now_us;
+    believe(&mut path, &tcp);
     // No lead above the pace either.
     let first = startup.before_send(&mut path, &delivery_rate(), &tcp);
     let spread = 2 * u64::from(SEGS) * MSS * 1_000_000 / u64::from(RTT_US);
-    assert!(spread < mbit(400));
+    assert!(spread < BELIEVED);
     assert_eq!(first.pacing_bps, spread);
 }
 
@@ -86,16 +93,14 @@ fn good_starts_make_a_path_trusted_again() {
     send(&mut startup, &mut path, &mut tcp, SEGS - 10);
     finish(&mut startup, &mut path, &mut tcp, 10);
     for left in (0..PL_WARY_STARTS).rev() {
-        path.rate_bps = mbit(400);
-        path.confirmed_us = tcp.now_us;
+        believe(&mut path, &tcp);
         send(&mut startup, &mut path, &mut tcp, SEGS);
         finish(&mut startup, &mut path, &mut tcp, 0);
         assert_eq!(path.wary, left);
     }
-    path.rate_bps = mbit(400);
-    path.confirmed_us = tcp.now_us;
+    believe(&mut path, &tcp);
     startup.before_send(&mut path, &delivery_rate(), &tcp);
-    assert_eq!(startup.raw().rate_bps, mbit(400));
+    assert_eq!(startup.raw().rate_bps, BELIEVED);
 }
 
 #[test]
