@@ -63,6 +63,9 @@ if [ "$(uname -m)" = x86_64 ]; then
 	heading "lab: bursts after idle"
 	lab startup experiments/startup-pacing.toml --variant paceline
 
+	heading "lab: all-to-all and one-to-one in turn"
+	lab phases experiments/phase-switch.toml --quick --variant paceline
+
 	heading "lab: many senders at once, with and without the RTO law"
 	lab incast experiments/incast-timeouts.toml --quick
 

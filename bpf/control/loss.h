@@ -18,7 +18,7 @@ static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, co
 {
 	__u32 arrived;
 
-	if (s->state != PL_START_MEASURED && !(s->state == PL_START_BASE && s->rounds))
+	if (s->learning || (s->state != PL_START_MEASURED && !(s->state == PL_START_BASE && s->rounds)))
 		return base;
 	if (!tcp->carried_us || !path->min_rtt_us)
 		return base;

@@ -24,13 +24,14 @@
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
 #define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
+#define PL_LED 1 /* what is left of them where they are over and must not begin again */
 #define PL_ROUND_VOICE 4 /* of one's voice: one round's ACKs jitter by a packet of 64 KB */
 #define PL_FLIGHT_GROWTH 4 /* a start exceeds the largest proven flight by this at most */
 #define PL_WARY_LOSS 50 /* a start that lost more than a part of so many makes its path wary */
 #define PL_WARY_STARTS 32 /* good starts in a row after which a path is no longer wary */
 #define PL_WARY_ROUNDS 64 /* in place of PL_ROUNDS on such a path */
-#define PL_WARY_GROWTH 8 /* and by a part of so many the window may grow in one of them */
-#define PL_WARY_GROWTH_SEGS 8 /* but by no more than so many segments */
+#define PL_STEP 8 /* by a part of so many a window grows in a round trip where little is known */
+#define PL_WARY_GROWTH_SEGS 8 /* where a path is wary by no more than so many segments */
 #define PL_SMALL_WINDOW 64 /* segments, of one of many: from there CUBIC takes seconds to grow */
 #define PL_WARY_BURST_SEGS 2048 /* longer ones are transfers, and seldom those of many at once */
 #define PL_SPREAD 2 /* of a wary path: a burst leaves within an RTT divided by this, at best */

@@ -173,7 +173,7 @@ static __always_inline void pl_lead_window(const struct pl_path *path, const str
 					   struct pl_orders *orders)
 {
 	__u32 share = pl_share_window(path, tcp);
-	__u32 more = tcp->cwnd / PL_WARY_GROWTH;
+	__u32 more = tcp->cwnd / PL_STEP;
 
 	if (more > PL_WARY_GROWTH_SEGS)
 		more = PL_WARY_GROWTH_SEGS;
@@ -426,6 +426,9 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 		if (carried > path->carried_bps)
 			path->carried_bps = carried;
 	}
+	/* Once it is paced, ACKs come as they are paced, and tell that and no more. */
+	if (s->rounds)
+		return;
 	path->acked_segs += tcp->delivered_segs - s->seen_segs;
 	path->acked_us = tcp->now_us;
 	s->seen_segs = tcp->delivered_segs;
@@ -453,13 +456,19 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 	path->block_from = path->acked_segs;
 }
 
-/* The end of a burst on a path not yet known: what its ACKs said is the path's rate. */
-static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+/* What the ACKs on a path not yet known said so far. */
+static __always_inline __u64 pl_learned(const struct pl_path *path)
 {
 	__u64 learned = path->learned_bps - (path->learned_bps >> 4);
 
-	if (learned < path->carried_bps)
-		learned = path->carried_bps;
+	return learned > path->carried_bps ? learned : path->carried_bps;
+}
+
+/* The end of a burst on a path not yet known: what its ACKs said is the path's rate. */
+static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	__u64 learned = pl_learned(path);
+
 	if (!s->learning || !learned)
 		return;
 	if (learned > path->rate_bps)
@@ -467,6 +476,47 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
 	if (s->flight_segs > path->flight_segs)
 		path->flight_segs = s->flight_segs;
 	path->confirmed_us = tcp->now_us;
+}
+
+/*
+ * A path not yet known has lost something, and that is repaired: the base's slow start
+ * is over, most often long before the path is full, because a window that doubles
+ * comes in bursts that a short queue does not hold. What the path carries has been
+ * seen by then: in the round trips that follow the window is led there, by small steps,
+ * for others may need a part of it.
+ */
+static __always_inline void pl_lead_learning(struct pl_start *s, const struct pl_path *path,
+					     const struct pl_tcp *tcp, struct pl_orders *orders)
+{
+	__u32 most = tcp->cwnd + tcp->cwnd / PL_STEP;
+	__u64 learned = pl_learned(path);
+	__u32 window, queued;
+
+	if (tcp->recovering || tcp->retransmitted_segs == s->retransmitted0) {
+		/* Once: who loses again has met others, or a short queue's end. */
+		s->rounds = s->rounds ? PL_LED : 0;
+		return;
+	}
+	if (!s->rounds) {
+		s->rounds = PL_ROUNDS + PL_LED;
+		pl_begin_round(s, tcp);
+		/* Or the window would go on in bursts that a short queue does not hold. */
+		orders->pacing_bps = pl_rate(tcp->cwnd, tcp->mss, path->min_rtt_us);
+		s->pacing = 1;
+	}
+	if (tcp->rtt_us && (!s->round_rtt_us || tcp->rtt_us < s->round_rtt_us))
+		s->round_rtt_us = tcp->rtt_us;
+	if (s->rounds == PL_LED || (__s32)(tcp->una - s->round_end) < 0)
+		return;
+	s->rounds--;
+	queued = s->round_rtt_us > path->min_rtt_us ?
+			 pl_bdp_segs(learned, s->round_rtt_us - path->min_rtt_us, tcp->mss) : 0;
+	window = pl_start_window(learned, 1, path->min_rtt_us, tcp->mss);
+	if (window > most)
+		window = most;
+	if (window > tcp->cwnd && queued < pl_own_queue(learned, tcp))
+		orders->ssthresh = window;
+	pl_begin_round(s, tcp);
 }
 
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */
@@ -524,12 +574,13 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			s->rounds = path->wary ? PL_WARY_ROUNDS : s->rated ? PL_ROUNDS : 0;
 			pl_begin_round(s, tcp);
 		}
-	} else if (s->state == PL_START_BASE && s->rounds) {
-		pl_follow_round(s, path, tcp, orders);
 	} else if (s->state == PL_START_BASE && s->learning) {
 		pl_learn(s, path, tcp);
 		if (tcp->packets_out > s->flight_segs && tcp->retransmitted_segs == s->retransmitted0)
 			s->flight_segs = tcp->packets_out;
+		pl_lead_learning(s, path, tcp, orders);
+	} else if (s->state == PL_START_BASE && s->rounds) {
+		pl_follow_round(s, path, tcp, orders);
 	}
 	/*
 	 * From here the ACKs keep time, once they carry the whole window. Where the
@@ -537,7 +588,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	 * is more than the path takes, so the pace (now the kernel's, 1.2 cwnd/srtt)
 	 * stays until the window is full.
 	 */
-	if (s->pacing && s->state == PL_START_BASE &&
+	if (s->pacing && s->state == PL_START_BASE && !(s->learning && s->rounds > PL_LED) &&
 	    (tcp->packets_out + PL_PROBE_SEGS >= tcp->cwnd || !tcp->unsent || tcp->recovering)) {
 		orders->stop = 1;
 		s->pacing = 0;

@@ -175,7 +175,7 @@ impl Collector {
                 Record::Cpu(cpu) if cpu.workload == index => Some(*cpu),
                 _ => None,
             });
-            self.cpu(&place, workload, &cpus);
+            let mut may_have_waited_for_cpu = true;
             match workload {
                 Workload::Burst(burst) => self.burst(&place, index, burst, of_all())?,
                 Workload::Incast(incast) => self.incast(&place, index, incast, of_all())?,
@@ -184,8 +184,13 @@ impl Collector {
                     Program::Switch(switch) => {
                         self.switch(&place, index, (&ranks.label, switch), of_all())?
                     }
-                    Program::Skeleton(plan) => self.skeleton(&place, index, plan, of_all())?,
+                    Program::Skeleton(plan) => {
+                        may_have_waited_for_cpu = self.skeleton(&place, index, plan, of_all())?
+                    }
                 },
+            }
+            if may_have_waited_for_cpu {
+                self.cpu(&place, workload, &cpus);
             }
         }
         self.mean_of_skeletons(&place)

@@ -10,20 +10,26 @@ use crate::skeleton::{compute, replay, Benchmark, Skeleton, RANKS};
 /// Tail of the metric of all benchmarks together.
 const MEAN: &str = "mean";
 
+/// A run that took no longer than this many times its bound is one that a busy CPU can
+/// hardly have slowed down.
+const NEAR_BOUND: f64 = 1.02;
+
 impl Collector {
+    /// Returns whether the CPU can have set the pace: not where the run is as short as
+    /// the network and the computing allow, however busy it was in what time was left.
     pub(super) fn skeleton<'r>(
         &mut self,
         place: &Place,
         index: usize,
         plan: &plan::Skeleton,
         records: impl Iterator<Item = &'r Record> + Clone,
-    ) -> Result<(), CollectError> {
+    ) -> Result<bool, CollectError> {
         let runs = pick(records.clone(), |record| match record {
             Record::Run(run) if run.workload == index => Some(run),
             _ => None,
         });
         if runs.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let label = plan.benchmark.name();
         let name = |metric| place.metric(metric, &[label]);
@@ -39,6 +45,7 @@ impl Collector {
             .map(|skeleton| replay::seconds(&skeleton, network).1);
         let operations = compute::total_mop(plan.benchmark, plan.class);
         let speeds = times.iter().map(|time| operations / time).collect();
+        let slowest = times.iter().copied().fold(0.0, f64::max);
         self.put(place, &name("time_s"), times, bound)?;
         let most = bound.map(|bound| operations / bound);
         self.put(place, &name("mop_per_s"), speeds, most)?;
@@ -53,7 +60,7 @@ impl Collector {
         if let Some(sample) = samples.last() {
             self.series(place, label, "time since the iteration began (ms)", sample);
         }
-        Ok(())
+        Ok(bound.is_none_or(|bound| slowest > NEAR_BOUND * bound))
     }
 
     /// The geometric mean over the shard's benchmarks that communicate.

@@ -141,10 +141,6 @@ fn follow_switch(
     Ok(active_ns)
 }
 
-/// A run whose ranks waited less than a part of so many of its time is not one that the
-/// CPU can have slowed down.
-const LITTLE_WAITED: u64 = 10;
-
 /// All ranks tell how far they were when; what passes the link in the last iteration is
 /// watched. Nanoseconds in which something was to be sent: what is left of the run when
 /// the ranks' computing is taken out, on the average.
@@ -190,14 +186,7 @@ fn follow_skeleton(
     }
     let computing_ns = skeleton::of(plan)?.computing_ns(plan.iterations);
     let total_ns = done_ns[parts - 1];
-    let waited_ns = total_ns.saturating_sub(computing_ns);
-    // Messages go while others compute. Where ranks hardly waited at all, the CPU is
-    // nothing that they waited for, however busy it was in the little time that is left.
-    let active_ns = if waited_ns < total_ns / LITTLE_WAITED {
-        total_ns
-    } else {
-        waited_ns
-    };
+    let active_ns = total_ns.saturating_sub(computing_ns);
     let sum = |count: fn(&Sent) -> u64| finished.iter().map(|rank| count(&rank.sent)).sum();
     case.record(&Record::Run(RunRecord {
         workload,

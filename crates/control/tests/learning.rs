@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Paths not yet known: what a burst does there after its first losses.
+
+mod support;
+
+use paceline_abi::pl_path;
+use paceline_control::{pl_tcp, Startup};
+use support::{delivery_rate, mbit, Link, World, MS, MSS, SECOND};
+
+/// 500 Mbit/s, 20 ms and a queue of 128 KiB, which slow start overflows at half the path.
+fn shallow() -> Link {
+    Link::new(mbit(500), 20 * MS, 87 * MSS)
+}
+
+/// 50 MB.
+const SEGS: u64 = 34_531;
+
+#[test]
+fn a_first_transfer_that_overflowed_a_short_queue_goes_on_to_fill_the_path() {
+    let mut world = World::new(shallow(), delivery_rate(), 1);
+    let first = world.burst(SEGS, SECOND);
+    assert!(first.drops > 0, "slow start went well");
+    assert!(first.permille() < 1400, "{} of the bound", first.permille());
+}
+
+#[test]
+fn and_is_what_the_next_one_starts_at() {
+    let mut world = World::new(shallow(), delivery_rate(), 1);
+    world.burst(SEGS, SECOND);
+    let second = world.burst(SEGS, SECOND);
+    assert_eq!(second.drops, 0);
+    assert!(
+        second.permille() < 1050,
+        "{} of the bound",
+        second.permille()
+    );
+}
+
+const RTT_US: u32 = 20_000;
+const WINDOW: u32 = 240;
+
+/// Round trips after a loss was repaired, whose ACKs took `rtt_us`: the ssthresh that is
+/// ordered at the end of each. In the second one something is lost again.
+fn rounds_after_a_loss(lost: u32, rtt_us: u32) -> [u32; 4] {
+    let mut startup = Startup::default();
+    let mut path = pl_path {
+        min_rtt_us: RTT_US,
+        min_rtt_at_us: 1_000_000,
+        ..pl_path::default()
+    };
+    let mut tcp = pl_tcp {
+        now_us: 1_000_000,
+        cwnd: WINDOW,
+        ssthresh: WINDOW,
+        srtt_us: RTT_US,
+        min_rtt_us: RTT_US,
+        mss: MSS as u32,
+        timed: 1,
+        unsent: 1_000_000,
+        ..pl_tcp::default()
+    };
+    startup.before_send(&mut path, &delivery_rate(), &tcp);
+    path.learned_bps = mbit(500);
+    tcp.packets_out = WINDOW;
+    tcp.retransmitted_segs = lost;
+    let mut round = |recovering| {
+        tcp.nxt += WINDOW * MSS as u32;
+        tcp.now_us += u64::from(rtt_us);
+        tcp.rtt_us = rtt_us;
+        tcp.recovering = recovering;
+        let ordered = startup.on_ack(&mut path, &delivery_rate(), &tcp).ssthresh;
+        tcp.una = tcp.nxt;
+        ordered
+    };
+    round(0);
+    [round(0), round(1), round(0), round(0)]
+}
+
+/// An eighth more.
+const STEP: u32 = WINDOW + WINDOW / 8;
+
+#[test]
+fn after_a_loss_the_window_is_led_on_by_an_eighth_until_the_next() {
+    assert_eq!(rounds_after_a_loss(10, RTT_US), [STEP, 0, 0, 0]);
+}
+
+#[test]
+fn without_a_loss_slow_start_is_the_bases() {
+    assert_eq!(rounds_after_a_loss(0, RTT_US), [0; 4]);
+}
+
+#[test]
+fn where_others_keep_a_queue_it_is_not() {
+    assert_eq!(rounds_after_a_loss(10, RTT_US + RTT_US / 4), [0; 4]);
+}
