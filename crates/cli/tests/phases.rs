@@ -117,6 +117,47 @@ fn wrong_use_has_a_defined_result() {
 }
 
 #[test]
+fn ten_thousand_connections_follow_one_process() {
+    if !is_root() {
+        return;
+    }
+    const CONNECTIONS: usize = 10_000;
+    // Fewer than the listener's backlog.
+    const AT_ONCE: usize = 100;
+    let _alone = alone();
+    let net = Net::new();
+    let mut client = net.job(0, "lfn");
+    let mut server = net.peer(1);
+    let port = server.ask(&format!("listen {SERVER4}"));
+    for _ in 0..CONNECTIONS / AT_ONCE {
+        client.ask(&format!("connect-many {SERVER4} {port} {AT_ONCE}"));
+        server.ask(&format!("accept-many {AT_ONCE}"));
+    }
+    assert_eq!(client.ask("enter 5"), "0");
+    client.ask("send-on-all 1000");
+    server.ask("receive-on-all 1000");
+    assert_eq!(client.ask("leave"), "0");
+    client.ask("send-on-all 1000");
+    server.ask("receive-on-all 1000");
+
+    let job = job_of(&status(), &client).expect("the job is shown");
+    let connections = job["connections"].as_array().unwrap();
+    assert_eq!(connections.len(), CONNECTIONS);
+    for connection in connections {
+        assert_eq!(connection["phase_switches"], 2, "{connection}");
+        assert_eq!(connection["class"], 0, "{connection}");
+    }
+    // They share what is known of their one destination.
+    assert_eq!(job["paths"].as_array().unwrap().len(), 2);
+    let part = format!("paceline.{}.", client.process.id());
+    client.end();
+    server.end();
+    wait_for("the job to be gone", |status| {
+        jobs(status, &part).is_empty()
+    });
+}
+
+#[test]
 fn a_process_that_dies_inside_a_phase_leaves_nothing() {
     if !is_root() {
         return;

@@ -277,6 +277,7 @@ fn peer_program() {
     if std::env::var_os("PACELINE_TEST_PEER").is_none() {
         return;
     }
+    allow_many_files();
     let mut listener = None;
     let mut streams: Vec<TcpStream> = Vec::new();
     for line in std::io::stdin().lines() {
@@ -300,6 +301,34 @@ fn peer_program() {
                 let (stream, _) = listener.as_ref().unwrap().accept().unwrap();
                 streams.push(stream);
                 congestion(streams.last().unwrap())
+            }
+            ["connect-many", address, port, count] => {
+                let address: IpAddr = address.parse().unwrap();
+                for _ in 0..count.parse().unwrap() {
+                    let stream = TcpStream::connect((address, port.parse().unwrap())).unwrap();
+                    streams.push(stream);
+                }
+                streams.len().to_string()
+            }
+            ["accept-many", count] => {
+                for _ in 0..count.parse().unwrap() {
+                    streams.push(listener.as_ref().unwrap().accept().unwrap().0);
+                }
+                streams.len().to_string()
+            }
+            ["send-on-all", bytes] => {
+                let data = vec![0; bytes.parse().unwrap()];
+                for stream in &mut streams {
+                    stream.write_all(&data).unwrap();
+                }
+                "sent".to_owned()
+            }
+            ["receive-on-all", bytes] => {
+                let mut data = vec![0; bytes.parse().unwrap()];
+                for stream in &mut streams {
+                    stream.read_exact(&mut data).unwrap();
+                }
+                "received".to_owned()
             }
             ["congestion"] => congestion(streams.last().unwrap()),
             ["send", bytes] => {
@@ -348,6 +377,16 @@ fn peer_program() {
         };
         println!("@{answer}");
     }
+}
+
+/// As many as root may have: thousands of connections.
+fn allow_many_files() {
+    let limit = libc::rlimit {
+        rlim_cur: 20_000,
+        rlim_max: 20_000,
+    };
+    // SAFETY: reads one properly initialised struct.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
 }
 
 fn congestion(stream: &TcpStream) -> String {
