@@ -256,4 +256,15 @@ static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *pa
 		path->rate_bps -= (path->rate_bps - rate) / voices;
 }
 
+/* A round trip begins: it ends when what was sent until now is acknowledged. */
+static __always_inline void pl_begin_round(struct pl_start *s, const struct pl_tcp *tcp)
+{
+	s->round_us = tcp->now_us;
+	s->round_end = tcp->nxt;
+	s->round_segs = tcp->delivered_segs;
+	s->round_cwnd = tcp->cwnd;
+	s->round_rtt_us = 0;
+	s->waited = 0;
+}
+
 #endif

@@ -51,6 +51,7 @@
 #define PACELINE_STARTUP_H
 
 #include "path.h"
+#include "learning.h"
 #include "loss.h"
 
 /* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
@@ -182,16 +183,6 @@ static __always_inline void pl_lead_window(const struct pl_path *path, const str
 		share = tcp->cwnd + more;
 	if (share > tcp->cwnd)
 		orders->ssthresh = share;
-}
-
-static __always_inline void pl_begin_round(struct pl_start *s, const struct pl_tcp *tcp)
-{
-	s->round_us = tcp->now_us;
-	s->round_end = tcp->nxt;
-	s->round_segs = tcp->delivered_segs;
-	s->round_cwnd = tcp->cwnd;
-	s->round_rtt_us = 0;
-	s->waited = 0;
 }
 
 /*
@@ -406,117 +397,6 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	}
 	s->last_us = tcp->now_us;
 	s->last_segs = n;
-}
-
-/*
- * Spacing of the ACKs on a path not yet known, of all connections on it together.
- * Blocks double while the ACKs come without a pause; only the largest size seen
- * counts, and of these the best.
- */
-static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
-{
-	/* A message now and then says how often the application sends, not what fits. */
-	int paused = !path->block_us || tcp->app_limited ||
-		     tcp->now_us - path->acked_us > path->min_rtt_us / 8;
-	__u32 segs;
-
-	if (!tcp->app_limited && tcp->carried_segs > PL_LEAD_SEGS && tcp->carried_us >= path->min_rtt_us) {
-		__u64 carried = pl_rate(tcp->carried_segs, tcp->mss, tcp->carried_us);
-
-		if (carried > path->carried_bps)
-			path->carried_bps = carried;
-	}
-	/* Once it is paced, ACKs come as they are paced, and tell that and no more. */
-	if (s->rounds)
-		return;
-	path->acked_segs += tcp->delivered_segs - s->seen_segs;
-	path->acked_us = tcp->now_us;
-	s->seen_segs = tcp->delivered_segs;
-	segs = path->acked_segs - path->block_from;
-	if (!paused && (segs < path->block_segs || tcp->now_us - path->block_us < PL_BLOCK_MIN_US))
-		return;
-	if (paused) {
-		path->block_segs = PL_BLOCK_MIN_SEGS;
-	} else {
-		/* Of ACKs that a queue on their way held up, and let go: as they were sent. */
-		__u32 gap_us = tcp->rtt_us && path->block_rtt_us > tcp->rtt_us ? path->block_rtt_us - tcp->rtt_us : 0;
-		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - path->block_us + gap_us);
-
-		if (path->block_segs > path->learned_segs) {
-			path->learned_segs = path->block_segs;
-			path->learned_bps = rate;
-		} else if (path->block_segs == path->learned_segs && rate > path->learned_bps) {
-			path->learned_bps = rate;
-		}
-		if (path->block_segs < PL_BLOCK_MAX_SEGS)
-			path->block_segs *= 2;
-	}
-	path->block_us = tcp->now_us;
-	path->block_rtt_us = tcp->rtt_us;
-	path->block_from = path->acked_segs;
-}
-
-/* What the ACKs on a path not yet known said so far. */
-static __always_inline __u64 pl_learned(const struct pl_path *path)
-{
-	__u64 learned = path->learned_bps - (path->learned_bps >> 4);
-
-	return learned > path->carried_bps ? learned : path->carried_bps;
-}
-
-/* The end of a burst on a path not yet known: what its ACKs said is the path's rate. */
-static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
-{
-	__u64 learned = pl_learned(path);
-
-	if (!s->learning || !learned)
-		return;
-	if (learned > path->rate_bps)
-		path->rate_bps = learned;
-	if (s->flight_segs > path->flight_segs)
-		path->flight_segs = s->flight_segs;
-	path->confirmed_us = tcp->now_us;
-}
-
-/*
- * A path not yet known has lost something, and that is repaired: the base's slow start
- * is over, most often long before the path is full, because a window that doubles
- * comes in bursts that a short queue does not hold. What the path carries has been
- * seen by then: in the round trips that follow the window is led there, by small steps,
- * for others may need a part of it.
- */
-static __always_inline void pl_lead_learning(struct pl_start *s, const struct pl_path *path,
-					     const struct pl_tcp *tcp, struct pl_orders *orders)
-{
-	__u32 most = tcp->cwnd + tcp->cwnd / PL_STEP;
-	__u64 learned = pl_learned(path);
-	__u32 window, queued;
-
-	if (tcp->recovering || tcp->retransmitted_segs == s->retransmitted0) {
-		/* Once: who loses again has met others, or a short queue's end. */
-		s->rounds = s->rounds ? PL_LED : 0;
-		return;
-	}
-	if (!s->rounds) {
-		s->rounds = PL_ROUNDS + PL_LED;
-		pl_begin_round(s, tcp);
-		/* Or the window would go on in bursts that a short queue does not hold. */
-		orders->pacing_bps = pl_rate(tcp->cwnd, tcp->mss, path->min_rtt_us);
-		s->pacing = 1;
-	}
-	if (tcp->rtt_us && (!s->round_rtt_us || tcp->rtt_us < s->round_rtt_us))
-		s->round_rtt_us = tcp->rtt_us;
-	if (s->rounds == PL_LED || (__s32)(tcp->una - s->round_end) < 0)
-		return;
-	s->rounds--;
-	queued = s->round_rtt_us > path->min_rtt_us ?
-			 pl_bdp_segs(learned, s->round_rtt_us - path->min_rtt_us, tcp->mss) : 0;
-	window = pl_start_window(learned, 1, path->min_rtt_us, tcp->mss);
-	if (window > most)
-		window = most;
-	if (window > tcp->cwnd && queued < pl_own_queue(learned, tcp))
-		orders->ssthresh = window;
-	pl_begin_round(s, tcp);
 }
 
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */

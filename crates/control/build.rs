@@ -13,6 +13,7 @@ fn main() {
         &shim,
         &header,
         &bpf.join("control/path.h"),
+        &bpf.join("control/learning.h"),
         &bpf.join("control/loss.h"),
         &bpf.join("control/startup.h"),
         &bpf.join("control/phases.h"),
