@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs all ranks' programs over a network that loses nothing and is never
-//! cautious: what no transport can beat.
+//! Runs all ranks' programs over a network that loses nothing, is never cautious and
+//! sends message after message. One that shares a link among messages, as TCP does, is a
+//! few percent faster where short ones need not wait for long ones.
 
 use super::{Op, Skeleton, RANKS};
 
