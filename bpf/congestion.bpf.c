@@ -236,9 +236,7 @@ static __always_inline int after_ack(struct sock *sk, const struct ack_sample *s
 		return 0;
 	if (may_have_phases(sk, conn))
 		settled = follow_phase(sk, conn);
-	/* Bulk transfer under the base algorithm: nothing to measure. */
-	if (conn->start.state == PL_START_BASE && !conn->start.learning && !conn->start.pacing &&
-	    !conn->start.rounds && tcp_sk(sk)->packets_out)
+	if (!pl_wants_ack(&conn->start) && tcp_sk(sk)->packets_out)
 		return settled;
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (!slot)

@@ -399,6 +399,16 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	s->last_segs = n;
 }
 
+/*
+ * Whether an ACK is of any use to the law while more is in flight: in a bulk transfer
+ * under the base algorithm there is nothing to measure, nor once a path that is being
+ * learned has been led to where it goes.
+ */
+static __always_inline int pl_wants_ack(const struct pl_start *s)
+{
+	return s->state != PL_START_BASE || s->pacing || (s->learning ? s->rounds != PL_LED : s->rounds != 0);
+}
+
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */
 static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *path,
 					    const struct pl_policy *policy, const struct pl_tcp *tcp,

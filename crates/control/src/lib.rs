@@ -118,7 +118,8 @@ impl Startup {
     /// Whether the law wants every ACK. In a bulk transfer under the base
     /// algorithm there is nothing to measure, and the kernel side skips the call.
     pub fn wants_acks(&self) -> bool {
-        self.state() != State::Base || self.start.learning != 0 || self.start.rounds != 0
+        // SAFETY: reads the state, which outlives the call.
+        unsafe { bindings::paceline_wants_ack(&self.start) != 0 }
     }
 
     /// Whether the breaker holds the connection to the base algorithm.

@@ -19,6 +19,11 @@ __u32 paceline_ssthresh_after_loss(const struct pl_start *start, const struct pl
 	return pl_ssthresh_after_loss(start, path, tcp, base);
 }
 
+int paceline_wants_ack(const struct pl_start *start)
+{
+	return pl_wants_ack(start);
+}
+
 void paceline_leave_path(struct pl_start *start, struct pl_path *path)
 {
 	pl_leave_path(start, path);
