@@ -90,7 +90,7 @@ static __always_inline void pl_lead_learning(struct pl_start *s, const struct pl
 {
 	__u32 most = tcp->cwnd + tcp->cwnd / PL_STEP;
 	__u64 learned = pl_learned(path);
-	__u32 window, queued;
+	__u32 window;
 
 	if (tcp->recovering || tcp->retransmitted_segs == s->retransmitted0) {
 		/* Once: who loses again has met others, or a short queue's end. */
@@ -109,12 +109,11 @@ static __always_inline void pl_lead_learning(struct pl_start *s, const struct pl
 	if (s->rounds == PL_LED || (__s32)(tcp->una - s->round_end) < 0)
 		return;
 	s->rounds--;
-	queued = s->round_rtt_us > path->min_rtt_us ?
-			 pl_bdp_segs(learned, s->round_rtt_us - path->min_rtt_us, tcp->mss) : 0;
 	window = pl_start_window(learned, 1, path->min_rtt_us, tcp->mss);
 	if (window > most)
 		window = most;
-	if (window > tcp->cwnd && queued < pl_own_queue(learned, tcp))
+	if (window > tcp->cwnd &&
+	    pl_queued(path, learned, tcp, s->round_rtt_us) < pl_own_queue(learned, tcp))
 		orders->ssthresh = window;
 	pl_begin_round(s, tcp);
 }

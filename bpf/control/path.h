@@ -235,9 +235,10 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 }
 
 /* Segments that waited in the path at least, when the least RTT of a while was `rtt_us`. */
-static __always_inline __u32 pl_queued(const struct pl_path *path, const struct pl_tcp *tcp, __u32 rtt_us)
+static __always_inline __u32 pl_queued(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp,
+				       __u32 rtt_us)
 {
-	return rtt_us > path->min_rtt_us ? pl_bdp_segs(path->rate_bps, rtt_us - path->min_rtt_us, tcp->mss) : 0;
+	return rtt_us > path->min_rtt_us ? pl_bdp_segs(rate_bps, rtt_us - path->min_rtt_us, tcp->mss) : 0;
 }
 
 static __always_inline __u32 pl_voices(const struct pl_start *s)

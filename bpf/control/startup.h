@@ -75,7 +75,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		return;
 	s->rated = 1;
 	/* What lead and probe had queued was drained when the train's end came by. */
-	queued = s->train_rtt_us ? pl_queued(path, tcp, s->train_rtt_us) : room + 1;
+	queued = s->train_rtt_us ? pl_queued(path, path->rate_bps, tcp, s->train_rtt_us) : room + 1;
 	s->drained = !lossy && queued <= room;
 	/* Under loss fewer segments arrive than were sent: compare like with like. */
 	if (measured)
@@ -216,7 +216,8 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	if (!s->waited && s->round_rtt_us) {
 		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us) *
 			     (path->active ? path->active : 1);
-		int full = pl_queued(path, tcp, s->round_rtt_us) >= pl_own_queue(path->rate_bps, tcp);
+		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >=
+			   pl_own_queue(path->rate_bps, tcp);
 		/* With a window for more, and no receiver's window below it. */
 		int filled = s->round_cwnd >= pl_start_window(path->rate_bps, path->active ? path->active : 1,
 							      path->min_rtt_us, tcp->mss) &&

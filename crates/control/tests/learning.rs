@@ -24,6 +24,18 @@ fn a_first_transfer_that_overflowed_a_short_queue_goes_on_to_fill_the_path() {
 }
 
 #[test]
+fn once_it_was_led_its_acks_are_the_bases() {
+    let mut world = World::new(shallow(), delivery_rate(), 1);
+    world.write(0, SEGS);
+    world.run(SECOND + 300 * MS);
+    assert!(world.senders[0].law.wants_acks(), "not led yet");
+    world.run(SECOND + 800 * MS);
+    assert!(!world.senders[0].idle());
+    assert!(!world.senders[0].law.wants_acks());
+    assert!(!world.senders[0].is_paced());
+}
+
+#[test]
 fn and_is_what_the_next_one_starts_at() {
     let mut world = World::new(shallow(), delivery_rate(), 1);
     world.burst(SEGS, SECOND);
