@@ -225,6 +225,7 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 /* Returns 1 when the window is what a paced start found, or a phase knew. */
 static __always_inline int after_ack(struct sock *sk, const struct ack_sample *sample)
 {
+	const struct tcp_sock *tp = tcp_sk(sk);
 	struct pl_orders orders = {};
 	struct pl_path_slot *slot;
 	struct pl_connection *conn;
@@ -236,7 +237,7 @@ static __always_inline int after_ack(struct sock *sk, const struct ack_sample *s
 		return 0;
 	if (may_have_phases(sk, conn))
 		settled = follow_phase(sk, conn);
-	if (!pl_wants_ack(&conn->start) && tcp_sk(sk)->packets_out)
+	if (tp->packets_out && !pl_wants_ack(&conn->start, tp->data_segs_out, tp->write_seq - tp->snd_nxt))
 		return settled;
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (!slot)

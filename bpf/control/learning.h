@@ -68,11 +68,18 @@ static __always_inline __u64 pl_learned(const struct pl_path *path)
 static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u64 learned = pl_learned(path);
+	__u32 done = tcp->delivered_segs - s->delivered0;
 
 	if (!s->learning || !learned)
 		return;
+	/* While losses are repaired ACKs come in lumps, and a block tells little. */
+	if (tcp->retransmitted_segs != s->retransmitted0 && path->carried_bps && learned > 2 * path->carried_bps)
+		learned = 2 * path->carried_bps;
 	if (learned > path->rate_bps)
 		path->rate_bps = learned;
+	/* Of a message that the initial window held no ACK was looked at before the last. */
+	if (!s->flight_segs && done <= PL_LEAD_SEGS)
+		s->flight_segs = done;
 	if (s->flight_segs > path->flight_segs)
 		path->flight_segs = s->flight_segs;
 	path->confirmed_us = tcp->now_us;
@@ -97,6 +104,9 @@ static __always_inline void pl_lead_learning(struct pl_start *s, const struct pl
 		s->rounds = s->rounds ? PL_LED : 0;
 		return;
 	}
+	/* A path that the initial window fills needs no help. */
+	if (pl_bdp_segs(learned, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS)
+		return;
 	if (!s->rounds) {
 		s->rounds = PL_ROUNDS + PL_LED;
 		pl_begin_round(s, tcp);

@@ -403,11 +403,16 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 /*
  * Whether an ACK is of any use to the law while more is in flight: in a bulk transfer
  * under the base algorithm there is nothing to measure, nor once a path that is being
- * learned has been led to where it goes.
+ * learned has been led to where it goes. Of a message that left whole in the initial
+ * window the last ACK tells all.
  */
-static __always_inline int pl_wants_ack(const struct pl_start *s)
+static __always_inline int pl_wants_ack(const struct pl_start *s, __u32 sent_segs, __u32 unsent)
 {
-	return s->state != PL_START_BASE || s->pacing || (s->learning ? s->rounds != PL_LED : s->rounds != 0);
+	if (s->state != PL_START_BASE || s->pacing)
+		return 1;
+	if (!s->learning)
+		return s->rounds != 0;
+	return s->rounds != PL_LED && (unsent || sent_segs - s->sent0 > PL_LEAD_SEGS);
 }
 
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */

@@ -11,7 +11,7 @@ void paceline_start_on_ack(struct pl_start *start, struct pl_path *path, const s
 			   const struct pl_tcp *tcp, struct pl_orders *orders);
 __u32 paceline_ssthresh_after_loss(const struct pl_start *start, const struct pl_path *path,
 				   const struct pl_tcp *tcp, __u32 base);
-int paceline_wants_ack(const struct pl_start *start);
+int paceline_wants_ack(const struct pl_start *start, __u32 sent_segs, __u32 unsent);
 void paceline_leave_path(struct pl_start *start, struct pl_path *path);
 void paceline_phase_leave(struct pl_phases *phases, struct pl_start *start, struct pl_path *path,
 			  const struct pl_tcp *tcp, struct pl_orders *orders);

@@ -60,7 +60,7 @@ fn pacing_ends_within_a_bulk_transfer() {
     world.run(world.now + SECOND);
     assert_eq!(world.senders[0].law.state(), State::Base);
     assert!(!world.senders[0].is_paced());
-    assert!(!world.senders[0].law.wants_acks());
+    assert!(!world.senders[0].wants_acks(world.now));
 }
 
 #[test]
@@ -364,15 +364,15 @@ fn a_loss_after_the_start_lowers_the_rate_and_ends_the_rounds() {
     }
     world.write(0, 20_000);
     world.run(world.now + 60 * MS);
-    let law = &world.senders[0].law;
-    assert!(law.state() == State::Base && law.wants_acks());
+    assert_eq!(world.senders[0].law.state(), State::Base);
+    assert!(world.senders[0].wants_acks(world.now));
     let before = world.path.rate_bps;
     let buffer = std::mem::replace(&mut world.link.buffer, 5 * MSS);
     world.run(world.now + 5 * MS);
     world.link.buffer = buffer;
     assert!(world.link.drops > 0);
     world.run(world.now + 60 * MS);
-    assert!(!world.senders[0].law.wants_acks());
+    assert!(!world.senders[0].wants_acks(world.now));
     let after = percent(world.path.rate_bps, before);
     assert!((90..=98).contains(&after), "{after}");
 }

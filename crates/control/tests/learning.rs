@@ -4,7 +4,7 @@
 mod support;
 
 use paceline_abi::pl_path;
-use paceline_control::{pl_tcp, Startup};
+use paceline_control::{pl_tcp, Startup, State};
 use support::{delivery_rate, mbit, Link, World, MS, MSS, SECOND};
 
 /// 500 Mbit/s, 20 ms and a queue of 128 KiB, which slow start overflows at half the path.
@@ -28,10 +28,10 @@ fn once_it_was_led_its_acks_are_the_bases() {
     let mut world = World::new(shallow(), delivery_rate(), 1);
     world.write(0, SEGS);
     world.run(SECOND + 300 * MS);
-    assert!(world.senders[0].law.wants_acks(), "not led yet");
+    assert!(world.senders[0].wants_acks(world.now), "not led yet");
     world.run(SECOND + 800 * MS);
     assert!(!world.senders[0].idle());
-    assert!(!world.senders[0].law.wants_acks());
+    assert!(!world.senders[0].wants_acks(world.now));
     assert!(!world.senders[0].is_paced());
 }
 
@@ -104,4 +104,76 @@ fn without_a_loss_slow_start_is_the_bases() {
 #[test]
 fn where_others_keep_a_queue_it_is_not() {
     assert_eq!(rounds_after_a_loss(10, RTT_US + RTT_US / 4), [0; 4]);
+}
+
+#[test]
+fn a_path_that_the_initial_window_fills_is_not_led() {
+    let mut startup = Startup::default();
+    let mut path = pl_path {
+        min_rtt_us: 200,
+        ..pl_path::default()
+    };
+    let mut tcp = learning(&mut startup, &mut path);
+    tcp.retransmitted_segs = 1;
+    path.learned_bps = mbit(200);
+    let short = startup.on_ack(&mut path, &delivery_rate(), &tcp);
+    assert_eq!((short.pacing_bps, short.ssthresh), (0, 0));
+    path.learned_bps = mbit(1000);
+    let longer = startup.on_ack(&mut path, &delivery_rate(), &tcp);
+    assert!(longer.pacing_bps > 0);
+}
+
+/// A burst has begun on a path not yet known: 100 segments are on their way.
+fn learning(startup: &mut Startup, path: &mut pl_path) -> pl_tcp {
+    let mut tcp = pl_tcp {
+        now_us: 1_000_000,
+        cwnd: 10,
+        mss: MSS as u32,
+        timed: 1,
+        ..pl_tcp::default()
+    };
+    startup.before_send(path, &delivery_rate(), &tcp);
+    tcp.packets_out = 100;
+    tcp.sent_segs = 100;
+    tcp
+}
+
+/// The rate that a path is known by after a burst whose blocks of ACKs said 800 Mbit/s
+/// and whose best round trip delivered 100.
+fn kept(lost: u32) -> u64 {
+    let mut startup = Startup::default();
+    let mut path = pl_path::default();
+    let mut tcp = learning(&mut startup, &mut path);
+    path.learned_bps = mbit(800);
+    path.learned_segs = 16;
+    path.carried_bps = mbit(100);
+    tcp.retransmitted_segs = lost;
+    tcp.delivered_segs = 100;
+    tcp.packets_out = 0;
+    startup.on_ack(&mut path, &delivery_rate(), &tcp);
+    assert_eq!(startup.state(), State::Idle);
+    path.rate_bps
+}
+
+#[test]
+fn after_losses_acks_in_lumps_are_believed_up_to_twice_what_was_carried() {
+    assert_eq!(kept(0), mbit(750));
+    assert_eq!(kept(30), mbit(200));
+}
+
+#[test]
+fn a_message_that_the_initial_window_holds_is_learned_from_its_last_ack() {
+    let (mut startup, mut path) = (Startup::default(), pl_path::default());
+    let mut tcp = learning(&mut startup, &mut path);
+    assert!(startup.wants_acks(&tcp));
+    tcp.sent_segs = 10;
+    assert!(!startup.wants_acks(&tcp));
+    tcp.unsent = 1;
+    assert!(startup.wants_acks(&tcp), "more to come");
+    tcp.unsent = 0;
+    tcp.delivered_segs = 10;
+    tcp.packets_out = 0;
+    path.carried_bps = mbit(100);
+    startup.on_ack(&mut path, &delivery_rate(), &tcp);
+    assert_eq!(path.flight_segs, 10);
 }

@@ -366,7 +366,7 @@ impl Sender {
         }
         // pkts_acked() comes before the state machine sees the loss.
         if let Some(policy) = policy {
-            if self.law.wants_acks() || self.una == self.nxt {
+            if self.una == self.nxt || self.wants_acks(now) {
                 let mut tcp = self.tcp(now);
                 tcp.rtt_us = rtt_us;
                 let orders = self.law.on_ack(path, policy, &tcp);
@@ -424,6 +424,11 @@ impl Sender {
         };
         let window = u64::from(self.cwnd.max(self.flying.len() as u32)) * MSS;
         self.pacing_rate = window * 10_000 * factor / u64::from(self.srtt_us.max(1));
+    }
+
+    /// Whether the law wants the next ACK.
+    pub fn wants_acks(&self, now: u64) -> bool {
+        self.law.wants_acks(&self.tcp(now))
     }
 
     /// Whether pacing is on: from the first paced segment to the order to stop.
