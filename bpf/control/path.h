@@ -32,7 +32,6 @@
 #define PL_WARY_ROUNDS 64 /* in place of PL_ROUNDS on such a path */
 #define PL_STEP 8 /* by a part of so many a window grows in a round trip where little is known */
 #define PL_WARY_GROWTH_SEGS 8 /* where a path is wary by no more than so many segments */
-#define PL_SMALL_WINDOW 64 /* segments, of one of many: from there CUBIC takes seconds to grow */
 #define PL_WARY_BURST_SEGS 2048 /* longer ones are transfers, and seldom those of many at once */
 #define PL_SPREAD 2 /* of a wary path: a burst leaves within an RTT divided by this, at best */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
@@ -232,6 +231,12 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 	__u64 rate = path->window_bps > path->rate_bps ? path->window_bps : path->rate_bps;
 
 	return pl_start_window(rate, path->active ? path->active : 1, path->min_rtt_us, tcp->mss);
+}
+
+/* A wary path with bursts too short for their ACKs to tell much of who else is there. */
+static __always_inline int pl_cautious(const struct pl_path *path)
+{
+	return path->wary && path->burst_segs < PL_LONG_TRAIN_SEGS;
 }
 
 /* Segments that waited in the path at least, when the least RTT of a while was `rtt_us`. */

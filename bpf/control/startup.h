@@ -106,6 +106,9 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			rate = probe < 2 * rate ? probe : 2 * rate;
 		else if (s->drained && s->probing && acked_us < sent_us - sent_us / 128)
 			rate += rate / 64;
+		else if (s->drained && pl_cautious(path))
+			/* As congestion avoidance would: what each adds, all add at once. */
+			rate += pl_rate(1, tcp->mss, path->min_rtt_us);
 		else if (s->drained && s->slow)
 			/* Too slow for a probe: as slow start would, at half its speed. */
 			rate += rate / 2;
@@ -131,9 +134,14 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	/* Rated: it arrived nearly as it was sent, and yet a queue overflowed. */
 	__u32 back = !s->rated ? 2 : bad ? 8 : 16;
 	__u64 rate = s->rate_bps - s->rate_bps / back;
+	__u64 kept;
 
 	if (!paced)
 		return;
+	/* Nor was there room for what was lost. */
+	kept = s->rate_bps * (lost < paced - paced / 8 ? paced - lost : paced / 8) / paced;
+	if (kept < rate)
+		rate = kept;
 	if (lost && (s->rated || bad) && path->rate_bps > rate) {
 		pl_vote(s, path, rate, 1);
 		path->confirmed_us = tcp->now_us;
@@ -141,7 +149,8 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	if (policy->target == PL_TARGET_DELIVERY_RATE) {
 		if (lost > 1 && lost * PL_WARY_LOSS > paced)
 			path->wary = PL_WARY_STARTS;
-		else if (path->wary)
+		else if (path->wary && 2 * paced >= path->burst_segs)
+			/* Shorter ones would hardly have lost. */
 			path->wary--;
 	}
 	if (bad) {
@@ -208,7 +217,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	if (tcp->recovering) {
 		/* The path is full, and the base knows how to go on, if not from a small window. */
 		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, 1);
-		if (!path->wary || tcp->cwnd > PL_SMALL_WINDOW)
+		if (!path->wary)
 			s->rounds = 0;
 		pl_begin_round(s, tcp);
 		return;
@@ -360,7 +369,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		/* Lead, probe and a train that can be judged must fit into a round trip. */
 		s->slow = active == 1 && pl_bdp_segs(share, path->min_rtt_us, tcp->mss) <
 						 PL_TRAIN_FROM + 2 * PL_TRAIN_MIN_SEGS;
-		s->probing = !s->slow;
+		s->probing = !s->slow && !pl_cautious(path);
 		path->lead_us = tcp->now_us;
 	}
 	/*

@@ -35,7 +35,11 @@ fn quiet(now_us: u64) -> pl_tcp {
 
 /// Sends a burst of `SEGS`, of which the first `arrived` are acknowledged a round trip later.
 fn send(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp, arrived: u32) {
-    for _ in 0..SEGS {
+    send_of(SEGS, startup, path, tcp, arrived);
+}
+
+fn send_of(segs: u32, startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp, arrived: u32) {
+    for _ in 0..segs {
         startup.before_send(path, &delivery_rate(), tcp);
         tcp.now_us += 50;
         tcp.sent_segs += 1;
@@ -101,6 +105,73 @@ fn good_starts_make_a_path_trusted_again() {
     believe(&mut path, &tcp);
     startup.before_send(&mut path, &delivery_rate(), &tcp);
     assert_eq!(startup.raw().rate_bps, BELIEVED);
+}
+
+#[test]
+fn starts_much_shorter_than_the_one_that_lost_prove_nothing() {
+    let (mut startup, mut path) = (Startup::default(), known_path());
+    let mut tcp = quiet(1_000_000);
+    send(&mut startup, &mut path, &mut tcp, SEGS - 10);
+    finish(&mut startup, &mut path, &mut tcp, 10);
+    believe(&mut path, &tcp);
+    send_of(SEGS / 4, &mut startup, &mut path, &mut tcp, SEGS / 4);
+    finish(&mut startup, &mut path, &mut tcp, 0);
+    assert_eq!(path.wary, PL_WARY_STARTS);
+}
+
+#[test]
+fn a_start_that_lost_most_leaves_no_more_than_what_arrived() {
+    let (mut startup, mut path) = (Startup::default(), known_path());
+    let mut tcp = quiet(1_000_000);
+    send(&mut startup, &mut path, &mut tcp, SEGS / 4);
+    finish(&mut startup, &mut path, &mut tcp, SEGS - SEGS / 4);
+    assert_eq!(path.rate_bps, mbit(500) / 4);
+}
+
+/// What a good burst of `segs` adds to a wary path's 100 Mbit/s, of 500.
+fn growth(segs: u64) -> u64 {
+    let link = Link::new(mbit(500), 20 * MS, 1000 * MSS);
+    let mut world = World::new(link, delivery_rate(), 1);
+    world.burst(segs, SECOND);
+    world.path.rate_bps = mbit(100);
+    world.path.wary = PL_WARY_STARTS;
+    world.path.burst_segs = segs as u32;
+    world.burst(segs, SECOND);
+    world.path.rate_bps - mbit(100)
+}
+
+#[test]
+fn with_short_bursts_a_wary_path_grows_by_a_segment_per_round_trip() {
+    assert_eq!(growth(u64::from(SEGS)), MSS * 1000 / 20);
+    assert!(growth(700) > mbit(20));
+}
+
+/// Whether the law still follows a long burst that began at a known rate and lost
+/// something in its first round trips.
+fn follows_after_a_loss(wary: u32) -> bool {
+    let mut world = World::new(
+        Link::new(mbit(500), 20 * MS, 1000 * MSS),
+        delivery_rate(),
+        1,
+    );
+    for _ in 0..4 {
+        world.burst(700, SECOND);
+    }
+    world.path.wary = wary;
+    world.write(0, 20_000);
+    world.run(world.now + 60 * MS);
+    let buffer = std::mem::replace(&mut world.link.buffer, 5 * MSS);
+    world.run(world.now + 5 * MS);
+    world.link.buffer = buffer;
+    assert!(world.link.drops > 0);
+    world.run(world.now + 60 * MS);
+    world.senders[0].wants_acks(world.now)
+}
+
+#[test]
+fn on_a_wary_path_a_loss_does_not_end_the_rounds() {
+    assert!(follows_after_a_loss(PL_WARY_STARTS));
+    assert!(!follows_after_a_loss(0));
 }
 
 #[test]
