@@ -69,12 +69,14 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
 {
 	__u64 learned = pl_learned(path);
 	__u32 done = tcp->delivered_segs - s->delivered0;
+	/* Twice what one connection carried in a round trip, times those that there were. */
+	__u64 most = 2 * path->carried_bps * (path->peak ? path->peak : 1);
 
 	if (!s->learning || !learned)
 		return;
 	/* While losses are repaired ACKs come in lumps, and a block tells little. */
-	if (tcp->retransmitted_segs != s->retransmitted0 && path->carried_bps && learned > 2 * path->carried_bps)
-		learned = 2 * path->carried_bps;
+	if (tcp->retransmitted_segs != s->retransmitted0 && most && learned > most)
+		learned = most;
 	if (learned > path->rate_bps)
 		path->rate_bps = learned;
 	/* Of a message that the initial window held no ACK was looked at before the last. */

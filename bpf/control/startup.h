@@ -134,6 +134,7 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	/* Rated: it arrived nearly as it was sent, and yet a queue overflowed. */
 	__u32 back = !s->rated ? 2 : bad ? 8 : 16;
 	__u64 rate = s->rate_bps - s->rate_bps / back;
+	__u32 size = tcp->sent_segs - s->sent0 + (tcp->mss ? tcp->unsent / tcp->mss : 0);
 	__u64 kept;
 
 	if (!paced)
@@ -149,7 +150,7 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	if (policy->target == PL_TARGET_DELIVERY_RATE) {
 		if (lost > 1 && lost * PL_WARY_LOSS > paced)
 			path->wary = PL_WARY_STARTS;
-		else if (path->wary && 2 * paced >= path->burst_segs)
+		else if (path->wary && 2 * size >= path->burst_segs)
 			/* Shorter ones would hardly have lost. */
 			path->wary--;
 	}
@@ -173,7 +174,8 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 static __always_inline __u64 pl_spread(const struct pl_path *path, __u64 rate_bps, __u32 mss)
 {
 	__u32 segs = path->burst_segs > PL_TRAIN_FROM ? path->burst_segs : PL_TRAIN_FROM;
-	__u64 spread = pl_rate(PL_SPREAD * segs, mss, path->min_rtt_us);
+	__u32 together = path->expected > path->active ? path->expected : path->active;
+	__u64 spread = pl_rate(PL_SPREAD * segs, mss, path->min_rtt_us) * together;
 
 	return path->wary && spread < rate_bps ? spread : rate_bps;
 }
@@ -215,7 +217,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		return;
 	s->rounds--;
 	if (tcp->recovering) {
-		/* The path is full, and the base knows how to go on, if not from a small window. */
+		/* The path is full, and the base knows how to go on, if slowly: too slowly for those that wait. */
 		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, 1);
 		if (!path->wary)
 			s->rounds = 0;

@@ -140,13 +140,14 @@ fn learning(startup: &mut Startup, path: &mut pl_path) -> pl_tcp {
 
 /// The rate that a path is known by after a burst whose blocks of ACKs said 800 Mbit/s
 /// and whose best round trip delivered 100.
-fn kept(lost: u32) -> u64 {
+fn kept(lost: u32, connections: u32) -> u64 {
     let mut startup = Startup::default();
     let mut path = pl_path::default();
     let mut tcp = learning(&mut startup, &mut path);
     path.learned_bps = mbit(800);
     path.learned_segs = 16;
     path.carried_bps = mbit(100);
+    path.peak = connections;
     tcp.retransmitted_segs = lost;
     tcp.delivered_segs = 100;
     tcp.packets_out = 0;
@@ -157,8 +158,9 @@ fn kept(lost: u32) -> u64 {
 
 #[test]
 fn after_losses_acks_in_lumps_are_believed_up_to_twice_what_was_carried() {
-    assert_eq!(kept(0), mbit(750));
-    assert_eq!(kept(30), mbit(200));
+    assert_eq!(kept(0, 1), mbit(750));
+    assert_eq!(kept(30, 1), mbit(200));
+    assert_eq!(kept(30, 3), mbit(600));
 }
 
 #[test]

@@ -120,6 +120,32 @@ fn starts_much_shorter_than_the_one_that_lost_prove_nothing() {
 }
 
 #[test]
+fn the_start_of_a_long_burst_proves_as_much_as_a_short_one() {
+    let (mut startup, mut path) = (Startup::default(), known_path());
+    let mut tcp = quiet(1_000_000);
+    send(&mut startup, &mut path, &mut tcp, SEGS - 10);
+    finish(&mut startup, &mut path, &mut tcp, 10);
+    believe(&mut path, &tcp);
+    tcp.unsent = SEGS * MSS as u32;
+    send_of(SEGS / 4, &mut startup, &mut path, &mut tcp, SEGS / 4);
+    assert_eq!(path.wary, PL_WARY_STARTS - 1);
+}
+
+#[test]
+fn connections_that_share_a_wary_path_are_spread_together() {
+    let (mut startup, mut path) = (Startup::default(), known_path());
+    let mut tcp = quiet(1_000_000);
+    send(&mut startup, &mut path, &mut tcp, SEGS - 10);
+    finish(&mut startup, &mut path, &mut tcp, 10);
+    believe(&mut path, &tcp);
+    path.peak = 3;
+    startup.before_send(&mut path, &delivery_rate(), &tcp);
+    let spread = 2 * u64::from(SEGS) * MSS * 1_000_000 / u64::from(RTT_US);
+    assert!(3 * spread < BELIEVED);
+    assert_eq!(startup.raw().rate_bps, 3 * spread);
+}
+
+#[test]
 fn a_start_that_lost_most_leaves_no_more_than_what_arrived() {
     let (mut startup, mut path) = (Startup::default(), known_path());
     let mut tcp = quiet(1_000_000);

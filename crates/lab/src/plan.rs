@@ -129,6 +129,10 @@ pub struct Skeleton {
     pub iterations: u32,
     /// The first iteration, from 1, that the rest is reckoned from.
     pub from_iteration: u32,
+    /// How often the whole is run.
+    pub repeats: u32,
+    /// Each rank starts up to this much later, at random.
+    pub spread_ns: u64,
 }
 
 /// Each cycle: an all-to-all between the clusters, in a phase of its own, then one
@@ -268,7 +272,7 @@ impl Plan {
 }
 
 impl Workload {
-    /// Steps of progress: bursts, rounds, seconds or cycles.
+    /// Steps of progress: bursts, rounds, seconds, cycles or iterations.
     pub fn steps(&self) -> u64 {
         match self {
             Workload::Burst(burst) => u64::from(burst.count),
@@ -278,7 +282,9 @@ impl Workload {
             }
             Workload::Ranks(ranks) => match &ranks.program {
                 Program::Switch(switch) => u64::from(switch.cycles),
-                Program::Skeleton(skeleton) => u64::from(skeleton.iterations),
+                Program::Skeleton(skeleton) => {
+                    u64::from(skeleton.repeats) * u64::from(skeleton.iterations)
+                }
             },
         }
     }

@@ -130,6 +130,8 @@ mod tests {
             class: Class::B,
             iterations: 4,
             from_iteration: 3,
+            repeats: 1,
+            spread_ns: 0,
         };
         let second = 1_000_000_000;
         let run = RunRecord {

@@ -228,6 +228,9 @@ fn skeletons(file: &File, place: &Place) -> Result<(), ExperimentError> {
                 "must be 1 to iterations, and to quick where that is given",
             );
         }
+        if skeleton.repeats == 0 || skeleton.repeats > 1000 {
+            return wrong("repeats", "must be 1 to 1000");
+        }
     }
     Ok(())
 }

@@ -255,6 +255,12 @@ pub struct Skeleton {
     /// The first iteration, from 1, that the rest is reckoned from.
     #[serde(default = "one")]
     pub from_iteration: u32,
+    /// How often each is run, each time with other random starts.
+    #[serde(default = "one")]
+    pub repeats: u32,
+    /// Each rank starts up to this much later, at random.
+    #[serde(default)]
+    pub spread: Time,
 }
 
 /// Flows side by side.

@@ -235,6 +235,8 @@ fn skeleton_plan(benchmark: Benchmark, skeleton: &Skeleton, quick: bool) -> Work
             class: skeleton.class,
             iterations,
             from_iteration: skeleton.from_iteration.min(iterations),
+            repeats: skeleton.repeats,
+            spread_ns: skeleton.spread.micros() * 1000,
         }),
     })
 }
@@ -266,6 +268,8 @@ fn bulk_plan(bulk: &Bulk, quick: bool) -> Workload {
 
 #[cfg(test)]
 mod tests {
+    use paceline_policy::units::Time;
+
     use super::*;
     use crate::skeleton::Class;
 
@@ -277,6 +281,8 @@ mod tests {
             iterations: 10,
             quick: None,
             from_iteration: 3,
+            repeats: 1,
+            spread: Time::default(),
         };
         let Workload::Ranks(ranks) = skeleton_plan(Benchmark::Ep, &skeleton, false) else {
             panic!("a skeleton is a program of ranks");
@@ -285,5 +291,20 @@ mod tests {
             panic!("a skeleton's program");
         };
         assert_eq!((plan.iterations, plan.from_iteration), (1, 1));
+    }
+
+    #[test]
+    fn a_skeleton_that_is_run_again_takes_as_many_steps_again() {
+        let skeleton = Skeleton {
+            benchmarks: vec![Benchmark::Mg],
+            class: Class::B,
+            iterations: 8,
+            quick: Some(3),
+            from_iteration: 3,
+            repeats: 5,
+            spread: Time::default(),
+        };
+        assert_eq!(skeleton_plan(Benchmark::Mg, &skeleton, false).steps(), 40);
+        assert_eq!(skeleton_plan(Benchmark::Mg, &skeleton, true).steps(), 15);
     }
 }

@@ -22,6 +22,7 @@ use super::cpu::CpuMeter;
 use super::sample::{per_millisecond, realtime_ns, Sampler};
 use super::{Case, CaseError, Doing, Namespace};
 use crate::plan::{Program, Ranks, Skeleton, Switch};
+use crate::random::Random;
 use crate::record::{BurstRecord, Record, RunRecord, SampleRecord};
 use messages::Sent;
 pub use rank::{is_rank, rank_main};
@@ -34,6 +35,24 @@ const START_AFTER_NS: u64 = 50_000_000;
 
 /// Runs the workload on all hosts: near ones are the first ranks.
 pub(crate) fn run(case: &mut Case, workload: usize, ranks: &Ranks) -> Result<(), CaseError> {
+    let (repeats, spread_ns) = match &ranks.program {
+        Program::Switch(_) => (1, 0),
+        Program::Skeleton(skeleton) => (skeleton.repeats, skeleton.spread_ns),
+    };
+    let mut random = Random::new(case.plan.seed);
+    for _ in 0..repeats {
+        run_once(case, workload, ranks, || random.below(spread_ns + 1))?;
+    }
+    Ok(())
+}
+
+/// Each rank starts `late_ns` after the common moment.
+fn run_once(
+    case: &mut Case,
+    workload: usize,
+    ranks: &Ranks,
+    mut late_ns: impl FnMut() -> u64,
+) -> Result<(), CaseError> {
     let plan = case.plan;
     let job = Job::start(&plan.adaptation)?;
     // Without it the ranks have no phases: in variants without a policy.
@@ -61,8 +80,9 @@ pub(crate) fn run(case: &mut Case, workload: usize, ranks: &Ranks) -> Result<(),
     all(&mut processes, |process| process.order(&Order::Connect))?;
     all(&mut processes, |process| process.expect(Event::Ready))?;
     let start_ns = now_ns() + START_AFTER_NS;
-    let start = Order::Start(start_ns);
-    all(&mut processes, |process| process.order(&start))?;
+    all(&mut processes, |process| {
+        process.order(&Order::Start(start_ns + late_ns()))
+    })?;
     let mut meter = CpuMeter::start()?;
     let (active_ns, finished) = match &ranks.program {
         Program::Switch(switch) => {
