@@ -74,6 +74,16 @@ fn believe(path: &mut pl_path, tcp: &pl_tcp) {
     path.confirmed_us = tcp.now_us;
 }
 
+/// A path that has become wary, by a start of `SEGS` that lost ten.
+fn after_a_loss() -> (Startup, pl_path, pl_tcp) {
+    let (mut startup, mut path) = (Startup::default(), known_path());
+    let mut tcp = quiet(1_000_000);
+    send(&mut startup, &mut path, &mut tcp, SEGS - 10);
+    finish(&mut startup, &mut path, &mut tcp, 10);
+    believe(&mut path, &tcp);
+    (startup, path, tcp)
+}
+
 #[test]
 fn after_a_start_that_lost_the_next_ones_are_spread_over_half_a_round_trip() {
     let (mut startup, mut path) = (Startup::default(), known_path());
@@ -92,10 +102,7 @@ fn after_a_start_that_lost_the_next_ones_are_spread_over_half_a_round_trip() {
 
 #[test]
 fn good_starts_make_a_path_trusted_again() {
-    let (mut startup, mut path) = (Startup::default(), known_path());
-    let mut tcp = quiet(1_000_000);
-    send(&mut startup, &mut path, &mut tcp, SEGS - 10);
-    finish(&mut startup, &mut path, &mut tcp, 10);
+    let (mut startup, mut path, mut tcp) = after_a_loss();
     for left in (0..PL_WARY_STARTS).rev() {
         believe(&mut path, &tcp);
         send(&mut startup, &mut path, &mut tcp, SEGS);
@@ -109,11 +116,7 @@ fn good_starts_make_a_path_trusted_again() {
 
 #[test]
 fn starts_much_shorter_than_the_one_that_lost_prove_nothing() {
-    let (mut startup, mut path) = (Startup::default(), known_path());
-    let mut tcp = quiet(1_000_000);
-    send(&mut startup, &mut path, &mut tcp, SEGS - 10);
-    finish(&mut startup, &mut path, &mut tcp, 10);
-    believe(&mut path, &tcp);
+    let (mut startup, mut path, mut tcp) = after_a_loss();
     send_of(SEGS / 4, &mut startup, &mut path, &mut tcp, SEGS / 4);
     finish(&mut startup, &mut path, &mut tcp, 0);
     assert_eq!(path.wary, PL_WARY_STARTS);
@@ -121,11 +124,7 @@ fn starts_much_shorter_than_the_one_that_lost_prove_nothing() {
 
 #[test]
 fn the_start_of_a_long_burst_proves_as_much_as_a_short_one() {
-    let (mut startup, mut path) = (Startup::default(), known_path());
-    let mut tcp = quiet(1_000_000);
-    send(&mut startup, &mut path, &mut tcp, SEGS - 10);
-    finish(&mut startup, &mut path, &mut tcp, 10);
-    believe(&mut path, &tcp);
+    let (mut startup, mut path, mut tcp) = after_a_loss();
     tcp.unsent = SEGS * MSS as u32;
     send_of(SEGS / 4, &mut startup, &mut path, &mut tcp, SEGS / 4);
     assert_eq!(path.wary, PL_WARY_STARTS - 1);
@@ -133,11 +132,7 @@ fn the_start_of_a_long_burst_proves_as_much_as_a_short_one() {
 
 #[test]
 fn connections_that_share_a_wary_path_are_spread_together() {
-    let (mut startup, mut path) = (Startup::default(), known_path());
-    let mut tcp = quiet(1_000_000);
-    send(&mut startup, &mut path, &mut tcp, SEGS - 10);
-    finish(&mut startup, &mut path, &mut tcp, 10);
-    believe(&mut path, &tcp);
+    let (mut startup, mut path, tcp) = after_a_loss();
     path.peak = 3;
     startup.before_send(&mut path, &delivery_rate(), &tcp);
     let spread = 2 * u64::from(SEGS) * MSS * 1_000_000 / u64::from(RTT_US);

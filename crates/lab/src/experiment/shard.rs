@@ -273,18 +273,22 @@ mod tests {
     use super::*;
     use crate::skeleton::Class;
 
+    fn skeleton(benchmark: Benchmark, repeats: u32) -> Skeleton {
+        Skeleton {
+            benchmarks: vec![benchmark],
+            class: Class::B,
+            iterations: 8,
+            quick: Some(3),
+            from_iteration: 3,
+            repeats,
+            spread: Time::default(),
+        }
+    }
+
     #[test]
     fn a_benchmark_of_one_iteration_counts_that_one() {
-        let skeleton = Skeleton {
-            benchmarks: vec![Benchmark::Ep],
-            class: Class::B,
-            iterations: 10,
-            quick: None,
-            from_iteration: 3,
-            repeats: 1,
-            spread: Time::default(),
-        };
-        let Workload::Ranks(ranks) = skeleton_plan(Benchmark::Ep, &skeleton, false) else {
+        let plan = skeleton_plan(Benchmark::Ep, &skeleton(Benchmark::Ep, 1), false);
+        let Workload::Ranks(ranks) = plan else {
             panic!("a skeleton is a program of ranks");
         };
         let plan::Program::Skeleton(plan) = ranks.program else {
@@ -295,16 +299,8 @@ mod tests {
 
     #[test]
     fn a_skeleton_that_is_run_again_takes_as_many_steps_again() {
-        let skeleton = Skeleton {
-            benchmarks: vec![Benchmark::Mg],
-            class: Class::B,
-            iterations: 8,
-            quick: Some(3),
-            from_iteration: 3,
-            repeats: 5,
-            spread: Time::default(),
-        };
-        assert_eq!(skeleton_plan(Benchmark::Mg, &skeleton, false).steps(), 40);
-        assert_eq!(skeleton_plan(Benchmark::Mg, &skeleton, true).steps(), 15);
+        let again = skeleton(Benchmark::Mg, 5);
+        assert_eq!(skeleton_plan(Benchmark::Mg, &again, false).steps(), 40);
+        assert_eq!(skeleton_plan(Benchmark::Mg, &again, true).steps(), 15);
     }
 }
