@@ -226,3 +226,17 @@ fn the_experiments_of_this_repository_are_valid() {
     }
     assert!(count >= 11, "{count}");
 }
+
+#[test]
+fn a_skeleton_is_run_once_at_least() {
+    let text = include_str!("../../../experiments/npb-skeleton.toml");
+    assert!(parse(text).is_ok());
+    let never = text.replace("repeats = 3", "repeats = 0");
+    let line = 1 + never
+        .lines()
+        .position(|line| line == "repeats = 0")
+        .unwrap();
+    let told = parse(&never).unwrap_err();
+    let wanted = format!(":{line}: repeats: must be 1 to 1000");
+    assert!(told.ends_with(&wanted), "{told}");
+}
