@@ -121,7 +121,7 @@ static __always_inline void pl_lead_learning(struct pl_start *s, const struct pl
 	if (s->rounds == PL_LED || (__s32)(tcp->una - s->round_end) < 0)
 		return;
 	s->rounds--;
-	window = pl_start_window(learned, 1, path->min_rtt_us, tcp->mss);
+	window = pl_start_window(learned, 1, path->min_rtt_us, tcp);
 	if (window > most)
 		window = most;
 	if (window > tcp->cwnd &&

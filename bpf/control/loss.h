@@ -49,7 +49,7 @@ static __always_inline void pl_repair(struct pl_start *s, const struct pl_path *
 
 		rate = arrived < rate ? arrived : rate;
 	}
-	window = pl_start_window(rate, active, path->min_rtt_us, tcp->mss);
+	window = pl_start_window(rate, active, path->min_rtt_us, tcp);
 	if (window > tcp->ssthresh)
 		window = tcp->ssthresh;
 	if (window <= tcp->cwnd)

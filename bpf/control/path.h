@@ -210,16 +210,31 @@ static __always_inline __u32 pl_own_queue(__u64 rate_bps, const struct pl_tcp *t
 	return PL_QUEUE_SEGS + pl_packet_segs(rate_bps, tcp) / 4;
 }
 
-/* The window that a share of the path fills, and a little to keep it busy. */
-static __always_inline __u32 pl_start_window(__u64 path_bps, __u32 active, __u32 rtt_us, __u32 mss)
+/*
+ * A paced packet, or `least` segments if it is smaller. With TSO up to that much of a
+ * window is not in flight, because the stack waits until there is room for a whole
+ * packet (tcp_tso_should_defer).
+ */
+static __always_inline __u32 pl_waiting_segs(__u64 rate_bps, const struct pl_tcp *tcp, __u32 least)
 {
-	return (pl_bdp_segs(path_bps, rtt_us, mss) + PL_LEAD_SEGS) / active + 1;
+	__u32 segs = pl_packet_segs(rate_bps, tcp);
+
+	return segs > least ? segs : least;
+}
+
+/* The window that a share of the path fills, and a little to keep it busy. */
+static __always_inline __u32 pl_start_window(__u64 path_bps, __u32 active, __u32 rtt_us, const struct pl_tcp *tcp)
+{
+	__u32 spare = pl_waiting_segs(path_bps / active, tcp, PL_LEAD_SEGS);
+
+	return (pl_bdp_segs(path_bps, rtt_us, tcp->mss) + spare) / active + 1;
 }
 
 /* The same, where it is not far beyond what was ever delivered without loss. */
-static __always_inline __u32 pl_proven_window(const struct pl_path *path, __u64 path_bps, __u32 active, __u32 mss)
+static __always_inline __u32 pl_proven_window(const struct pl_path *path, __u64 path_bps, __u32 active,
+						const struct pl_tcp *tcp)
 {
-	__u32 window = pl_start_window(path_bps, active, path->min_rtt_us, mss);
+	__u32 window = pl_start_window(path_bps, active, path->min_rtt_us, tcp);
 
 	if (path->flight_segs && window > path->flight_segs * PL_FLIGHT_GROWTH)
 		window = path->flight_segs * PL_FLIGHT_GROWTH;
@@ -230,7 +245,7 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 {
 	__u64 rate = path->window_bps > path->rate_bps ? path->window_bps : path->rate_bps;
 
-	return pl_start_window(rate, path->active ? path->active : 1, path->min_rtt_us, tcp->mss);
+	return pl_start_window(rate, path->active ? path->active : 1, path->min_rtt_us, tcp);
 }
 
 /* A wary path with bursts too short for their ACKs to tell much of who else is there. */

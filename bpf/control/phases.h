@@ -179,7 +179,7 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 	s->rate_bps = rate;
 	s->together = path->active;
 	s->share_bps = rate / path->active;
-	orders->cwnd = pl_proven_window(path, rate, path->active, tcp->mss);
+	orders->cwnd = pl_proven_window(path, rate, path->active, tcp);
 	orders->ssthresh = orders->cwnd;
 	orders->pacing_bps = s->share_bps;
 	orders->settled = 1;

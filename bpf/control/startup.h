@@ -208,6 +208,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 					    struct pl_orders *orders)
 {
 	__u32 segs = tcp->delivered_segs - s->round_segs;
+	__u32 active = path->active ? path->active : 1;
 
 	if (tcp->rtt_us && (!s->round_rtt_us || tcp->rtt_us < s->round_rtt_us))
 		s->round_rtt_us = tcp->rtt_us;
@@ -225,14 +226,12 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		return;
 	}
 	if (!s->waited && s->round_rtt_us) {
-		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us) *
-			     (path->active ? path->active : 1);
-		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >=
-			   pl_own_queue(path->rate_bps, tcp);
+		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us) * active;
+		__u32 waiting = pl_waiting_segs(path->rate_bps / active, tcp, PL_PROBE_SEGS);
+		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >= PL_QUEUE_SEGS;
 		/* With a window for more, and no receiver's window below it. */
-		int filled = s->round_cwnd >= pl_start_window(path->rate_bps, path->active ? path->active : 1,
-							      path->min_rtt_us, tcp->mss) &&
-			     tcp->packets_out + PL_PROBE_SEGS >= s->round_cwnd;
+		int filled = s->round_cwnd >= pl_start_window(path->rate_bps, active, path->min_rtt_us, tcp) &&
+			     tcp->packets_out + waiting >= s->round_cwnd;
 
 		if (full || rate - (filled ? 0 : rate / 16) > path->rate_bps)
 			pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, PL_ROUND_VOICE);
@@ -385,7 +384,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		orders->cwnd = PL_LEAD_SEGS;
 		return;
 	}
-	window = pl_proven_window(path, s->rate_bps, active, tcp->mss);
+	window = pl_proven_window(path, s->rate_bps, active, tcp);
 	orders->pacing_bps = share;
 	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
 	/* A slow path may not be one for long: the base's slow start finds out. */
@@ -433,6 +432,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 {
 	__u32 done = tcp->delivered_segs - s->delivered0;
 	int over = !tcp->packets_out && !tcp->unsent;
+	int growing;
 
 	if (!s->learning) {
 		/* Who has nothing to send needs no share. */
@@ -490,13 +490,15 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		pl_follow_round(s, path, tcp, orders);
 	}
 	/*
-	 * From here the ACKs keep time, once they carry the whole window. Where the
-	 * receiver's window is still opening they do not: what it releases at once
-	 * is more than the path takes, so the pace (now the kernel's, 1.2 cwnd/srtt)
-	 * stays until the window is full.
+	 * From here the ACKs keep time, once they carry the whole window and that is what
+	 * it was led to. Where the receiver's window is still opening they do not: what it
+	 * releases at once is more than the path takes. Nor where the base's slow start
+	 * sends two packets for each that arrived, of 64 KB each with TSO. So the pace (now
+	 * the kernel's, 1.2 cwnd/srtt) stays until then.
 	 */
+	growing = !s->slow && (orders->ssthresh || tcp->cwnd < tcp->ssthresh);
 	if (s->pacing && s->state == PL_START_BASE && !(s->learning && s->rounds > PL_LED) &&
-	    (tcp->packets_out + PL_PROBE_SEGS >= tcp->cwnd || !tcp->unsent || tcp->recovering)) {
+	    ((tcp->packets_out + PL_PROBE_SEGS >= tcp->cwnd && !growing) || !tcp->unsent || tcp->recovering)) {
 		orders->stop = 1;
 		s->pacing = 0;
 	}

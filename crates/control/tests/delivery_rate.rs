@@ -54,13 +54,31 @@ fn nothing_stays_paced_after_a_burst() {
 
 #[test]
 fn pacing_ends_within_a_bulk_transfer() {
-    let mut world = World::new(link(), delivery_rate(), 1);
-    world.burst(700, SECOND);
+    for link in [link(), link().with_tso()] {
+        let mut world = World::new(link.clone(), delivery_rate(), 1);
+        world.burst(700, SECOND);
+        world.write(0, 100_000);
+        world.run(world.now + SECOND);
+        assert_eq!(world.senders[0].law.state(), State::Base, "{link:?}");
+        assert!(!world.senders[0].is_paced(), "{link:?}");
+        assert!(!world.senders[0].wants_acks(world.now), "{link:?}");
+    }
+}
+
+/// The path is too slow for a probe, and its queue takes all that slow start sends.
+#[test]
+fn a_slow_start_that_is_the_bases_own_is_not_paced() {
+    let link = Link::new(mbit(10), 20 * MS, 100_000 * MSS);
+    let mut world = World::new(link, delivery_rate(), 1);
+    world.burst(300, SECOND);
     world.write(0, 100_000);
     world.run(world.now + SECOND);
-    assert_eq!(world.senders[0].law.state(), State::Base);
-    assert!(!world.senders[0].is_paced());
-    assert!(!world.senders[0].wants_acks(world.now));
+    let sender = &world.senders[0];
+    assert_eq!(
+        (sender.law.state(), sender.law.raw().slow),
+        (State::Base, 1)
+    );
+    assert!(!sender.is_paced());
 }
 
 #[test]
@@ -90,6 +108,17 @@ fn gives_way_to_half_the_rate_and_finds_it_again() {
             whole.permille() <= 1200,
             "restored, {segs}, tso {tso}: {whole:?}"
         );
+    }
+}
+
+/// The stack waits until there is room for a whole packet, 5 % of this path.
+#[test]
+fn with_tso_the_window_has_room_for_a_packet_that_waits() {
+    let mut world = World::new(link().with_tso(), delivery_rate(), 1);
+    let bursts: Vec<_> = (0..10).map(|_| world.burst(7000, SECOND)).collect();
+    for burst in &bursts[3..] {
+        assert_eq!(burst.permille(), 1000, "{burst:?}");
+        assert_eq!(burst.drops, 0, "{burst:?}");
     }
 }
 

@@ -75,14 +75,16 @@ fn segment_by_segment() {
     grid(&[1, 20, 100, 300], &[40, 70, 700, 7000], 1100, |link| link);
 }
 
+/// In a queue shorter than two packets of 64 KB, that come at once here, the second is
+/// lost whatever the law does. While a packet waits for room, few ACKs follow each other:
+/// a path that short messages go over is not learned from their spacing.
 #[test]
 fn with_segmentation_offload() {
-    grid(
-        &[1, 20, 100, 300],
-        &[40, 70, 700, 7000],
-        1100,
-        Link::with_tso,
-    );
+    grid(&[1, 20, 100, 300], &[70, 700, 7000], 1100, |link| {
+        let mut link = link.with_tso();
+        link.buffer = link.buffer.max(2 * 65_536);
+        link
+    });
 }
 
 /// Few ACKs come in for a short message, too few to learn a path from. At an RTT

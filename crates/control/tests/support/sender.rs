@@ -9,7 +9,7 @@ use paceline_abi::{pl_path, pl_policy};
 use paceline_control::{pl_orders, pl_tcp, Startup, State, PL_NO_SSTHRESH};
 
 use super::link::Link;
-use super::{MSS, SECOND};
+use super::{MS, MSS, SECOND};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Segment {
@@ -65,6 +65,8 @@ pub struct Sender {
     pub timer_ns: Option<u64>,
     probed: bool,
     pub wake_ns: Option<u64>,
+    /// Most segments that leave as one packet.
+    tso_segs: u64,
 }
 
 /// A retransmission timeout's floor, and the restart's, as in the kernel.
@@ -104,6 +106,7 @@ impl Sender {
             timer_ns: None,
             probed: false,
             wake_ns: None,
+            tso_segs: link.tso_segs,
         }
     }
 
@@ -147,6 +150,7 @@ impl Sender {
             una: counter(self.una * MSS),
             nxt: counter(self.nxt * MSS),
             recovering: u8::from(self.recovering),
+            gso_segs: self.tso_segs as u32,
             timed: 1, // no fq qdisc
             ..Default::default()
         }
@@ -183,7 +187,6 @@ impl Sender {
     pub fn transmit(
         &mut self,
         now: u64,
-        tso_segs: u64,
         policy: Option<&pl_policy>,
         path: &mut pl_path,
         mut carry: impl FnMut(Packet),
@@ -200,9 +203,9 @@ impl Sender {
             let room = u64::from(self.cwnd).saturating_sub(self.flying.len() as u64);
             let waiting = self.lost.len() as u64 + self.written - self.nxt;
             // tcp_tso_autosize(): a millisecond's worth.
-            let size = (self.pacing_rate / 1024 / MSS).max(2).min(tso_segs);
+            let size = (self.pacing_rate / 1024 / MSS).max(2).min(self.tso_segs);
             let chunk = room.min(waiting).min(size);
-            if chunk == 0 {
+            if chunk == 0 || self.defers(now, room, chunk, size.min(waiting)) {
                 return;
             }
             for _ in 0..chunk {
@@ -226,6 +229,16 @@ impl Sender {
                 // Nothing was charged for it: the loop goes on in the kernel too.
             }
         }
+    }
+
+    /// tcp_tso_should_defer(), where ACKs are the clock: less than a packet is not sent
+    /// within a millisecond of the last one, unless it is a third of the window.
+    fn defers(&self, now: u64, room: u64, chunk: u64, size: u64) -> bool {
+        !self.paced
+            && chunk < size
+            && self.lost.is_empty()
+            && room < u64::from(self.cwnd) / 3
+            && now < self.last_sent_ns + MS
     }
 
     fn send_one(&mut self, now: u64) -> Packet {

@@ -192,7 +192,7 @@ impl World {
         } = self;
         let policy = (connection < *governed).then_some(&*policy);
         let sender = &mut senders[connection];
-        sender.transmit(*now, link.tso_segs, policy, path, |packet| {
+        sender.transmit(*now, policy, path, |packet| {
             launch(*now, link, arrivals, connection, packet);
         });
         let rate: u64 = self
