@@ -97,6 +97,11 @@ static STOP: AtomicBool = AtomicBool::new(false);
 fn run_experiment(args: &RunArgs) -> Result<ExitCode> {
     ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
         .context("cannot watch for Ctrl-C")?;
+    let name = args.experiment.file_stem().unwrap_or_default();
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from("results").join(name));
     let options = Options {
         backend: match args.backend {
             BackendName::Virtual => Backend::Virtual,
@@ -107,13 +112,11 @@ fn run_experiment(args: &RunArgs) -> Result<ExitCode> {
         variants: args.variants.clone(),
         jobs: args.jobs,
         progress: true,
+        out,
     };
     let report = paceline_lab::run::run(&args.experiment, &options, &STOP)?;
-    let out = args
-        .out
-        .clone()
-        .unwrap_or_else(|| PathBuf::from("results").join(&report.results.experiment));
-    let page = report.write(&out)?;
+    let page = report.write(&options.out)?;
+    paceline_lab::virtual_machine::forget(&options.out)?;
     print(&report, args.json)?;
     if !args.json {
         println!("\n{}", page.display());

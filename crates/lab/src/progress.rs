@@ -30,6 +30,8 @@ struct Shard {
 struct State {
     /// Steps done, per shard, all repetitions together.
     done: Vec<u64>,
+    /// Steps of shards that were done before this run.
+    before: u64,
     /// Bars of the shards that have begun.
     shown: Vec<Option<ProgressBar>>,
     last_line: Instant,
@@ -72,6 +74,7 @@ impl Progress {
         let count = shards.len();
         let state = State {
             done: vec![0; count],
+            before: 0,
             shown: vec![None; count],
             last_line: Instant::now(),
         };
@@ -100,10 +103,11 @@ impl Progress {
         });
         bar.set_position(steps);
         state.done[index] = u64::from(round) * shard.steps + steps;
-        let done = state.done.iter().sum();
+        let done = state.done.iter().sum::<u64>();
         self.whole.set_position(done);
         let total = self.whole.length().unwrap_or_default();
-        let left = time_left(self.whole.elapsed(), done, total).as_secs();
+        let (gone, before) = (self.whole.elapsed(), state.before);
+        let left = time_left(gone, done - before, total - before).as_secs();
         self.whole.set_message(format!(", about {left} s to go"));
         if self.plain && (state.last_line.elapsed() >= PLAIN_PERIOD || done == total) {
             state.last_line = Instant::now();
@@ -112,6 +116,18 @@ impl Progress {
                 "{percent:>3} %  {} {steps}/{}, about {left} s to go",
                 shard.name, shard.steps
             );
+        }
+    }
+
+    /// Shard `index` was run before. To be said before the first step.
+    pub fn skip(&self, index: usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let shard = &self.shards[index];
+        state.done[index] = shard.steps;
+        state.before += shard.steps;
+        self.whole.set_position(state.before);
+        if self.plain {
+            eprintln!("{} was done before", shard.name);
         }
     }
 

@@ -14,11 +14,11 @@ use crate::experiment::{Experiment, ExperimentError};
 use crate::live::{self, LiveError};
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::virtual_machine::{self, Machine, VirtualError};
+use crate::virtual_machine::{self, Machine, Unfinished, VirtualError};
 
-/// Wall time after which a machine is given up: ten times what the longest shard
-/// takes on a busy machine.
-const MACHINE_LIMIT: Duration = Duration::from_secs(3600);
+/// Wall time without a word from a machine after which it is given up: ten times what
+/// the longest step takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(3600);
 /// Runs of each variant on the live backend, whose clock is real: an odd number,
 /// so that one of them is the median.
 const LIVE_REPETITIONS: u32 = 3;
@@ -47,6 +47,9 @@ pub struct Options {
     pub jobs: usize,
     /// Say on standard error how far the run is.
     pub progress: bool,
+    /// Where the results will go. Virtual machines that are done are kept there until
+    /// [`virtual_machine::forget`], so that an interrupted run can go on.
+    pub out: PathBuf,
 }
 
 /// Why an experiment has no report.
@@ -64,6 +67,16 @@ pub enum RunError {
     /// The records.
     #[error(transparent)]
     Collect(#[from] CollectError),
+    /// The user stopped the run, after some of its machines were done.
+    #[error("interrupted: {done} of {of} virtual machines are done and kept in {}; the same command goes on with the others", directory.display())]
+    Interrupted {
+        /// So many.
+        done: usize,
+        /// Of so many.
+        of: usize,
+        /// Where.
+        directory: PathBuf,
+    },
 }
 
 /// Runs the experiment in `path`. `stop` ends it early, with an error.
@@ -131,7 +144,7 @@ fn run_virtual(
     let machine = Machine {
         image,
         shift: experiment.file.machine.shift,
-        limit: MACHINE_LIMIT,
+        patience: PATIENCE,
     };
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = if options.jobs == 0 {
@@ -139,10 +152,21 @@ fn run_virtual(
     } else {
         options.jobs
     };
+    let unfinished = Unfinished::within(&options.out, &machine)?;
+    let before = plans
+        .iter()
+        .map(|plan| unfinished.find(plan))
+        .collect::<Result<Vec<_>, _>>()?;
     let progress = Progress::new(&plans, 1, options.progress);
     // Shards are taken in the order of the file; results are put where they belong.
-    let queue: Mutex<VecDeque<usize>> = Mutex::new((0..plans.len()).collect());
-    let results: Mutex<Vec<Option<Told>>> = Mutex::new(vec![None; plans.len()]);
+    let mut queue = VecDeque::new();
+    for (index, records) in before.iter().enumerate() {
+        match records {
+            Some(_) => progress.skip(index),
+            None => queue.push_back(index),
+        }
+    }
+    let (queue, results) = (Mutex::new(queue), Mutex::new(before));
     let failure = Mutex::new(None);
     let failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -153,20 +177,16 @@ fn run_virtual(
                 };
                 let halt = || stop.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
                 let plan = &plans[index];
-                match virtual_machine::run(
-                    &machine,
-                    plan,
-                    &|done| progress.step(index, 0, done),
-                    &halt,
-                ) {
+                let step = |done| progress.step(index, 0, done);
+                let outcome =
+                    virtual_machine::run(&machine, plan, &step, &halt).and_then(|records| {
+                        unfinished.keep(plan, &records)?;
+                        Ok(records)
+                    });
+                match outcome {
                     Ok(records) => {
                         progress.finish(index);
-                        let told = Told {
-                            plan: plan.clone(),
-                            repetitions: vec![records],
-                            problems: Vec::new(),
-                        };
-                        locked(&results)[index] = Some(told);
+                        locked(&results)[index] = Some(records);
                     }
                     Err(error) => {
                         failed.store(true, Ordering::Relaxed);
@@ -178,15 +198,27 @@ fn run_virtual(
         }
     });
     progress.end();
-    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error.into());
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let done = results.iter().flatten().count();
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(VirtualError::Interrupted) if done > 0 => Err(RunError::Interrupted {
+            done,
+            of: plans.len(),
+            directory: unfinished.directory().to_owned(),
+        }),
+        Some(error) => Err(error.into()),
+        None => Ok(plans
+            .into_iter()
+            .zip(results)
+            .filter_map(|(plan, records)| {
+                Some(Told {
+                    plan,
+                    repetitions: vec![records?],
+                    problems: Vec::new(),
+                })
+            })
+            .collect()),
     }
-    Ok(results
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
-        .into_iter()
-        .flatten()
-        .collect())
 }
 
 fn run_live(plans: Vec<Plan>, options: &Options, stop: &AtomicBool) -> Result<Vec<Told>, RunError> {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Boots the virtual backend twice and compares bytes. It needs QEMU and a kernel
-//! package; without QEMU it is skipped, except under CI. It is its own harness,
-//! because the guest's first process is this very program.
+//! Boots the virtual backend, whole and interrupted, and compares bytes. It needs QEMU
+//! and a kernel package; without QEMU it is skipped, except under CI. It is its own
+//! harness, because the guest's first process is this very program.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use paceline_lab::guest;
-use paceline_lab::run::{run, Backend, Options};
+use paceline_lab::run::{run, Backend, Options, RunError};
+use paceline_lab::virtual_machine::forget;
+use paceline_report::Report;
 
 const EXPERIMENT: &str = r#"
 title = "Two runs"
@@ -46,6 +51,7 @@ fn main() {
     let listing = std::env::args().any(|argument| argument == "--list");
     if listing {
         println!("two_runs_give_the_same_bytes: test");
+        println!("an_interrupted_run_goes_on: test");
         return;
     }
     let qemu = std::process::Command::new("qemu-system-x86_64")
@@ -57,31 +63,89 @@ fn main() {
             "qemu-system-x86_64: {error}"
         );
         println!("two_runs_give_the_same_bytes: skipped: needs qemu-system-x86_64");
+        println!("an_interrupted_run_goes_on: skipped: needs qemu-system-x86_64");
         return;
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("twice.toml");
-    std::fs::write(&path, EXPERIMENT).expect("written");
-    let first = results(&path, 1);
-    let second = results(&path, 2);
-    assert_eq!(first, second);
+    fs::write(&path, EXPERIMENT).expect("written");
+    let first = whole(&path, 1);
+    assert_eq!(first, whole(&path, 2));
     println!("two_runs_give_the_same_bytes: ok");
+    an_interrupted_run_goes_on(&path, &first);
+    println!("an_interrupted_run_goes_on: ok");
 }
 
-/// `results.json` of a run with so many machines at once.
-fn results(path: &Path, jobs: usize) -> String {
-    let options = Options {
+fn options(path: &Path, jobs: usize) -> Options {
+    Options {
         backend: Backend::Virtual,
         quick: false,
         seed: None,
         variants: Vec::new(),
         jobs,
         progress: false,
-    };
-    let report =
-        run(path, &options, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{error}"));
+        out: path.with_extension("out"),
+    }
+}
+
+fn results(report: &Report) -> String {
     assert!(report.results.valid, "{:?}", report.results.warnings);
     assert!(report.results.all_hold(), "{:?}", report.results.holds);
     assert_eq!(report.series.len(), 2);
     report.results.to_json().expect("finite numbers")
+}
+
+/// `results.json` of a run with so many machines at once, and nothing taken from before.
+fn whole(path: &Path, jobs: usize) -> String {
+    let options = options(path, jobs);
+    let report =
+        run(path, &options, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(kept(&options).len(), 2);
+    forget(&options.out).expect("removed");
+    assert_eq!(kept(&options), []);
+    results(&report)
+}
+
+/// The machines that are done, and which files they are.
+fn kept(options: &Options) -> Vec<(PathBuf, u64)> {
+    let Ok(entries) = fs::read_dir(options.out.join("unfinished")) else {
+        return Vec::new();
+    };
+    let mut kept: Vec<_> = entries
+        .map(|entry| entry.expect("listed"))
+        .map(|entry| (entry.path(), entry.metadata().expect("a file").ino()))
+        .collect();
+    kept.sort();
+    kept
+}
+
+/// Stopped when the first of two machines is done: only the second is run again.
+fn an_interrupted_run_goes_on(path: &Path, whole: &str) {
+    let options = options(path, 1);
+    let stop = AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        let run = scope.spawn(|| run(path, &options, &stop));
+        while !run.is_finished() && kept(&options).is_empty() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        stop.store(true, Ordering::Relaxed);
+        run.join().expect("no panic")
+    });
+    let error = outcome.expect_err("it was stopped");
+    assert!(
+        matches!(error, RunError::Interrupted { done: 1, of: 2, .. }),
+        "{error}"
+    );
+    let before = kept(&options);
+    assert_eq!(before.len(), 1);
+    let report = run(path, &options, &AtomicBool::new(false)).expect("it goes on");
+    assert_eq!(results(&report), whole);
+    let after = kept(&options);
+    assert_eq!(after.len(), 2);
+    assert!(after.contains(&before[0]), "{before:?} was made again");
+    // Of another experiment nothing fits.
+    let mut other = options.clone();
+    other.seed = Some(2);
+    run(path, &other, &AtomicBool::new(false)).expect("it runs");
+    assert_eq!(kept(&other).len(), 4);
 }

@@ -8,6 +8,7 @@ mod elf;
 mod image;
 mod kernel;
 mod qemu;
+mod unfinished;
 
 use std::hash::Hasher;
 use std::io;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub use image::{prepare, Image};
 pub use qemu::{clean_stale, run, Machine};
+pub use unfinished::{forget, Unfinished};
 
 /// Why a virtual machine could not be made or did not run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -73,14 +75,14 @@ pub enum VirtualError {
     /// Neither XDG_CACHE_HOME nor HOME is set.
     #[error("no place for the cache: set XDG_CACHE_HOME or HOME")]
     NoCache,
-    /// The guest took too long.
+    /// The guest does not go on.
     #[error(
-        "{shard}: no result after {seconds} s of wall time; the console's last lines:\n{console}"
+        "{shard}: not a word from the guest for {seconds} s; the console's last lines:\n{console}"
     )]
-    TimedOut {
+    Silent {
         /// Which shard.
         shard: String,
-        /// The limit.
+        /// How long.
         seconds: u64,
         /// What the guest's kernel said.
         console: String,

@@ -16,7 +16,8 @@ use crate::guest::{clock, PLAN};
 use crate::plan::Plan;
 use crate::record::Record;
 
-const PROGRAM: &str = "qemu-system-x86_64";
+/// Found on the PATH.
+pub const PROGRAM: &str = "qemu-system-x86_64";
 const DIRECTORY_PREFIX: &str = "paceline-lab-";
 const CONSOLE_LINES_SHOWN: usize = 20;
 /// The guest kernel's command line.
@@ -49,15 +50,15 @@ pub struct Machine {
     pub image: Image,
     /// One instruction takes 2^shift ns of its time.
     pub shift: i8,
-    /// Wall time after which it is given up.
-    pub limit: Duration,
+    /// Wall time without a word from the guest after which it is given up.
+    pub patience: Duration,
 }
 
 /// Runs `plan` in a machine of its own. `progress` gets the steps done so far;
 /// the machine is ended early once `stop` says so.
 ///
 /// # Errors
-/// If QEMU cannot be started, the guest fails, dies or takes too long.
+/// If QEMU cannot be started, the guest fails, dies or says nothing for too long.
 pub fn run(
     machine: &Machine,
     plan: &Plan,
@@ -72,7 +73,7 @@ pub fn run(
         .wrong("make a directory in", &temporary)?;
     let files = Files::create(directory.path(), &machine.image, plan)?;
     let mut guest = Guest::start(machine, &files)?;
-    let started = Instant::now();
+    let mut last_word = Instant::now();
     let mut reader = RecordReader {
         file: BufReader::new(File::open(&files.records).wrong("open", &files.records)?),
         partial: Vec::new(),
@@ -81,6 +82,7 @@ pub fn run(
     loop {
         let exited = guest.exited()?;
         while let Some(line) = reader.line().wrong("read", &files.records)? {
+            last_word = Instant::now();
             let record = serde_json::from_slice(&line).map_err(|source| VirtualError::Record {
                 shard: shard.clone(),
                 line: String::from_utf8_lossy(&line).into_owned(),
@@ -108,9 +110,9 @@ pub fn run(
                 console: files.console_tail(),
             });
         }
-        if started.elapsed() > machine.limit {
-            let seconds = machine.limit.as_secs();
-            return Err(VirtualError::TimedOut {
+        if last_word.elapsed() > machine.patience {
+            let seconds = machine.patience.as_secs();
+            return Err(VirtualError::Silent {
                 shard,
                 seconds,
                 console: files.console_tail(),
