@@ -31,7 +31,7 @@
 #define PL_WARY_STARTS 32 /* good starts in a row after which a path is no longer wary */
 #define PL_WARY_ROUNDS 64 /* in place of PL_ROUNDS on such a path */
 #define PL_STEP 8 /* by a part of so many a window grows in a round trip where little is known */
-#define PL_WARY_GROWTH_SEGS 8 /* where a path is wary by no more than so many segments */
+#define PL_WARY_GROWTH_SEGS 8 /* where a path is wary by no more than so many segments, all together */
 #define PL_WARY_BURST_SEGS 2048 /* longer ones are transfers, and seldom those of many at once */
 #define PL_SPREAD 2 /* of a wary path: a burst leaves within an RTT divided by this, at best */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */

@@ -185,10 +185,11 @@ static __always_inline void pl_lead_window(const struct pl_path *path, const str
 					   struct pl_orders *orders)
 {
 	__u32 share = pl_share_window(path, tcp);
+	__u32 most = PL_WARY_GROWTH_SEGS / (path->active ? path->active : 1);
 	__u32 more = tcp->cwnd / PL_STEP;
 
-	if (more > PL_WARY_GROWTH_SEGS)
-		more = PL_WARY_GROWTH_SEGS;
+	if (more > most)
+		more = most;
 	/* Whose rate was found among others, who may be gone. */
 	if (path->wary && share < tcp->cwnd + more)
 		share = tcp->cwnd + more;

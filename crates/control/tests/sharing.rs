@@ -133,6 +133,22 @@ fn those_that_share_a_path_find_more_of_it() {
     }
 }
 
+/// Linux paces none of a connection's first ten segments: sixteen lose some of them, and
+/// make their path wary. What it allows a window beyond its share they have together.
+#[test]
+fn new_connections_do_not_lose_again_on_the_path_that_they_made_wary() {
+    let mut world = World::new(link(), delivery_rate(), 17);
+    for _ in 0..4 {
+        world.burst_of(0..1, 7000, SECOND);
+    }
+    let bursts = [(); 3].map(|()| world.burst_of(1..17, 430, SECOND));
+    assert!(bursts[0].drops < 100, "{bursts:?}");
+    for burst in &bursts[1..] {
+        assert_eq!(burst.drops, 0, "{bursts:?}");
+        assert!(burst.permille() <= 1020, "{bursts:?}");
+    }
+}
+
 #[test]
 fn who_has_sent_everything_leaves_its_share() {
     let mut world = World::new(link(), delivery_rate(), 2);
