@@ -27,7 +27,7 @@ impl Unfinished {
     /// Looks below `out`. Makes nothing yet.
     ///
     /// # Errors
-    /// If QEMU cannot be asked for its version.
+    /// If QEMU cannot be asked for its version, or does not say it.
     pub fn within(out: &Path, machine: &Machine) -> Result<Self, VirtualError> {
         let qemu = Command::new(PROGRAM)
             .arg("--version")
@@ -36,6 +36,12 @@ impl Unfinished {
                 program: PROGRAM.to_owned(),
                 source,
             })?;
+        if !qemu.status.success() {
+            return Err(VirtualError::Program {
+                program: format!("{PROGRAM} --version"),
+                message: qemu.status.to_string(),
+            });
+        }
         let image = &machine.image;
         Ok(Unfinished {
             directory: out.join(DIRECTORY),
