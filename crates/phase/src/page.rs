@@ -16,8 +16,9 @@ use nix::sys::socket::{recvmsg, ControlMessageOwned, MsgFlags};
 use paceline_abi::{pl_phase_page, PL_ABI_VERSION};
 
 /// How long a program waits for an agent that does not answer. An agent needs
-/// milliseconds; a program must not hang in its first collective because of one.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// milliseconds, but on a busy host the verifier may take a CPU for seconds, once for
+/// each job that begins; a program must not hang for ever because of an agent.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A process's phase, where the kernel side reads it.
 #[derive(Debug)]
