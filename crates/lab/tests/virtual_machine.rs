@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use paceline_lab::experiment::Experiment;
 use paceline_lab::guest;
 use paceline_lab::run::{run, Backend, Options, RunError};
-use paceline_lab::virtual_machine::forget;
+use paceline_lab::virtual_machine::{forget, prepare, run as boot, Machine, VirtualError};
 use paceline_report::Report;
 
 const EXPERIMENT: &str = r#"
@@ -52,6 +53,7 @@ fn main() {
     if listing {
         println!("two_runs_give_the_same_bytes: test");
         println!("an_interrupted_run_goes_on: test");
+        println!("a_silent_machine_is_given_up: test");
         return;
     }
     let qemu = std::process::Command::new("qemu-system-x86_64")
@@ -64,6 +66,7 @@ fn main() {
         );
         println!("two_runs_give_the_same_bytes: skipped: needs qemu-system-x86_64");
         println!("an_interrupted_run_goes_on: skipped: needs qemu-system-x86_64");
+        println!("a_silent_machine_is_given_up: skipped: needs qemu-system-x86_64");
         return;
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -74,6 +77,24 @@ fn main() {
     println!("two_runs_give_the_same_bytes: ok");
     an_interrupted_run_goes_on(&path, &first);
     println!("an_interrupted_run_goes_on: ok");
+    a_silent_machine_is_given_up(&path);
+    println!("a_silent_machine_is_given_up: ok");
+}
+
+/// Without patience the first look at the records is the last.
+fn a_silent_machine_is_given_up(path: &Path) {
+    let experiment = Experiment::load(path).expect("it is valid");
+    let plans = experiment.shards(false, None, &[]).expect("it has shards");
+    let machine = Machine {
+        image: prepare().expect("an image"),
+        shift: 0,
+        patience: Duration::ZERO,
+    };
+    let outcome = boot(&machine, &plans[0], &|_| (), &|| false);
+    assert!(
+        matches!(outcome, Err(VirtualError::Silent { seconds: 0, .. })),
+        "{outcome:?}"
+    );
 }
 
 fn options(path: &Path, jobs: usize) -> Options {

@@ -88,13 +88,13 @@ impl Unfinished {
     /// If they cannot be written.
     pub fn keep(&self, plan: &Plan, records: &[Record]) -> Result<(), VirtualError> {
         let path = self.file(plan)?;
+        let text = serde_json::to_vec(records)
+            .map_err(io::Error::from)
+            .wrong("encode the records for", &path)?;
         fs::create_dir_all(&self.directory).wrong("make", &self.directory)?;
         let mut file = tempfile::NamedTempFile::new_in(&self.directory)
             .wrong("make a file in", &self.directory)?;
-        serde_json::to_writer(&mut file, records)
-            .map_err(io::Error::from)
-            .and_then(|()| file.flush())
-            .wrong("write", file.path())?;
+        file.write_all(&text).wrong("write", file.path())?;
         file.persist(&path)
             .map(drop)
             .map_err(|error| error.error)
