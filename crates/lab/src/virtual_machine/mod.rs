@@ -7,6 +7,7 @@ mod cpio;
 mod elf;
 mod image;
 mod kernel;
+mod processor;
 mod qemu;
 mod unfinished;
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::cpio::{Archive, FILE};
 use super::image::Image;
+use super::processor::Processor;
 use super::{VirtualError, Wrong};
 use crate::guest::{clock, PLAN};
 use crate::plan::Plan;
@@ -217,7 +218,10 @@ impl Files {
 }
 
 /// A running QEMU, killed when dropped, and by the kernel when this process dies.
-struct Guest(Child);
+struct Guest {
+    child: Child,
+    _processor: Processor,
+}
 
 impl Guest {
     fn start(machine: &Machine, files: &Files) -> Result<Self, VirtualError> {
@@ -257,8 +261,12 @@ impl Guest {
                     .open(&files.errors)
                     .wrong("open", &files.errors)?,
             );
+        let processor = Processor::take().wrong("choose a CPU for", Path::new(PROGRAM))?;
+        let confine = processor
+            .confine()
+            .wrong("choose a CPU for", Path::new(PROGRAM))?;
         let parent = std::process::id();
-        // SAFETY: prctl and getppid are async-signal-safe.
+        // SAFETY: all these system calls are async-signal-safe.
         unsafe {
             command.pre_exec(move || {
                 nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
@@ -266,12 +274,15 @@ impl Guest {
                 if nix::unistd::getppid().as_raw() as u32 != parent {
                     return Err(io::ErrorKind::BrokenPipe.into());
                 }
-                Ok(())
+                confine()
             });
         }
         command
             .spawn()
-            .map(Guest)
+            .map(|child| Guest {
+                child,
+                _processor: processor,
+            })
             .map_err(|source| VirtualError::Start {
                 program: PROGRAM.to_owned(),
                 source,
@@ -279,15 +290,15 @@ impl Guest {
     }
 
     fn exited(&mut self) -> Result<Option<ExitStatus>, VirtualError> {
-        self.0.try_wait().wrong("wait for", Path::new(PROGRAM))
+        self.child.try_wait().wrong("wait for", Path::new(PROGRAM))
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
         // Fails if it has exited already.
-        drop(self.0.kill());
-        drop(self.0.wait());
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
