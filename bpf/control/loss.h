@@ -40,7 +40,7 @@ static __always_inline void pl_repair(struct pl_start *s, const struct pl_path *
 				      struct pl_orders *orders)
 {
 	__u64 rate = path->rate_bps < s->rate_bps ? path->rate_bps : s->rate_bps;
-	__u32 active = path->active ? path->active : 1;
+	__u32 active = pl_active(path);
 	__u32 window;
 
 	if (!s->rated) {

@@ -190,6 +190,12 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 	}
 }
 
+/* How many share the path: those who send, or the one who asks. */
+static __always_inline __u32 pl_active(const struct pl_path *path)
+{
+	return path->active ? path->active : 1;
+}
+
 /* Segments of a paced packet: a millisecond of the rate, two at least (tcp_tso_autosize). */
 static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp *tcp)
 {
@@ -245,7 +251,7 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 {
 	__u64 rate = path->window_bps > path->rate_bps ? path->window_bps : path->rate_bps;
 
-	return pl_start_window(rate, path->active ? path->active : 1, path->min_rtt_us, tcp);
+	return pl_start_window(rate, pl_active(path), path->min_rtt_us, tcp);
 }
 
 /* A wary path with bursts too short for their ACKs to tell much of who else is there. */

@@ -185,7 +185,7 @@ static __always_inline void pl_lead_window(const struct pl_path *path, const str
 					   struct pl_orders *orders)
 {
 	__u32 share = pl_share_window(path, tcp);
-	__u32 most = PL_WARY_GROWTH_SEGS / (path->active ? path->active : 1);
+	__u32 most = PL_WARY_GROWTH_SEGS / pl_active(path);
 	__u32 more = tcp->cwnd / PL_STEP;
 
 	if (more > most)
@@ -209,7 +209,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 					    struct pl_orders *orders)
 {
 	__u32 segs = tcp->delivered_segs - s->round_segs;
-	__u32 active = path->active ? path->active : 1;
+	__u32 active = pl_active(path);
 
 	if (tcp->rtt_us && (!s->round_rtt_us || tcp->rtt_us < s->round_rtt_us))
 		s->round_rtt_us = tcp->rtt_us;
