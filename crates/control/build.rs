@@ -12,11 +12,8 @@ fn main() {
     for file in [
         &shim,
         &header,
-        &bpf.join("control/path.h"),
-        &bpf.join("control/learning.h"),
-        &bpf.join("control/loss.h"),
-        &bpf.join("control/startup.h"),
-        &bpf.join("control/phases.h"),
+        // The directory: any header in it, new ones too.
+        &bpf.join("control"),
         &bpf.join("paceline_abi.h"),
     ] {
         println!("cargo:rerun-if-changed={}", file.display());
