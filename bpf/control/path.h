@@ -93,6 +93,7 @@ struct pl_start {
 	__u32 round_segs; /* delivered counter at that moment */
 	__u32 round_cwnd; /* and the window */
 	__u32 round_rtt_us; /* least RTT of this round trip; 0: none yet */
+	__u32 waited_us; /* what waited of the RTT of the last segment whose RTT is known */
 	__u32 epoch; /* of the path, when this connection was counted */
 	__u32 bad_row; /* bad starts in a row */
 	__u32 starts, bad_starts, breaker_opened;
@@ -108,6 +109,7 @@ struct pl_start {
 	__u8 rounds; /* round trips in which the law still leads the window */
 	__u8 waited; /* 1: in this one the sender had nothing more to send */
 	__u8 pacing; /* 1: the socket's pacing was ordered by us */
+	__u8 spread_segs; /* of a message that is being spread (incast.h); 0: none is */
 };
 
 static __always_inline __u64 pl_rate(__u32 segs, __u32 mss, __u64 span_us)

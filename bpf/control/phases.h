@@ -126,12 +126,19 @@ static __always_inline void pl_phase_leave(struct pl_phases *phases, struct pl_s
 	slot->bad_row = s->bad_row;
 	slot->ssthresh = tcp->ssthresh < PL_NO_SSTHRESH ? tcp->ssthresh : 0;
 	pl_keep_learned(s, path, tcp);
+	if (!tcp->packets_out)
+		pl_incast_learn(s, path, tcp);
+	if (s->spread_segs)
+		pl_incast_end(s, tcp, orders);
 	pl_leave_path(s, path);
+	/* What comes now says nothing of the old class's messages. */
+	s->sent0 = tcp->sent_segs;
+	s->retransmitted0 = tcp->retransmitted_segs;
 	s->state = tcp->packets_out ? PL_START_BASE : PL_START_IDLE;
 	s->learning = 0;
 	s->rounds = 0;
 	s->paced_segs = 0;
-	orders->stop = s->pacing;
+	orders->stop |= s->pacing;
 	s->pacing = 0;
 }
 

@@ -51,6 +51,7 @@
 #define PACELINE_STARTUP_H
 
 #include "path.h"
+#include "incast.h"
 #include "learning.h"
 #include "loss.h"
 
@@ -257,8 +258,10 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 						 const struct pl_policy *policy, const struct pl_tcp *tcp,
 						 struct pl_orders *orders)
 {
+	/* Of a message that is spread each segment may have arrived before the next one leaves. */
+	int within = s->state == PL_START_PACED && (s->sent0 == tcp->sent_segs || (s->spread_segs && tcp->unsent));
 	__u32 n, window, active, burst;
-	__u64 share;
+	__u64 share, quiet_us;
 
 	pl_see_min_rtt(path, tcp);
 	if (s->state == PL_START_MEASURED && tcp->repairing && tcp->packets_out) {
@@ -266,11 +269,13 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 			pl_repair(s, path, tcp, orders);
 		return;
 	}
-	if (!tcp->packets_out && !(s->state == PL_START_PACED && s->sent0 == tcp->sent_segs)) {
+	if (!tcp->packets_out && !within) {
 		/* Nothing in flight: a burst begins. */
 		__u64 rate = 0;
 
 		pl_judge_loss(s, path, policy, tcp);
+		pl_incast_learn(s, path, tcp);
+		quiet_us = tcp->now_us - path->started_us;
 		burst = tcp->delivered_segs - s->delivered0;
 		if (burst > PL_LEAD_SEGS) {
 			path->burst_segs -= path->burst_segs / 8;
@@ -293,6 +298,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->probe_acked_us = 0;
 		s->train_acked_us = 0;
 		s->train_rtt_us = 0;
+		s->waited_us = path->min_rtt_us;
 		s->first_us = 0;
 		s->first_segs = 0;
 		s->last_segs = 0;
@@ -322,12 +328,11 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 				path->flight_segs = 0;
 			}
 			path->rate_bps = rate;
-			s->learning = !rate;
-			if (!rate || !path->min_rtt_us)
-				return;
-			/* A path that the initial window fills needs no help. */
+			/* A path that the initial window fills needs no more, but may need it less at once. */
 			if (pl_bdp_segs(rate, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
 				s->learning = 1;
+				if (pl_incast_begin(s, path, policy, tcp, quiet_us))
+					pl_incast_send(s, tcp, orders);
 				return;
 			}
 			s->base_cwnd = tcp->cwnd;
@@ -340,13 +345,20 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	}
 	if (s->state != PL_START_PACED)
 		return;
+	n = tcp->sent_segs - s->sent0;
+	if (s->spread_segs) {
+		if (n - (tcp->retransmitted_segs - s->retransmitted0) >= s->spread_segs)
+			pl_incast_end(s, tcp, orders);
+		else
+			pl_incast_send(s, tcp, orders);
+		return;
+	}
 	if (tcp->recovering) {
 		s->state = PL_START_MEASURED;
-		s->paced_segs = tcp->sent_segs - s->sent0;
+		s->paced_segs = n;
 		s->paced_end = tcp->nxt;
 		return;
 	}
-	n = tcp->sent_segs - s->sent0;
 	if (policy->target == PL_TARGET_SSTHRESH) {
 		orders->pacing_bps = s->rate_bps;
 		orders->cwnd = s->base_cwnd;
@@ -435,6 +447,8 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	int over = !tcp->packets_out && !tcp->unsent;
 	int growing;
 
+	if (tcp->rtt_us)
+		s->waited_us = tcp->rtt_us > path->min_rtt_us ? tcp->rtt_us - path->min_rtt_us : 0;
 	if (!s->learning) {
 		/* Who has nothing to send needs no share. */
 		if (!tcp->unsent)
@@ -442,7 +456,10 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		else if (!pl_on_path(s, path))
 			pl_join_path(s, path, tcp);
 	}
-	if (s->state == PL_START_PACED && done) {
+	if (s->spread_segs) {
+		if (!tcp->unsent)
+			pl_incast_end(s, tcp, orders);
+	} else if (s->state == PL_START_PACED && done) {
 		s->state = PL_START_MEASURED;
 		s->paced_segs = tcp->sent_segs - s->sent0;
 		s->paced_end = tcp->nxt;

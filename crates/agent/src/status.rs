@@ -101,6 +101,9 @@ pub struct Path {
     pub active: u32,
     /// Good starts that it takes until the path is trusted again; 0: it is.
     pub wary_starts: u32,
+    /// Time over which messages that the initial window holds are spread, microseconds;
+    /// 0: they are not.
+    pub spread_us: u16,
 }
 
 /// One connection.
@@ -271,6 +274,7 @@ fn path_of(key: &pl_path_key, path: &pl_path) -> Path {
         min_rtt_us: path.min_rtt_us,
         active: path.active,
         wary_starts: path.wary,
+        spread_us: path.spread_us,
     }
 }
 

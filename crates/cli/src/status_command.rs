@@ -126,7 +126,7 @@ fn paths(job: &JobStatus) -> String {
     let known: Vec<_> = job
         .paths
         .iter()
-        .filter(|path| path.rate_bits_per_s != 0)
+        .filter(|path| path.rate_bits_per_s != 0 || path.spread_us != 0)
         .collect();
     if known.is_empty() {
         return String::new();
@@ -137,12 +137,19 @@ fn paths(job: &JobStatus) -> String {
             vec![
                 path.peer.to_string(),
                 format!("class {}", path.class),
-                rate(path.rate_bits_per_s),
+                match path.rate_bits_per_s {
+                    0 => "rate not known".to_owned(),
+                    known => rate(known),
+                },
                 format!("least RTT {}", milliseconds(path.min_rtt_us.into())),
                 format!("{} active", path.active),
                 match path.wary_starts {
                     0 => String::new(),
                     _ => "wary: its last starts lost".to_owned(),
+                },
+                match path.spread_us {
+                    0 => String::new(),
+                    spread => format!("short messages over {}", milliseconds(spread.into())),
                 },
             ]
         })

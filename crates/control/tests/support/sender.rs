@@ -390,6 +390,8 @@ impl Sender {
         self.update_pacing();
         self.probed = false;
         if self.una == self.nxt {
+            // Of a probe that was not needed nothing is awaited.
+            self.flying.clear();
             self.timer_ns = None;
         } else if acked != 0 {
             self.arm(now);

@@ -59,7 +59,11 @@ pub struct World {
     pub now: u64,
     pub link: Link,
     pub path: pl_path,
+    /// Of connections from different hosts: a path each, and one bottleneck for all.
+    pub apart: Vec<pl_path>,
     pub policy: pl_policy,
+    /// Of hosts that answer together the order is another one each time.
+    chance: u64,
     /// Connections from this index on run the base algorithm alone.
     pub governed: usize,
     pub senders: Vec<Sender>,
@@ -105,6 +109,8 @@ impl World {
         Self {
             now: SECOND,
             path: pl_path::default(),
+            apart: Vec::new(),
+            chance: 1,
             policy,
             governed: connections,
             senders: (0..connections)
@@ -115,6 +121,14 @@ impl World {
             arrivals: VecDeque::new(),
             acks: VecDeque::new(),
             peak_rate: 0,
+        }
+    }
+
+    /// Each connection is from a host of its own.
+    pub fn of_hosts(link: Link, policy: pl_policy, hosts: usize) -> Self {
+        Self {
+            apart: vec![pl_path::default(); hosts],
+            ..Self::new(link, policy, hosts)
         }
     }
 
@@ -145,7 +159,7 @@ impl World {
         self.peak_rate = 0;
         self.link.longest_queue = 0;
         let bound_ns = self.link.bound_ns(segs * who.len() as u64);
-        for connection in who.clone() {
+        for connection in self.order_of(who.clone()) {
             self.write(connection, segs);
         }
         while !who
@@ -170,6 +184,19 @@ impl World {
         burst
     }
 
+    fn order_of(&mut self, who: std::ops::Range<usize>) -> Vec<usize> {
+        let mut order: Vec<usize> = who.collect();
+        for last in (1..order.len()).rev().filter(|_| !self.apart.is_empty()) {
+            // Knuth's generator, MMIX.
+            self.chance = self
+                .chance
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            order.swap(last, (self.chance >> 33) as usize % (last + 1));
+        }
+        order
+    }
+
     pub fn retransmitted(&self) -> u64 {
         self.senders.iter().map(|sender| sender.retransmitted).sum()
     }
@@ -184,12 +211,14 @@ impl World {
             now,
             link,
             path,
+            apart,
             policy,
             senders,
             arrivals,
             governed,
             ..
         } = self;
+        let path = apart.get_mut(connection).unwrap_or(path);
         let policy = (connection < *governed).then_some(&*policy);
         let sender = &mut senders[connection];
         sender.transmit(*now, policy, path, |packet| {
@@ -259,7 +288,8 @@ impl World {
     fn acknowledge(&mut self) {
         let ack = self.acks.pop_front().expect("checked");
         let policy = (ack.connection < self.governed).then_some(&self.policy);
-        self.senders[ack.connection].ack(self.now, ack.count, ack.una, policy, &mut self.path);
+        let path = self.apart.get_mut(ack.connection).unwrap_or(&mut self.path);
+        self.senders[ack.connection].ack(self.now, ack.count, ack.una, policy, path);
         self.transmit(ack.connection);
     }
 

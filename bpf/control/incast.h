@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * Incast: messages that the initial window holds, on a path that the window fills. Many
+ * hosts that send one at once overflow a queue. None of their windows is to blame, and what is
+ * lost is most often a message's end, of which only a timeout tells. But a queue takes what
+ * comes while it drains: spread over the time that all messages take together, nothing is
+ * lost, and the last one arrives no later. No host knows that time. Where a message lost, the
+ * next ones are spread over longer, by what its end has waited; where none does, over
+ * a little less each time.
+ */
+#ifndef PACELINE_INCAST_H
+#define PACELINE_INCAST_H
+
+#include "path.h"
+
+#define PL_SPREAD_DECAY 64 /* a message without a loss makes the time shorter by a part of so many */
+#define PL_SPREAD_RTT_US 1000 /* of a local network: over a longer path they take less than a round trip */
+#define PL_SPREAD_MAX_US 32000 /* what crowded times may cost the first message of quiet ones */
+#define PL_SPREAD_LOST 2 /* by so much a message that lost though it was spread counts against it, */
+#define PL_SPREAD_GOOD 3 /* one that did not, for it: three of five may lose */
+#define PL_SPREAD_BAD 48 /* and from this on none is spread */
+#define PL_SPREAD_HOLD 1024 /* messages: a program's next phase, or its next hour */
+
+/* Nothing is in flight: what the last message said. */
+static __always_inline void pl_incast_learn(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	__u32 lost = tcp->retransmitted_segs - s->retransmitted0;
+	__u32 sent = tcp->sent_segs - s->sent0 - lost;
+	__u32 spread = path->spread_us;
+
+	if (!sent || sent > PL_LEAD_SEGS || path->min_rtt_us > PL_SPREAD_RTT_US)
+		return;
+	if (path->spread_bad > PL_SPREAD_BAD) {
+		path->spread_bad--;
+		if (path->spread_bad == PL_SPREAD_BAD)
+			path->spread_bad = 0;
+		return;
+	}
+	if (!lost) {
+		path->spread_us -= spread ? spread / PL_SPREAD_DECAY + 1 : 0;
+		path->spread_bad -= path->spread_bad < PL_SPREAD_GOOD ? path->spread_bad : PL_SPREAD_GOOD;
+		return;
+	}
+	if (spread)
+		path->spread_bad += PL_SPREAD_LOST;
+	if (path->spread_bad >= PL_SPREAD_BAD) {
+		/* Their first segments alone are too many, and what is sent late is lost late. */
+		path->spread_bad = PL_SPREAD_BAD + PL_SPREAD_HOLD;
+		path->spread_us = 0;
+		return;
+	}
+	/* Its end met a queue: it came too early by as much as it waited there. */
+	spread += spread && spread < s->waited_us ? spread : s->waited_us;
+	path->spread_us = spread < PL_SPREAD_MAX_US ? spread : PL_SPREAD_MAX_US;
+}
+
+/* A message begins: whether it is spread. */
+static __always_inline int pl_incast_begin(struct pl_start *s, const struct pl_path *path, const struct pl_policy *policy,
+					   const struct pl_tcp *tcp, __u64 quiet_us)
+{
+	__u64 spread_us = pl_aged(path->spread_us, quiet_us, policy);
+	__u32 segs = (tcp->unsent + tcp->mss - 1) / tcp->mss;
+
+	if (!spread_us || segs < 2 || segs > PL_LEAD_SEGS)
+		return 0;
+	/* Where a qdisc paces nobody asks for the next segment; BBR would take the pace for the path's. */
+	if (!tcp->timed || policy->base == PL_BASE_BBR)
+		return 0;
+	s->spread_segs = segs;
+	s->base_cwnd = tcp->cwnd;
+	s->rate_bps = pl_rate(segs, tcp->mss, spread_us);
+	s->state = PL_START_PACED;
+	s->pacing = 1;
+	return 1;
+}
+
+/*
+ * The next segment of such a message. The window ends after it, or the stack would send
+ * all as one packet where the round trip is short (tcp_tso_autosize); of more in flight it is
+ * as much larger as the stack needs to not hold the segment back (tcp_tso_should_defer).
+ */
+static __always_inline void pl_incast_send(const struct pl_start *s, const struct pl_tcp *tcp,
+					   struct pl_orders *orders)
+{
+	__u32 window = tcp->packets_out + 1 + tcp->packets_out / 3;
+
+	orders->pacing_bps = s->rate_bps;
+	if (!tcp->recovering)
+		orders->cwnd = window < s->base_cwnd ? window : s->base_cwnd;
+}
+
+/* All of it has left: the window is the base's again, and has grown where nothing was lost. */
+static __always_inline void pl_incast_end(struct pl_start *s, const struct pl_tcp *tcp, struct pl_orders *orders)
+{
+	int grown = tcp->retransmitted_segs == s->retransmitted0 && s->base_cwnd < PL_LEAD_SEGS;
+
+	if (!tcp->recovering)
+		orders->cwnd = s->base_cwnd + grown;
+	orders->stop = 1;
+	s->pacing = 0;
+	s->spread_segs = 0;
+	s->state = PL_START_BASE;
+}
+
+#endif
