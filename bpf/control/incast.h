@@ -15,6 +15,7 @@
 
 #define PL_SPREAD_DECAY 64 /* a message without a loss makes the time shorter by a part of so many */
 #define PL_SPREAD_RTT_US 1000 /* of a local network: over a longer path they take less than a round trip */
+#define PL_SPREAD_FIRST 8 /* round trips at most at first; then the time doubles at most: ACKs may be delayed */
 #define PL_SPREAD_MAX_US 32000 /* what crowded times may cost the first message of quiet ones */
 #define PL_SPREAD_LOST 2 /* by so much a message that lost though it was spread counts against it, */
 #define PL_SPREAD_GOOD 3 /* one that did not, for it: three of five may lose */
@@ -27,6 +28,7 @@ static __always_inline void pl_incast_learn(const struct pl_start *s, struct pl_
 	__u32 lost = tcp->retransmitted_segs - s->retransmitted0;
 	__u32 sent = tcp->sent_segs - s->sent0 - lost;
 	__u32 spread = path->spread_us;
+	__u32 most = spread ? spread : PL_SPREAD_FIRST * path->min_rtt_us;
 
 	if (!sent || sent > PL_LEAD_SEGS || path->min_rtt_us > PL_SPREAD_RTT_US)
 		return;
@@ -50,7 +52,7 @@ static __always_inline void pl_incast_learn(const struct pl_start *s, struct pl_
 		return;
 	}
 	/* Its end met a queue: it came too early by as much as it waited there. */
-	spread += spread && spread < s->waited_us ? spread : s->waited_us;
+	spread += most < s->waited_us ? most : s->waited_us;
 	path->spread_us = spread < PL_SPREAD_MAX_US ? spread : PL_SPREAD_MAX_US;
 }
 

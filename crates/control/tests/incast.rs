@@ -250,6 +250,14 @@ fn the_time_grows_by_what_the_end_waited_and_shrinks_slowly() {
     assert_eq!(host.spread_us(), 0);
 }
 
+/// A receiver that waits 40 ms with the ACK of an odd segment is no queue of 40 ms.
+#[test]
+fn one_delayed_ack_does_not_spread_the_next_message_over_as_long() {
+    let mut host = Host::new(crowded(0), SEGS);
+    host.message(1, 40_000);
+    assert_eq!(u32::from(host.spread_us()), 8 * RTT_US);
+}
+
 #[test]
 fn a_message_of_which_all_was_lost_is_spread_over_a_round_trip() {
     let mut host = Host::new(crowded(0), SEGS);
