@@ -125,8 +125,7 @@ struct pl_path {
 	__u32 wary; /* good starts until the path is trusted again; 0: it is */
 	__u32 block_rtt_us; /* RTT of the ACK with which the block began */
 	__u32 burst_segs; /* of the last bursts that were longer than a lead */
-	__u16 spread_us; /* over which messages that fit the initial window leave; 0: at once */
-	__u16 spread_bad; /* rises with those that lost all the same (incast.h) */
+	__u32 spread_us; /* over which messages that fit the initial window leave; 0: at once (incast.h) */
 };
 
 /* Value of pl_paths: the lock (a struct bpf_spin_lock) comes first. */

@@ -13,14 +13,14 @@
 
 #include "path.h"
 
-#define PL_SPREAD_DECAY 64 /* a message without a loss makes the time shorter by a part of so many */
+#define PL_SPREAD_DECAY 64 /* a message without a loss makes the time shorter by a part of so many; */
+#define PL_SPREAD_HELD 1024 /* of so many where its end met a queue: there it is hardly too long */
+#define PL_SPREAD_QUEUE 16 /* what waits for less than this part of the time is no queue */
 #define PL_SPREAD_RTT_US 1000 /* of a local network: over a longer path they take less than a round trip */
 #define PL_SPREAD_FIRST 8 /* round trips at most at first; then the time doubles at most: ACKs may be delayed */
 #define PL_SPREAD_MAX_US 32000 /* what crowded times may cost the first message of quiet ones */
-#define PL_SPREAD_LOST 2 /* by so much a message that lost though it was spread counts against it, */
-#define PL_SPREAD_GOOD 3 /* one that did not, for it: three of five may lose */
-#define PL_SPREAD_BAD 48 /* and from this on none is spread */
-#define PL_SPREAD_HOLD 1024 /* messages: a program's next phase, or its next hour */
+#define PL_SPREAD_OVER 2 /* times as long as the time, and who still has something to send waited for a timeout */
+#define PL_GOLDEN_RATIO 2654435761u /* of 2^32: multiplied by it numbers that are near each other are not */
 
 /* Nothing is in flight: what the last message said. */
 static __always_inline void pl_incast_learn(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
@@ -29,26 +29,13 @@ static __always_inline void pl_incast_learn(const struct pl_start *s, struct pl_
 	__u32 sent = tcp->sent_segs - s->sent0 - lost;
 	__u32 spread = path->spread_us;
 	__u32 most = spread ? spread : PL_SPREAD_FIRST * path->min_rtt_us;
+	__u32 part;
 
 	if (!sent || sent > PL_LEAD_SEGS || path->min_rtt_us > PL_SPREAD_RTT_US)
 		return;
-	if (path->spread_bad > PL_SPREAD_BAD) {
-		path->spread_bad--;
-		if (path->spread_bad == PL_SPREAD_BAD)
-			path->spread_bad = 0;
-		return;
-	}
 	if (!lost) {
-		path->spread_us -= spread ? spread / PL_SPREAD_DECAY + 1 : 0;
-		path->spread_bad -= path->spread_bad < PL_SPREAD_GOOD ? path->spread_bad : PL_SPREAD_GOOD;
-		return;
-	}
-	if (spread)
-		path->spread_bad += PL_SPREAD_LOST;
-	if (path->spread_bad >= PL_SPREAD_BAD) {
-		/* Their first segments alone are too many, and what is sent late is lost late. */
-		path->spread_bad = PL_SPREAD_BAD + PL_SPREAD_HOLD;
-		path->spread_us = 0;
+		part = s->waited_us < spread / PL_SPREAD_QUEUE ? PL_SPREAD_DECAY : PL_SPREAD_HELD;
+		path->spread_us -= spread ? spread / part + 1 : 0;
 		return;
 	}
 	/* Its end met a queue: it came too early by as much as it waited there. */
@@ -69,6 +56,7 @@ static __always_inline int pl_incast_begin(struct pl_start *s, const struct pl_p
 	if (!tcp->timed || policy->base == PL_BASE_BBR)
 		return 0;
 	s->spread_segs = segs;
+	s->spread_until_us = tcp->now_us + PL_SPREAD_OVER * spread_us;
 	s->base_cwnd = tcp->cwnd;
 	s->rate_bps = pl_rate(segs, tcp->mss, spread_us);
 	s->state = PL_START_PACED;
@@ -80,15 +68,20 @@ static __always_inline int pl_incast_begin(struct pl_start *s, const struct pl_p
  * The next segment of such a message. The window ends after it, or the stack would send
  * all as one packet where the round trip is short (tcp_tso_autosize); of more in flight it is
  * as much larger as the stack needs to not hold the segment back (tcp_tso_should_defer).
+ * A loss does not hold the pace up: what is sent meanwhile tells at once whether the
+ * repair was lost too, for which a timeout would be waited otherwise.
  */
 static __always_inline void pl_incast_send(const struct pl_start *s, const struct pl_tcp *tcp,
 					   struct pl_orders *orders)
 {
 	__u32 window = tcp->packets_out + 1 + tcp->packets_out / 3;
+	__u32 phase = (tcp->una * PL_GOLDEN_RATIO >> 24) + 1;
 
 	orders->pacing_bps = s->rate_bps;
-	if (!tcp->recovering)
-		orders->cwnd = window < s->base_cwnd ? window : s->base_cwnd;
+	/* Hosts that start together must not go on in step: the first gap is random, up to two. */
+	if (tcp->sent_segs == s->sent0)
+		orders->pacing_bps = s->rate_bps * 128 / phase;
+	orders->cwnd = window < s->base_cwnd ? window : s->base_cwnd;
 }
 
 /* All of it has left: the window is the base's again, and has grown where nothing was lost. */

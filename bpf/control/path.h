@@ -79,6 +79,7 @@ struct pl_start {
 	__u64 probe_bps; /* spacing of the probe's ACKs; 0: not known */
 	__u64 share_bps; /* rate of the last start, for status */
 	__u64 round_us; /* when this round trip began */
+	__u64 spread_until_us; /* of a message that is spread: when the others' are over */
 	__u32 sent0, delivered0, retransmitted0; /* counters when the burst began */
 	__u32 first_segs, last_segs; /* of the burst, sent before first_us, last_us */
 	__u32 probe_acked_segs, train_acked_segs;

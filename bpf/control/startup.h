@@ -347,7 +347,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		return;
 	n = tcp->sent_segs - s->sent0;
 	if (s->spread_segs) {
-		if (n - (tcp->retransmitted_segs - s->retransmitted0) >= s->spread_segs)
+		if (n - (tcp->retransmitted_segs - s->retransmitted0) >= s->spread_segs ||
+		    tcp->now_us > s->spread_until_us)
 			pl_incast_end(s, tcp, orders);
 		else
 			pl_incast_send(s, tcp, orders);

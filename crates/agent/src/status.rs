@@ -103,7 +103,7 @@ pub struct Path {
     pub wary_starts: u32,
     /// Time over which messages that the initial window holds are spread, microseconds;
     /// 0: they are not.
-    pub spread_us: u16,
+    pub spread_us: u32,
 }
 
 /// One connection.
