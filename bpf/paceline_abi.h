@@ -122,10 +122,12 @@ struct pl_path {
 	__u32 expected; /* the peak before that: so many may start again at once */
 	__u32 epoch; /* raised when a stale count is thrown away */
 	__u32 flight_segs; /* largest flight of one connection delivered without loss */
-	__u32 wary; /* good starts until the path is trusted again; 0: it is */
+	__u16 wary; /* good starts until the path is trusted again; 0: it is */
+	__u16 wary_for; /* of how many, when it last became wary; 0: it never was */
 	__u32 block_rtt_us; /* RTT of the ACK with which the block began */
 	__u32 burst_segs; /* of the last bursts that were longer than a lead */
-	__u32 spread_us; /* over which messages that fit the initial window leave; 0: at once (incast.h) */
+	__u16 trusted; /* good starts since it was last trusted again (loss.h) */
+	__u16 spread_us; /* over which messages that fit the initial window leave; 0: at once (incast.h) */
 };
 
 /* Value of pl_paths: the lock (a struct bpf_spin_lock) comes first. */

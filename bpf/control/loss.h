@@ -9,6 +9,33 @@
 #include "path.h"
 
 /*
+ * A start has lost more than chance would. What the others on the path send is tried out
+ * again by a start that is not spread, and where they are still there that one loses too,
+ * and costs them a round trip as well as itself: each time it is tried later.
+ */
+static __always_inline void pl_become_wary(struct pl_path *path)
+{
+	__u32 starts = PL_WARY_STARTS;
+
+	if (!path->wary) {
+		if (path->trusted < path->wary_for)
+			starts = PL_WARY_BACKOFF * path->wary_for;
+		path->wary_for = starts < PL_WARY_STARTS_MAX ? starts : PL_WARY_STARTS_MAX;
+		path->trusted = 0;
+	}
+	path->wary = path->wary_for;
+}
+
+/* A start has lost nothing, or what chance would. */
+static __always_inline void pl_become_trusted(struct pl_path *path)
+{
+	if (path->wary)
+		path->wary--;
+	else if (path->trusted < PL_WARY_STARTS_MAX)
+		path->trusted++;
+}
+
+/*
  * ssthresh after a loss in the first round trips of a burst. The base would take a part
  * of the window (CUBIC 0.7), which says nothing of what others left of the path: what
  * arrived over the last round trip does (as in TCP Westwood).

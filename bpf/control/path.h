@@ -28,7 +28,9 @@
 #define PL_ROUND_VOICE 4 /* of one's voice: one round's ACKs jitter by a packet of 64 KB */
 #define PL_FLIGHT_GROWTH 4 /* a start exceeds the largest proven flight by this at most */
 #define PL_WARY_LOSS 50 /* a start that lost more than a part of so many makes its path wary */
-#define PL_WARY_STARTS 32 /* good starts in a row after which a path is no longer wary */
+#define PL_WARY_STARTS 32 /* good starts in a row after which a path is no longer wary; */
+#define PL_WARY_BACKOFF 4 /* times as many where it lost again before as many good ones more, */
+#define PL_WARY_STARTS_MAX 512 /* and no more than these: a burst in so many may lose */
 #define PL_WARY_ROUNDS 64 /* in place of PL_ROUNDS on such a path */
 #define PL_STEP 8 /* by a part of so many a window grows in a round trip where little is known */
 #define PL_WARY_GROWTH_SEGS 8 /* where a path is wary by no more than so many segments, all together */

@@ -117,7 +117,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			/* Where a qdisc paces there is no probe: only a larger step can tell. */
 			rate += rate / 16;
 	}
-	if (path->wary > PL_WARY_STARTS / 2 && path->burst_segs < PL_WARY_BURST_SEGS &&
+	if (path->wary && path->wary + PL_WARY_STARTS / 2 > path->wary_for && path->burst_segs < PL_WARY_BURST_SEGS &&
 	    rate > s->rate_bps + s->rate_bps / 4)
 		rate = s->rate_bps + s->rate_bps / 4;
 	path->confirmed_us = tcp->now_us;
@@ -150,10 +150,10 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	}
 	if (policy->target == PL_TARGET_DELIVERY_RATE) {
 		if (lost > 1 && lost * PL_WARY_LOSS > paced)
-			path->wary = PL_WARY_STARTS;
-		else if (path->wary && 2 * size >= path->burst_segs)
+			pl_become_wary(path);
+		else if (2 * size >= path->burst_segs)
 			/* Shorter ones would hardly have lost. */
-			path->wary--;
+			pl_become_trusted(path);
 	}
 	if (bad) {
 		s->bad_starts++;

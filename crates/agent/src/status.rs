@@ -103,7 +103,7 @@ pub struct Path {
     pub wary_starts: u32,
     /// Time over which messages that the initial window holds are spread, microseconds;
     /// 0: they are not.
-    pub spread_us: u32,
+    pub spread_us: u16,
 }
 
 /// One connection.
@@ -273,7 +273,7 @@ fn path_of(key: &pl_path_key, path: &pl_path) -> Path {
         rate_bits_per_s: path.rate_bps.saturating_mul(8),
         min_rtt_us: path.min_rtt_us,
         active: path.active,
-        wary_starts: path.wary,
+        wary_starts: u32::from(path.wary),
         spread_us: path.spread_us,
     }
 }

@@ -62,7 +62,7 @@ fn answers_that_a_queue_holds_arrive_as_ever() {
 }
 
 /// On a path of a local network that lost messages, and is spread over `spread_us`.
-fn crowded(spread_us: u32) -> pl_path {
+fn crowded(spread_us: u16) -> pl_path {
     pl_path {
         min_rtt_us: RTT_US,
         min_rtt_at_us: 1_000_000,
@@ -166,7 +166,7 @@ impl Host {
     }
 
     /// What the message before has taught: seen when the next one begins.
-    fn spread_us(&mut self) -> u32 {
+    fn spread_us(&mut self) -> u16 {
         self.tcp.unsent = SEGS * MSS as u32;
         self.ask();
         self.path.spread_us
@@ -273,14 +273,14 @@ fn a_time_whose_end_meets_a_queue_is_kept_much_longer() {
 fn one_delayed_ack_does_not_spread_the_next_message_over_as_long() {
     let mut host = Host::new(crowded(0), SEGS);
     host.message(1, 40_000);
-    assert_eq!(host.spread_us(), 8 * RTT_US);
+    assert_eq!(u32::from(host.spread_us()), 8 * RTT_US);
 }
 
 #[test]
 fn a_message_of_which_all_was_lost_is_spread_over_a_round_trip() {
     let mut host = Host::new(crowded(0), SEGS);
     host.message_with(SEGS, 0);
-    assert_eq!(host.spread_us(), RTT_US);
+    assert_eq!(u32::from(host.spread_us()), RTT_US);
 }
 
 /// Or all of them would send their next segments together too.

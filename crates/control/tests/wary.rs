@@ -9,6 +9,7 @@ use support::{delivery_rate, mbit, Link, World, MS, MSS, SECOND};
 
 const RTT_US: u32 = 20_000;
 const SEGS: u32 = 112;
+const WARY_STARTS: u16 = PL_WARY_STARTS as u16;
 
 fn known_path() -> pl_path {
     pl_path {
@@ -91,7 +92,7 @@ fn after_a_start_that_lost_the_next_ones_are_spread_over_half_a_round_trip() {
     send(&mut startup, &mut path, &mut tcp, SEGS - 10);
     assert_eq!(startup.raw().rate_bps, mbit(500), "a path that is trusted");
     finish(&mut startup, &mut path, &mut tcp, 10);
-    assert_eq!(path.wary, PL_WARY_STARTS);
+    assert_eq!(path.wary, WARY_STARTS);
     believe(&mut path, &tcp);
     // No lead above the pace either.
     let first = startup.before_send(&mut path, &delivery_rate(), &tcp);
@@ -103,7 +104,7 @@ fn after_a_start_that_lost_the_next_ones_are_spread_over_half_a_round_trip() {
 #[test]
 fn good_starts_make_a_path_trusted_again() {
     let (mut startup, mut path, mut tcp) = after_a_loss();
-    for left in (0..PL_WARY_STARTS).rev() {
+    for left in (0..WARY_STARTS).rev() {
         believe(&mut path, &tcp);
         send(&mut startup, &mut path, &mut tcp, SEGS);
         finish(&mut startup, &mut path, &mut tcp, 0);
@@ -114,12 +115,68 @@ fn good_starts_make_a_path_trusted_again() {
     assert_eq!(startup.raw().rate_bps, BELIEVED);
 }
 
+/// Good starts on a wary path until it is trusted.
+fn until_trusted(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp) -> u32 {
+    let mut starts = 0;
+    while path.wary > 0 {
+        good(startup, path, tcp);
+        starts += 1;
+    }
+    starts
+}
+
+fn good(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp) {
+    believe(path, tcp);
+    send(startup, path, tcp, SEGS);
+    finish(startup, path, tcp, 0);
+}
+
+fn lossy(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp) {
+    believe(path, tcp);
+    send(startup, path, tcp, SEGS - 10);
+    finish(startup, path, tcp, 10);
+}
+
+/// Each time it tries what the others leave, and each try costs all of them a round trip.
+#[test]
+fn a_path_that_loses_again_as_soon_as_it_is_trusted_is_trusted_later() {
+    let (mut startup, mut path, mut tcp) = after_a_loss();
+    for starts in [32, 128, 512, 512] {
+        assert_eq!(until_trusted(&mut startup, &mut path, &mut tcp), starts);
+        for _ in 0..starts - 1 {
+            good(&mut startup, &mut path, &mut tcp);
+        }
+        lossy(&mut startup, &mut path, &mut tcp);
+    }
+}
+
+#[test]
+fn a_path_that_was_trusted_for_as_long_is_judged_anew() {
+    let (mut startup, mut path, mut tcp) = after_a_loss();
+    until_trusted(&mut startup, &mut path, &mut tcp);
+    lossy(&mut startup, &mut path, &mut tcp);
+    assert_eq!(until_trusted(&mut startup, &mut path, &mut tcp), 128);
+    for _ in 0..128 {
+        good(&mut startup, &mut path, &mut tcp);
+    }
+    lossy(&mut startup, &mut path, &mut tcp);
+    assert_eq!(path.wary, WARY_STARTS);
+}
+
+#[test]
+fn a_loss_before_it_is_trusted_begins_the_count_again() {
+    let (mut startup, mut path, mut tcp) = after_a_loss();
+    good(&mut startup, &mut path, &mut tcp);
+    lossy(&mut startup, &mut path, &mut tcp);
+    assert_eq!(path.wary, WARY_STARTS);
+}
+
 #[test]
 fn starts_much_shorter_than_the_one_that_lost_prove_nothing() {
     let (mut startup, mut path, mut tcp) = after_a_loss();
     send_of(SEGS / 4, &mut startup, &mut path, &mut tcp, SEGS / 4);
     finish(&mut startup, &mut path, &mut tcp, 0);
-    assert_eq!(path.wary, PL_WARY_STARTS);
+    assert_eq!(path.wary, WARY_STARTS);
 }
 
 #[test]
@@ -127,7 +184,7 @@ fn the_start_of_a_long_burst_proves_as_much_as_a_short_one() {
     let (mut startup, mut path, mut tcp) = after_a_loss();
     tcp.unsent = SEGS * MSS as u32;
     send_of(SEGS / 4, &mut startup, &mut path, &mut tcp, SEGS / 4);
-    assert_eq!(path.wary, PL_WARY_STARTS - 1);
+    assert_eq!(path.wary, WARY_STARTS - 1);
 }
 
 #[test]
@@ -155,7 +212,7 @@ fn growth(segs: u64) -> u64 {
     let mut world = World::new(link, delivery_rate(), 1);
     world.burst(segs, SECOND);
     world.path.rate_bps = mbit(100);
-    world.path.wary = PL_WARY_STARTS;
+    world.path.wary = WARY_STARTS;
     world.path.burst_segs = segs as u32;
     world.burst(segs, SECOND);
     world.path.rate_bps - mbit(100)
@@ -169,7 +226,7 @@ fn with_short_bursts_a_wary_path_grows_by_a_segment_per_round_trip() {
 
 /// Whether the law still follows a long burst that began at a known rate and lost
 /// something in its first round trips.
-fn follows_after_a_loss(wary: u32) -> bool {
+fn follows_after_a_loss(wary: u16) -> bool {
     let mut world = World::new(
         Link::new(mbit(500), 20 * MS, 1000 * MSS),
         delivery_rate(),
@@ -191,7 +248,7 @@ fn follows_after_a_loss(wary: u32) -> bool {
 
 #[test]
 fn on_a_wary_path_a_loss_does_not_end_the_rounds() {
-    assert!(follows_after_a_loss(PL_WARY_STARTS));
+    assert!(follows_after_a_loss(WARY_STARTS));
     assert!(!follows_after_a_loss(0));
 }
 
