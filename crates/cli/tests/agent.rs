@@ -11,34 +11,13 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
-use std::time::Duration;
 
-use common::agent::{Agent, GROUP, NEVER, OTHER_USER, USER};
-use common::{alone, connect, is_root, jobs, own_cgroup, status, Net, SERVER4};
-
-/// The cgroup of the job that `paceline run` with this number was moved into.
-fn directory_of(process: u32) -> PathBuf {
-    own_cgroup().join(format!("paceline.{process}.0"))
-}
+use common::agent::{directory_of, until_gone, Agent, GROUP, OTHER_USER, USER};
+use common::{alone, connect, is_root, jobs, status, Net, SERVER4};
 
 fn part_of(process: u32) -> String {
     format!("paceline.{process}.")
-}
-
-/// Waits for what the agent does by itself: no other command runs meanwhile.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = std::time::Instant::now();
-    while !done() {
-        assert!(start.elapsed() < NEVER, "never came: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn until_gone(process: u32) {
-    let directory = directory_of(process);
-    until("the end of the job's cgroup", || !directory.exists());
 }
 
 fn signal(process: u32, signal: i32) {

@@ -96,7 +96,11 @@ fn ask(directory: &Path, request: &Request) -> Result<Started> {
             code: refused.code.to_string(),
             message: refused.message,
         }),
-        // It hung up, or is no agent.
+        Err(_) if !answer.ends_with('\n') => Err(failed(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "it ended before it answered",
+        ))),
+        // It is no agent.
         Err(error) => Err(failed(error.into())),
     }
 }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{paceline, Net, Peer};
+use super::{own_cgroup, paceline, Net, Peer};
 
 /// Two users without rights; a number needs no entry in /etc/passwd.
 pub const USER: u32 = 65534;
@@ -19,6 +19,25 @@ pub const OTHER_USER: u32 = 65533;
 pub const GROUP: &str = "daemon";
 /// Long enough for any machine: what does not come by then never comes.
 pub const NEVER: Duration = Duration::from_secs(60);
+
+/// The cgroup of the job that `paceline run` with this number was moved into.
+pub fn directory_of(process: u32) -> PathBuf {
+    own_cgroup().join(format!("paceline.{process}.0"))
+}
+
+/// Waits for what the agent does by itself: no other command runs meanwhile.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !done() {
+        assert!(start.elapsed() < NEVER, "never came: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn until_gone(process: u32) {
+    let directory = directory_of(process);
+    until("the end of the job's cgroup", || !directory.exists());
+}
 
 /// An agent with sockets and configuration of its own.
 pub struct Agent {
@@ -82,13 +101,21 @@ impl Agent {
         self.place.join("run/jobs.sock")
     }
 
+    /// Whether it had said that it is ready or not.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+        self.ready.set_nonblocking(true).unwrap();
+        while self.ready.recv(&mut [0; 32]).is_ok() {}
+        self.ready.set_nonblocking(false).unwrap();
+    }
+
+    pub fn begin(&mut self) {
+        self.process = Self::command(&self.place).spawn().unwrap();
     }
 
     pub fn restart(&mut self) {
-        self.process = Self::command(&self.place).spawn().unwrap();
+        self.begin();
         self.wait_until_ready();
     }
 
