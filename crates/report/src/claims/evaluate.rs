@@ -314,6 +314,7 @@ impl Judge<'_> {
                 Some(Statistic::Median) => "@median",
                 Some(Statistic::Min) => "@min",
                 Some(Statistic::Max) => "@max",
+                Some(Statistic::Mean) => "@mean",
             });
             copied = reference.span.end;
         }
@@ -344,6 +345,7 @@ fn statistic(metric: &Metric, statistic: Option<Statistic>) -> f64 {
         Statistic::Median => metric.median,
         Statistic::Min => metric.min,
         Statistic::Max => metric.max,
+        Statistic::Mean => metric.runs.iter().sum::<f64>() / metric.runs.len() as f64,
     }
 }
 

@@ -15,10 +15,10 @@
 //! `REFERENCE OPERATOR EXPRESSION`, where the operator is `<=`, `<`, `>=` or `>`.
 //! Numbers are in the unit that the metric's name ends in, without a suffix.
 //!
-//! A reference is `VARIANT/METRIC` and means the median of the runs;
-//! `@min` and `@max` after it mean the least and the greatest. On the right
-//! side, `VARIANT` alone means the metric of the left side, `bound` means the
-//! bound of that metric, and `bound/METRIC` that of another.
+//! A reference is `VARIANT/METRIC` and means the median of the runs; `@min`,
+//! `@max` and `@mean` after it mean the least, the greatest and the arithmetic
+//! mean. On the right side, `VARIANT` alone means the metric of the left side,
+//! `bound` means the bound of that metric, and `bound/METRIC` that of another.
 //!
 //! An expression has `+`, `-`, `*`, `/`, parentheses, and the functions `min`,
 //! `max` and `best`: the least where less is better, the greatest of goodput,
@@ -130,6 +130,7 @@ enum Statistic {
     Median,
     Min,
     Max,
+    Mean,
 }
 
 /// `VARIANT[/METRIC][@STATISTIC]`.

@@ -45,7 +45,7 @@ pub enum Problem {
     #[error("`{0}` is not a number: write it in the metric's own unit without a suffix, `0.110` for 110 ms")]
     Suffix(String),
     /// `@` followed by something else than a statistic.
-    #[error("`@{0}` is unknown: `@median`, `@min` and `@max` are there")]
+    #[error("`@{0}` is unknown: `@median`, `@mean`, `@min` and `@max` are there")]
     Statistic(String),
     /// A name followed by `(` that is no function.
     #[error("there is no function `{0}`: `min`, `max` and `best` are there")]
@@ -324,6 +324,7 @@ fn reference(word: &str, start: usize) -> Parsed<Reference> {
                 "median" => Statistic::Median,
                 "min" => Statistic::Min,
                 "max" => Statistic::Max,
+                "mean" => Statistic::Mean,
                 _ => return Err((start + path.len(), Problem::Statistic(name.to_owned()))),
             };
             (path, Some(statistic))

@@ -84,6 +84,7 @@ fn a_statistic_can_be_named() {
     assert_eq!(one("b-2/t_s/1KB@max <= 12"), (12.0, true));
     assert_eq!(one("b-2/t_s/1KB@min <= a@max"), (2.0 / 3.0, true));
     assert_eq!(one("b-2/t_s/1KB@median > a"), (2.0, true));
+    assert_eq!(one("b-2/t_s/1KB@mean <= 2 * a@mean"), (3.0, false));
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn what_cannot_be_parsed_is_shown_with_its_column() {
         ("a/first_s <= 1.1 bound", "column 18: expected the end of the claim, or an operator with spaces around it, found `bound`"),
         ("a//first_s <= 1", "column 1: `a//first_s` has an empty part"),
         ("a/t_s/{1KB <= 1", "column 3: the braces of `t_s/{1KB` do not match: a choice is written `{100KB,1MB}`"),
-        ("a/first_s@mean <= 1", "column 10: `@mean` is unknown: `@median`, `@min` and `@max` are there"),
+        ("a/first_s@middle <= 1", "column 10: `@middle` is unknown: `@median`, `@mean`, `@min` and `@max` are there"),
         ("a/first_s <= bound*2", "column 14: `bound*2` has a wildcard that none on the left side fills (to multiply, put a space on each side of `*`)"),
         ("a/**** <= 1", "column 3: `****` has too many wildcards: at most 3 `*` and 1000 choices in one name"),
         ("é/t_s <> 1", "column 8: expected a number, `bound`, a variant, a reference or a function, found `>`"),
