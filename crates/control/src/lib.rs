@@ -39,7 +39,7 @@ mod bindings;
 
 pub use bindings::{
     pl_orders, pl_phases, pl_start, pl_tcp, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS,
-    PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_TRAIN_FROM, PL_WARY_STARTS,
+    PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_SPREAD_MAX_US, PL_TRAIN_FROM, PL_WARY_STARTS,
 };
 use paceline_abi::{pl_path, pl_policy, pl_start_state};
 

@@ -4,7 +4,7 @@
 mod support;
 
 use paceline_abi::{pl_base, pl_path, pl_policy};
-use paceline_control::{pl_orders, pl_tcp, Phases, Startup, State, PL_LEAD_SEGS};
+use paceline_control::{pl_orders, pl_tcp, Phases, Startup, State, PL_LEAD_SEGS, PL_SPREAD_MAX_US};
 use support::{delivery_rate, mbit, Link, World, MSS, SECOND};
 
 const RTT_US: u32 = 200;
@@ -266,6 +266,13 @@ fn a_time_whose_end_meets_a_queue_is_kept_much_longer() {
         host.message(0, 3000 / 16);
     }
     assert_eq!(host.spread_us(), 0, "an ACK may always be delayed");
+}
+
+#[test]
+fn the_time_has_an_end() {
+    let mut host = Host::new(crowded(20_000), SEGS);
+    host.message(1, 60_000);
+    assert_eq!(u32::from(host.spread_us()), PL_SPREAD_MAX_US);
 }
 
 /// A receiver that waits 40 ms with the ACK of an odd segment is no queue of 40 ms.

@@ -206,13 +206,15 @@ fn a_start_that_lost_most_leaves_no_more_than_what_arrived() {
     assert_eq!(path.rate_bps, mbit(500) / 4);
 }
 
-/// What a good burst of `segs` adds to a wary path's 100 Mbit/s, of 500.
-fn growth(segs: u64) -> u64 {
+/// What a good burst of `segs` adds to a wary path's 100 Mbit/s, of 500; the good starts that
+/// it needs to be trusted, and needed at first.
+fn growth(segs: u64, wary: u16, wary_for: u16) -> u64 {
     let link = Link::new(mbit(500), 20 * MS, 1000 * MSS);
     let mut world = World::new(link, delivery_rate(), 1);
     world.burst(segs, SECOND);
     world.path.rate_bps = mbit(100);
-    world.path.wary = WARY_STARTS;
+    world.path.wary = wary;
+    world.path.wary_for = wary_for;
     world.path.burst_segs = segs as u32;
     world.burst(segs, SECOND);
     world.path.rate_bps - mbit(100)
@@ -220,8 +222,19 @@ fn growth(segs: u64) -> u64 {
 
 #[test]
 fn with_short_bursts_a_wary_path_grows_by_a_segment_per_round_trip() {
-    assert_eq!(growth(u64::from(SEGS)), MSS * 1000 / 20);
-    assert!(growth(700) > mbit(20));
+    assert_eq!(growth(u64::from(SEGS), 32, 32), MSS * 1000 / 20);
+    assert!(growth(700, 32, 32) > mbit(20));
+}
+
+#[test]
+fn for_sixteen_starts_after_a_loss_a_path_grows_by_a_quarter_at_most() {
+    for (wary, wary_for) in [(32, 32), (17, 32), (512, 512), (497, 512)] {
+        assert_eq!(growth(700, wary, wary_for), mbit(25), "{wary}, {wary_for}");
+    }
+    for (wary, wary_for) in [(16, 32), (1, 32), (496, 512), (0, 32)] {
+        let grown = growth(700, wary, wary_for);
+        assert!(grown > mbit(50), "{wary}, {wary_for}: {grown}");
+    }
 }
 
 /// Whether the law still follows a long burst that began at a known rate and lost
