@@ -28,8 +28,8 @@
 //! In the left reference `*` stands for any text and `{a,b}` for a choice. Each
 //! match is a [`Hold`](crate::results::Hold) of its own, in the order of the
 //! choices and then of the results. Wildcards in a reference on the right side
-//! are filled in with what those of the left side matched, in their order:
-//! `lfn/round_s/* <= cubic/round_s/*` compares each with its namesake.
+//! are filled in with what those of the left side matched, in their order, all of
+//! them or none: `lfn/round_s/* <= cubic/round_s/*` compares each with its namesake.
 //!
 //! # Value
 //!

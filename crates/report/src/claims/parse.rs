@@ -61,6 +61,18 @@ pub enum Problem {
         "`{0}` has a wildcard that none on the left side fills (to multiply, put a space on each side of `*`)"
     )]
     Unfilled(String),
+    /// Some of the left side's wildcards are filled in on the right side, and some not.
+    #[error(
+        "`{shown}` has {has} of the left side's {of} wildcards: give it all of them, or the variant's name alone, which means the metric of the left side"
+    )]
+    Fewer {
+        /// The name.
+        shown: String,
+        /// Its wildcards.
+        has: usize,
+        /// Those of the left side.
+        of: usize,
+    },
     /// Parentheses too deep.
     #[error("parentheses are nested more than 32 deep")]
     Nested,
@@ -400,29 +412,43 @@ fn check_filled(expression: &Expression, left: &Reference) -> Parsed<()> {
             .iter()
             .try_for_each(|argument| check_filled(argument, left)),
         Expression::Reference(reference) => {
-            let wildcards =
-                |metric: &Option<Pattern>| metric.as_ref().map_or(0, Pattern::wildcards);
-            if reference.variant.wildcards() > left.variant.wildcards()
-                || wildcards(&reference.metric) > wildcards(&left.metric)
-            {
-                let name = reference
-                    .variant
-                    .0
-                    .iter()
-                    .chain(reference.metric.iter().flat_map(|m| &m.0));
-                let shown = name.fold(String::new(), |mut text, piece| {
-                    match piece {
-                        Piece::Literal(literal) => text.push_str(literal),
-                        Piece::Any => text.push('*'),
-                        Piece::OneOf(choices) => {
-                            text.push_str(&format!("{{{}}}", choices.join(",")))
-                        }
-                    }
-                    text
-                });
-                return Err((reference.span.start, Problem::Unfilled(shown)));
+            let metric = |reference: &Reference| {
+                let metric = reference.metric.as_ref();
+                metric.map_or(0, Pattern::wildcards)
+            };
+            let of_variant = (reference.variant.wildcards(), left.variant.wildcards());
+            for (has, of) in [of_variant, (metric(reference), metric(left))] {
+                let shown = || reference.shown();
+                if has > of {
+                    return Err((reference.span.start, Problem::Unfilled(shown())));
+                }
+                if (1..of).contains(&has) {
+                    let shown = shown();
+                    return Err((reference.span.start, Problem::Fewer { shown, has, of }));
+                }
             }
             Ok(())
         }
+    }
+}
+
+impl Reference {
+    /// The names as they were written, for messages.
+    fn shown(&self) -> String {
+        match &self.metric {
+            Some(metric) => format!("{}/{}", self.variant.shown(), metric.shown()),
+            None => self.variant.shown(),
+        }
+    }
+}
+
+impl Pattern {
+    fn shown(&self) -> String {
+        let shown = self.0.iter().map(|piece| match piece {
+            Piece::Literal(literal) => literal.clone(),
+            Piece::Any => "*".to_owned(),
+            Piece::OneOf(choices) => format!("{{{}}}", choices.join(",")),
+        });
+        shown.collect()
     }
 }

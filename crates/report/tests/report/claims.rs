@@ -156,6 +156,7 @@ fn what_cannot_be_parsed_is_shown_with_its_column() {
         ("a/t_s/{1KB <= 1", "column 3: the braces of `t_s/{1KB` do not match: a choice is written `{100KB,1MB}`"),
         ("a/first_s@middle <= 1", "column 10: `@middle` is unknown: `@median`, `@mean`, `@min` and `@max` are there"),
         ("a/first_s <= bound*2", "column 14: `bound*2` has a wildcard that none on the left side fills (to multiply, put a space on each side of `*`)"),
+        ("a/{x,y}_s/{1,2} <= b/z_s/*", "column 20: `b/z_s/*` has 1 of the left side's 2 wildcards: give it all of them, or the variant's name alone, which means the metric of the left side"),
         ("a/**** <= 1", "column 3: `****` has too many wildcards: at most 3 `*` and 1000 choices in one name"),
         ("é/t_s <> 1", "column 8: expected a number, `bound`, a variant, a reference or a function, found `>`"),
     ];
