@@ -9,10 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
-
 use crate::error::{Error, Result};
+use crate::lock::Lock;
 
 /// Name that every job's directory starts with.
 const JOB_PREFIX: &str = "paceline.";
@@ -24,14 +22,6 @@ pub struct Hierarchy {
     /// The cgroup that the mount point shows; `/` except in bind mounts.
     root: PathBuf,
     read_only: bool,
-}
-
-/// Held while jobs are made, ended or cleaned. Released when dropped, and by
-/// the kernel when the process dies; a child that has not reached its exec yet
-/// keeps it too.
-#[derive(Debug)]
-pub struct Lock {
-    _directory: Flock<File>,
 }
 
 impl Hierarchy {
@@ -112,24 +102,11 @@ impl Hierarchy {
     }
 
     /// Waits for the lock that serialises every change of jobs on this host.
-    pub fn lock(&self) -> Result<Lock> {
-        let directory =
-            File::open(&self.mount).map_err(|error| Error::path("open", &self.mount, error))?;
-        let locked = Flock::lock(directory, FlockArg::LockExclusiveNonblock).or_else(
-            |(directory, errno)| {
-                if errno != Errno::EWOULDBLOCK {
-                    return Err((directory, errno));
-                }
-                tracing::info!("waiting for another paceline that starts or ends a job");
-                Flock::lock(directory, FlockArg::LockExclusive)
-            },
-        );
-        match locked {
-            Ok(directory) => Ok(Lock {
-                _directory: directory,
-            }),
-            Err((_, errno)) => Err(Error::path("lock", &self.mount, errno.into())),
-        }
+    ///
+    /// # Errors
+    /// As [`Lock::take`].
+    pub(crate) fn lock(&self) -> Result<Lock> {
+        Lock::take(&self.mount)
     }
 
     /// Directories of jobs anywhere below the mount point, parents first.

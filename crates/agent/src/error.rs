@@ -132,6 +132,18 @@ pub enum Error {
         run: bool,
     },
 
+    /// Somebody keeps the lock who has no use for it.
+    #[error(
+        "process {process}, which could not start a job itself, has locked {}, where paceline serialises its changes: end it first",
+        directory.display()
+    )]
+    LockedByUser {
+        /// The process.
+        process: u32,
+        /// Mount point of the hierarchy.
+        directory: PathBuf,
+    },
+
     /// PL_MAX_JOBS jobs exist.
     #[error("{limit} jobs run on this host already, which is the limit")]
     TooManyJobs {

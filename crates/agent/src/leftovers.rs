@@ -7,9 +7,10 @@
 
 use std::path::PathBuf;
 
-use crate::cgroup::{Cgroup, Hierarchy, Lock};
+use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::Result;
 use crate::kernel_side::{detach_from, discover};
+use crate::lock::Lock;
 use crate::pages;
 
 /// What a [`clean`] removed, and what it found alive.

@@ -25,6 +25,7 @@ pub mod job;
 mod kernel_side;
 pub mod launcher;
 mod leftovers;
+mod lock;
 pub mod pages;
 mod preload;
 pub mod service;

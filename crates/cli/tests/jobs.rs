@@ -3,10 +3,15 @@
 
 mod common;
 
-use std::process::Stdio;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use paceline_agent::cgroup::Hierarchy;
 
 use common::{
-    alone, connect, is_root, jobs, output, paceline, status, Net, Peer, SERVER4, SERVER6,
+    alone, connect, is_root, jobs, output, paceline, status, Net, Peer, PolicyFile, SERVER4,
+    SERVER6,
 };
 
 /// Neither ours, nor a name that only a job could have set.
@@ -64,6 +69,25 @@ fn an_accepted_connection_gets_its_listeners_policy() {
         client.end();
         server.end();
     }
+}
+
+#[test]
+fn both_ends_begin_with_the_policys_initial_window() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let net = Net::new();
+    let policy = PolicyFile::new("window", "[window]\ninitial = 40\n");
+    let mut client = net.job(0, policy.path());
+    let mut server = net.job(1, policy.path());
+    connect(&mut client, &mut server, SERVER4);
+    for peer in [&client, &server] {
+        let shown = jobs(&status(), &format!("paceline.{}.", peer.process.id()));
+        assert_eq!(shown[0]["connections"][0]["cwnd_segs"], 40, "{shown:?}");
+    }
+    client.end();
+    server.end();
 }
 
 #[test]
@@ -312,6 +336,40 @@ fn a_refused_policy_starts_nothing() {
     assert!(message.contains("half_life"), "{message}");
     assert!(message.starts_with("paceline: error: "), "{message}");
     std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_user_who_locks_the_hierarchy_stops_nobody_without_a_word() {
+    if !is_root() {
+        return;
+    }
+    const NOBODY: u32 = 65534;
+    let _alone = alone();
+    let hierarchy = Hierarchy::find().unwrap();
+    let mut holder = Command::new("flock")
+        .arg(hierarchy.mount())
+        .args(["sh", "-c", "echo locked; exec cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .uid(NOBODY)
+        .spawn()
+        .unwrap();
+    let mut locked = String::new();
+    BufReader::new(holder.stdout.take().unwrap())
+        .read_line(&mut locked)
+        .unwrap();
+    let refused = output(&["run", "--policy", "lfn", "--", "true"]);
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    assert_eq!(refused.status.code(), Some(125), "{refused:?}");
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        message.contains(&format!("process {}", holder.id())),
+        "{message}"
+    );
+    assert!(output(&["run", "--policy", "lfn", "--", "true"])
+        .status
+        .success());
 }
 
 fn available() -> String {

@@ -6,37 +6,15 @@
 mod common;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{alone, is_root, Capture, Net, Peer, SERVER4};
+use common::{alone, is_root, Capture, Net, Peer, PolicyFile, SERVER4};
 
 /// More than a delayed ACK's 40 ms, and less than what makes Linux ACK at once.
 const PAUSE: Duration = Duration::from_millis(60);
 /// Linux acknowledges the first segments of a connection at once.
 const QUICK: usize = 20;
 const MESSAGES: usize = 40;
-
-/// A policy file that goes with the test.
-struct PolicyFile(PathBuf);
-
-impl PolicyFile {
-    fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("{name}-{}.toml", std::process::id()));
-        std::fs::write(&path, format!("name = \"{name}\"\n{text}")).unwrap();
-        PolicyFile(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for PolicyFile {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).unwrap();
-    }
-}
 
 /// Messages of one segment to a receiver that is busy: how many came twice.
 fn repeated(net: &Net, mut client: Peer, mut server: Peer) -> usize {

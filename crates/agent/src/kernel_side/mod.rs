@@ -38,8 +38,9 @@ use paceline_abi::{
 };
 use paceline_policy::{Base, Policy};
 
-use crate::cgroup::{Cgroup, Lock};
+use crate::cgroup::Cgroup;
 use crate::error::{Error, Result};
+use crate::lock::Lock;
 pub(crate) use btf::{bbr_form, load_bbr_module, BbrForm};
 use discover::Found;
 

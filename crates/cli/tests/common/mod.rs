@@ -11,8 +11,8 @@ pub mod agent;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -110,6 +110,27 @@ fn ip(arguments: &str) {
         .status()
         .expect("iproute2 is installed");
     assert!(status.success(), "ip {arguments}");
+}
+
+/// A policy file that goes with the test.
+pub struct PolicyFile(PathBuf);
+
+impl PolicyFile {
+    pub fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("{name}-{}.toml", std::process::id()));
+        std::fs::write(&path, format!("name = \"{name}\"\n{text}")).unwrap();
+        PolicyFile(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for PolicyFile {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
+    }
 }
 
 /// Two namespaces, `10.98.0.1`/`fd98::1` and `10.98.0.2`/`fd98::2`.
@@ -291,6 +312,20 @@ fn peer_program() {
                 listener = Some(socket);
                 port.to_string()
             }
+            ["listen-multipath", address] => match multipath(address, 0, true) {
+                Some(socket) => {
+                    let socket = TcpListener::from(socket);
+                    let port = socket.local_addr().unwrap().port();
+                    listener = Some(socket);
+                    port.to_string()
+                }
+                None => "none".to_owned(),
+            },
+            ["connect-multipath", address, port] => {
+                let socket = multipath(address, port.parse().unwrap(), false);
+                streams.push(socket.expect("there is Multipath TCP").into());
+                congestion(streams.last().unwrap())
+            }
             ["connect", address, port] => {
                 let address: IpAddr = address.parse().unwrap();
                 let stream = TcpStream::connect((address, port.parse().unwrap())).unwrap();
@@ -376,6 +411,36 @@ fn peer_program() {
             _ => panic!("unknown command {line:?}"),
         };
         println!("@{answer}");
+    }
+}
+
+/// A socket of Multipath TCP that listens, or is connected; none where the kernel has no
+/// such sockets.
+fn multipath(address: &str, port: u16, listens: bool) -> Option<OwnedFd> {
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr {
+            s_addr: u32::from_ne_bytes(address.parse::<Ipv4Addr>().unwrap().octets()),
+        },
+        sin_zero: [0; 8],
+    };
+    let length = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: plain calls with a whole address; the new descriptor is owned at once.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP);
+        if socket < 0 {
+            return None;
+        }
+        let socket = OwnedFd::from_raw_fd(socket);
+        let pointer = (&raw const address).cast();
+        let result = if listens {
+            libc::bind(socket.as_raw_fd(), pointer, length) | libc::listen(socket.as_raw_fd(), 1)
+        } else {
+            libc::connect(socket.as_raw_fd(), pointer, length)
+        };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        Some(socket)
     }
 }
 
