@@ -53,29 +53,45 @@ static __always_inline void address_of(u32 to[4], const struct sock_common *skc,
 	to[3] = remote ? BPF_CORE_READ(skc, skc_daddr) : BPF_CORE_READ(skc, skc_rcv_saddr);
 }
 
-/* To itself: 127/8, ::1, or one address at both ends. */
+/* 127/8, ::1. */
+static __always_inline bool is_loopback_address(const u32 address[4])
+{
+	bool mapped = !address[0] && !address[1] && address[2] == bpf_htonl(0xffff);
+
+	if (mapped && (bpf_ntohl(address[3]) >> 24) == 127)
+		return true;
+	return !address[0] && !address[1] && !address[2] && address[3] == bpf_htonl(1);
+}
+
+/* To itself: by a loopback address, or one address at both ends. */
 static __always_inline bool is_loopback(const u32 remote[4], const u32 local[4])
 {
-	bool mapped = !remote[0] && !remote[1] && remote[2] == bpf_htonl(0xffff);
-
-	if (mapped && (bpf_ntohl(remote[3]) >> 24) == 127)
-		return true;
-	if (!remote[0] && !remote[1] && !remote[2] && remote[3] == bpf_htonl(1))
+	if (is_loopback_address(remote))
 		return true;
 	return remote[0] == local[0] && remote[1] == local[1] && remote[2] == local[2] && remote[3] == local[3];
 }
 
-/*
- * Spreads connections over the jitter: the same connection, the same value.
- * Whole ticks, because the kernel rounds up to them: anything finer would put
- * nearly all connections on one.
- */
-static __always_inline u32 jittered(const struct pl_policy *policy, u64 cookie)
+static __always_inline bool is_mptcp(const struct tcp_sock *tp)
 {
-	u64 hash = cookie * 0x9e3779b97f4a7c15ull; /* 2^64 / golden ratio: Fibonacci hashing */
-	u32 ticks = policy->tick_us ? policy->rto_jitter_us / policy->tick_us : 0;
+	return bpf_core_field_exists(tp->is_mptcp) && BPF_CORE_READ(tp, is_mptcp);
+}
 
-	return policy->rto_least_us + (u32)(hash >> 32) % (ticks + 1) * policy->tick_us;
+/* Whole ticks, because the kernel rounds up to them: anything finer would put nearly all on one. */
+static __always_inline u32 jitter_ticks(const struct pl_policy *policy)
+{
+	return policy->tick_us ? policy->rto_jitter_us / policy->tick_us : 0;
+}
+
+/*
+ * Spreads connections over the jitter: the same connection, the same value. Cookies count
+ * up on a host and may be equal on hosts that do the same; their addresses are not. By
+ * Fibonacci hashing such sequences fall evenly.
+ */
+static __always_inline u32 jittered(const struct pl_policy *policy, u64 cookie, const u32 local[4])
+{
+	u64 hash = (cookie + bpf_ntohl(local[3])) * 0x9e3779b97f4a7c15ull; /* 2^64 / golden ratio */
+
+	return policy->rto_least_us + (u32)((hash >> 32) * (jitter_ticks(policy) + 1) >> 32) * policy->tick_us;
 }
 
 /* Every setting that the policy names; stops at the first that is refused. */
@@ -113,12 +129,13 @@ static __always_inline int apply(void *socket, struct pl_connection *conn, bool 
 }
 
 /*
- * The least RTO before the handshake. Its RTT sample sets rttvar to the least RTO
- * of that moment (tcp_rtt_estimator), which then decays by a quarter per RTT only:
- * set at the established callbacks alone, the first round trips would still wait
- * the kernel's 200 ms. A listener hands its own down to what it accepts.
+ * The least RTO before the handshake. Its RTT sample sets rttvar to the least RTO of that
+ * moment; after it rttvar follows a smaller one, by a quarter of the difference per round
+ * trip, and never a larger one (tcp_rtt_estimator). So who connects has its own jitter
+ * from the beginning; a listener, which hands down one value to all that it accepts, has
+ * the most of it; and who is left alone must not have had any.
  */
-static __always_inline void set_rto_early(void *socket, struct tcp_sock *tp, bool listener)
+static __always_inline void set_rto_early(struct bpf_sock_ops *ops, struct tcp_sock *tp, bool listener)
 {
 	struct sock_common *skc = (struct sock_common *)tp;
 	u32 remote[4], local[4];
@@ -127,14 +144,17 @@ static __always_inline void set_rto_early(void *socket, struct tcp_sock *tp, boo
 	int value;
 
 	job = bpf_map_lookup_elem(&pl_jobs, &id);
-	if (!job || !job->policy.rto_least_us)
+	if (!job || !job->policy.rto_least_us || is_mptcp(tp))
 		return;
 	address_of(remote, skc, true);
 	address_of(local, skc, false);
-	if (!listener && is_loopback(remote, local))
+	if (listener ? is_loopback_address(local) : is_loopback(remote, local))
 		return;
-	value = job->policy.rto_least_us;
-	bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &value, sizeof(value));
+	if (listener)
+		value = job->policy.rto_least_us + jitter_ticks(&job->policy) * job->policy.tick_us;
+	else
+		value = jittered(&job->policy, bpf_get_socket_cookie(ops), local);
+	bpf_setsockopt(ops, IPPROTO_TCP, TCP_BPF_RTO_MIN, &value, sizeof(value));
 }
 
 /* Puts one established socket under its job's policy. Returns 1 if it did. */
@@ -161,10 +181,10 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	address_of(local, skc, false);
 	if (is_loopback(conn->path.address, local))
 		conn->reason = PL_REASON_LOOPBACK;
-	else if (bpf_core_field_exists(tp->is_mptcp) && BPF_CORE_READ(tp, is_mptcp))
+	else if (is_mptcp(tp))
 		conn->reason = PL_REASON_MPTCP;
 	if (conn->reason) {
-		/* What a listener of the job handed down, or connect set, goes back. */
+		/* What a listener of the job handed down goes back; rttvar stays. */
 		if (job->policy.rto_least_us && fresh)
 			bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
 		return 0;
@@ -174,7 +194,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	conn->process.job = job_id;
 	conn->process.process = maker ? *maker : 0;
 	if (job->policy.rto_least_us)
-		conn->rto_least_us = jittered(&job->policy, cookie);
+		conn->rto_least_us = jittered(&job->policy, cookie, local);
 	if (job->policy.target != PL_TARGET_OFF)
 		bpf_map_update_elem(&pl_paths, &conn->path, &empty, BPF_NOEXIST);
 	conn->error = apply(socket, conn, fresh);

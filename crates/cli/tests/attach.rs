@@ -6,7 +6,7 @@ mod common;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{alone, connect, is_root, jobs, output, status, Net, SERVER4, SERVER6};
+use common::{alone, connect, is_root, jobs, output, status, Net, Peer, SERVER4, SERVER6};
 
 /// A cgroup that the test made, removed when empty.
 struct Service(PathBuf);
@@ -41,17 +41,22 @@ impl Drop for Service {
     }
 }
 
+/// A cgroup with a client in it, and a server outside.
+fn serving() -> (Net, Service, Peer, Peer) {
+    let net = Net::new();
+    let service = Service::new();
+    let (mut client, server) = (net.peer(0), net.peer(1));
+    service.add(&client.ask("pid"));
+    (net, service, client, server)
+}
+
 #[test]
 fn existing_connections_come_under_the_policy_and_go_back() {
     if !is_root() {
         return;
     }
     let _alone = alone();
-    let net = Net::new();
-    let service = Service::new();
-    let mut client = net.peer(0);
-    let mut server = net.peer(1);
-    service.add(&client.ask("pid"));
+    let (_net, service, mut client, mut server) = serving();
     for address in [SERVER4, SERVER6] {
         let (before, _) = connect(&mut client, &mut server, address);
 
@@ -80,16 +85,48 @@ fn existing_connections_come_under_the_policy_and_go_back() {
 }
 
 #[test]
+fn the_timeout_of_an_existing_connection_comes_down_and_stays_there() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let (_net, service, mut client, mut server) = serving();
+    connect(&mut client, &mut server, SERVER4);
+    let attach = ["attach", "--cgroup", service.path(), "--policy", "lfn"];
+    let rto_us = || {
+        let shown = jobs(&status(), service.path());
+        shown[0]["connections"][0]["rto_us"].as_u64().unwrap()
+    };
+
+    assert!(output(&attach).status.success());
+    assert!(rto_us() >= 200_000);
+    // By a quarter of the difference in each round trip.
+    for _ in 0..30 {
+        client.ask("send 20000");
+        server.ask("receive 20000");
+    }
+    let short = rto_us();
+    assert!(short < 100_000, "{short}");
+
+    // The kernel raises no RTO of a connection that exists.
+    assert!(output(&["detach", "--cgroup", service.path()])
+        .status
+        .success());
+    client.ask("send 20000");
+    server.ask("receive 20000");
+    assert!(output(&attach).status.success());
+    assert!(rto_us() < 100_000);
+    client.end();
+    server.end();
+}
+
+#[test]
 fn new_connections_of_an_attached_cgroup_are_adapted() {
     if !is_root() {
         return;
     }
     let _alone = alone();
-    let net = Net::new();
-    let service = Service::new();
-    let mut client = net.peer(0);
-    let mut server = net.peer(1);
-    service.add(&client.ask("pid"));
+    let (_net, service, mut client, mut server) = serving();
     let attached = output(&["attach", "--cgroup", service.path(), "--policy", "pace"]);
     assert!(
         String::from_utf8_lossy(&attached.stdout).contains("came under it: 0"),

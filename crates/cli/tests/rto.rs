@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The RTO that the kernel really has for a connection: its jitter, whoever connected,
+//! and none of it for connections that are left alone.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{alone, is_root, jobs, status, Net, Peer, PolicyFile, SERVER4};
+use serde_json::Value;
+
+/// Without Paceline: TCP_RTO_MIN, include/net/tcp.h.
+const USUAL_US: u64 = 200_000;
+
+fn microseconds(connection: &Value, key: &str) -> u64 {
+    connection[key].as_u64().expect("a number")
+}
+
+/// Those of the one job of a peer.
+fn connections(job: &Peer) -> Vec<Value> {
+    let shown = jobs(&status(), &format!("paceline.{}.", job.process.id()));
+    let [job] = &shown[..] else {
+        panic!("one job: {shown:?}");
+    };
+    job["connections"].as_array().unwrap().clone()
+}
+
+/// A job and a peer without one; the server is the host that [`SERVER4`] belongs to.
+fn peers(net: &Net, accepts: bool, policy: &str) -> (Peer, Peer) {
+    (
+        net.job(usize::from(accepts), policy),
+        net.peer(usize::from(!accepts)),
+    )
+}
+
+/// Who connects and who accepts.
+fn ends<'p>(accepts: bool, job: &'p mut Peer, other: &'p mut Peer) -> (&'p mut Peer, &'p mut Peer) {
+    if accepts {
+        (other, job)
+    } else {
+        (job, other)
+    }
+}
+
+/// `receive` after each `send`: a round trip that measures the RTT.
+fn exchange(from: &mut Peer, to: &mut Peer) {
+    from.ask("send-on-all 20000");
+    to.ask("receive-on-all 20000");
+}
+
+#[test]
+fn each_connection_has_a_jitter_of_its_own() {
+    if !is_root() {
+        return;
+    }
+    const CONNECTIONS: usize = 16;
+    // An accepted one comes from the most to its own, by a quarter of the rest in each.
+    const ROUND_TRIPS: usize = 30;
+    let _alone = alone();
+    let policy = PolicyFile::new("jitter", "[rto]\nleast = \"tick\"\njitter = \"100ms\"\n");
+    for accepts in [false, true] {
+        let net = Net::new();
+        let (mut job, mut other) = peers(&net, accepts, policy.path());
+        let (client, server) = ends(accepts, &mut job, &mut other);
+        let port = server.ask(&format!("listen {SERVER4}"));
+        client.ask(&format!("connect-many {SERVER4} {port} {CONNECTIONS}"));
+        server.ask(&format!("accept-many {CONNECTIONS}"));
+        for _ in 0..ROUND_TRIPS {
+            exchange(&mut job, &mut other);
+        }
+        let connections = connections(&job);
+        assert_eq!(connections.len(), CONNECTIONS);
+        let mut different = BTreeSet::new();
+        for connection in &connections {
+            let rto = microseconds(connection, "rto_us");
+            assert!(rto < USUAL_US, "accepts {accepts}: {connection}");
+            assert!(
+                rto >= microseconds(connection, "rto_least_us"),
+                "accepts {accepts}: {connection}"
+            );
+            different.insert(rto);
+        }
+        // Of 25 values at a tick of 4 ms, 10 at one of 10 ms.
+        assert!(
+            different.len() >= 8,
+            "accepts {accepts}: they time out together: {different:?}"
+        );
+        job.end();
+        other.end();
+    }
+}
+
+#[test]
+fn multipath_tcp_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    for accepts in [false, true] {
+        let net = Net::new();
+        let (mut job, mut other) = peers(&net, accepts, "lfn");
+        let (client, server) = ends(accepts, &mut job, &mut other);
+        let port = server.ask(&format!("listen-multipath {SERVER4}"));
+        if port == "none" {
+            println!("skipped: this kernel has no Multipath TCP");
+            assert!(std::env::var_os("CI").is_none(), "CI skips nothing");
+            return;
+        }
+        client.ask(&format!("connect-multipath {SERVER4} {port}"));
+        server.ask("accept");
+        for _ in 0..3 {
+            exchange(&mut job, &mut other);
+        }
+        let connections = connections(&job);
+        let [connection] = &connections[..] else {
+            panic!("one subflow: {connections:?}");
+        };
+        assert_eq!(connection["reason"], "mptcp");
+        assert_ne!(connection["congestion"], "paceline_cubic");
+        assert!(
+            microseconds(connection, "rto_us") >= USUAL_US,
+            "{connection}"
+        );
+        job.end();
+        other.end();
+    }
+}
+
+#[test]
+fn loopback_keeps_the_kernels_timeout() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let net = Net::new();
+    for address in ["127.0.0.1", "::1"] {
+        let mut job = net.job(0, "lfn");
+        let port = job.ask(&format!("listen {address}"));
+        job.ask(&format!("connect {address} {port}"));
+        job.ask("accept");
+        job.ask("send-on-all 1000");
+        job.ask("receive-on-all 1000");
+        let connections = connections(&job);
+        assert_eq!(connections.len(), 2, "{connections:?}");
+        for connection in connections {
+            assert_eq!(connection["reason"], "loopback");
+            assert!(
+                microseconds(&connection, "rto_us") >= USUAL_US,
+                "{connection}"
+            );
+        }
+        job.end();
+    }
+}
