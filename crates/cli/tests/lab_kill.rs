@@ -196,26 +196,33 @@ fn a_killed_machine_is_an_error_of_the_run() {
         return;
     }
     let place = Place::new("qemu");
+    let results = || fs::read(place.0.join("out/results.json")).ok();
+    let mut lab = place.start("virtual", false);
+    assert!(lab.wait().unwrap().success(), "{}", place.errors());
+    let whole = results();
+    assert!(whole.is_some());
     let mut killed = 0;
     for number in 0..kills() {
+        drop(fs::remove_dir_all(place.0.join("out")));
         let mut lab = place.start("virtual", false);
         // From its first moment on.
         wait_until("QEMU starts", || !machines(lab.id()).is_empty());
         std::thread::sleep(moment(number));
-        let running = machines(lab.id());
-        for pid in &running {
+        for pid in machines(lab.id()) {
             // SAFETY: a plain call.
-            unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
+            unsafe { libc::kill(pid as i32, libc::SIGKILL) };
         }
         let status = lab.wait().unwrap();
-        if !running.is_empty() {
+        if status.success() {
+            // The machine had told all before it was killed.
+            assert!(results() == whole, "{}", place.errors());
+        } else {
             killed += 1;
             assert_eq!(status.code(), Some(1), "{}", place.errors());
             assert!(place.errors().contains("signal: 9"), "{}", place.errors());
-            assert!(!place.0.join("out/results.json").exists());
+            assert!(results().is_none());
         }
         assert_eq!(place.left(), Vec::<PathBuf>::new());
-        drop(fs::remove_dir_all(place.0.join("out")));
     }
     assert!(killed > 0, "all runs were over before");
 }

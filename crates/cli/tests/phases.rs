@@ -173,7 +173,11 @@ fn a_process_that_dies_inside_a_phase_leaves_nothing() {
     wait_for("the job to be gone", |status| {
         jobs(status, &part).is_empty()
     });
-    drop(client);
+    // The pages go after the job.
+    assert_eq!(
+        client.process.wait().unwrap().code(),
+        Some(128 + libc::SIGKILL)
+    );
     assert!(!Path::new("/run/paceline").exists(), "a socket is left");
 }
 
