@@ -15,9 +15,9 @@ use common::{is_root, paceline};
 /// Kills at this many moments; PACELINE_KILLS asks for more.
 const KILLS: u32 = 4;
 
-/// A run of the experiment below takes some seconds: the moments are spread over
-/// start, boot and the run itself.
-const SPREAD: Duration = Duration::from_secs(4);
+/// A live run of the experiment below takes some seconds: the moments are spread over
+/// start, and most of the run itself.
+const LIVE: Duration = Duration::from_secs(4);
 
 const EXPERIMENT: &str = r#"
 title = "To be killed"
@@ -68,6 +68,24 @@ impl Place {
         command.spawn().unwrap()
     }
 
+    /// A virtual run that nothing disturbs: how long it takes here, and its results.
+    fn whole(&self) -> (Duration, Option<Vec<u8>>) {
+        let begin = Instant::now();
+        let mut lab = self.start("virtual", false);
+        assert!(lab.wait().unwrap().success(), "{}", self.errors());
+        let results = self.results();
+        assert!(results.is_some());
+        (begin.elapsed(), results)
+    }
+
+    fn results(&self) -> Option<Vec<u8>> {
+        fs::read(self.0.join("out/results.json")).ok()
+    }
+
+    fn forget(&self) {
+        drop(fs::remove_dir_all(self.0.join("out")));
+    }
+
     fn left(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.0.join("tmp")).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect()
@@ -89,8 +107,8 @@ fn kills() -> u32 {
 }
 
 /// Golden-ratio steps: the moments fall evenly, without a random state.
-fn moment(number: u32) -> Duration {
-    SPREAD.mul_f64((f64::from(number) * 0.618_034).fract())
+fn moment(number: u32, spread: Duration) -> Duration {
+    spread.mul_f64((f64::from(number) * 0.618_034).fract())
 }
 
 /// The QEMUs that the lab `pid` has started.
@@ -171,22 +189,25 @@ fn a_killed_lab_takes_its_machines_with_it() {
     }
     let place = Place::new("lab");
     let before = settings();
+    let (spread, whole) = place.whole();
     for number in 0..kills() {
+        place.forget();
         let mut lab = place.start("virtual", false);
-        std::thread::sleep(moment(number));
+        std::thread::sleep(moment(number, spread));
         let machines = machines(lab.id());
         lab.kill().unwrap();
         lab.wait().unwrap();
         for pid in machines {
             wait_until("QEMU goes with the lab", || !alive(pid));
         }
-        assert!(!place.0.join("out/results.json").exists());
+        // All or nothing, where it was over before.
+        assert!(place.results().is_none_or(|results| Some(results) == whole));
     }
     // The next run cleans, and is a whole run.
     let mut lab = place.start("virtual", true);
     assert!(lab.wait().unwrap().success(), "{}", place.errors());
     assert_eq!(place.left(), Vec::<PathBuf>::new());
-    assert!(place.0.join("out/results.json").exists());
+    assert!(place.results().is_some());
     assert_eq!(settings(), before);
 }
 
@@ -196,18 +217,14 @@ fn a_killed_machine_is_an_error_of_the_run() {
         return;
     }
     let place = Place::new("qemu");
-    let results = || fs::read(place.0.join("out/results.json")).ok();
-    let mut lab = place.start("virtual", false);
-    assert!(lab.wait().unwrap().success(), "{}", place.errors());
-    let whole = results();
-    assert!(whole.is_some());
+    let (spread, whole) = place.whole();
     let mut killed = 0;
     for number in 0..kills() {
-        drop(fs::remove_dir_all(place.0.join("out")));
+        place.forget();
         let mut lab = place.start("virtual", false);
         // From its first moment on.
         wait_until("QEMU starts", || !machines(lab.id()).is_empty());
-        std::thread::sleep(moment(number));
+        std::thread::sleep(moment(number, spread));
         for pid in machines(lab.id()) {
             // SAFETY: a plain call.
             unsafe { libc::kill(pid as i32, libc::SIGKILL) };
@@ -215,12 +232,12 @@ fn a_killed_machine_is_an_error_of_the_run() {
         let status = lab.wait().unwrap();
         if status.success() {
             // The machine had told all before it was killed.
-            assert!(results() == whole, "{}", place.errors());
+            assert!(place.results() == whole, "{}", place.errors());
         } else {
             killed += 1;
             assert_eq!(status.code(), Some(1), "{}", place.errors());
             assert!(place.errors().contains("signal: 9"), "{}", place.errors());
-            assert!(results().is_none());
+            assert!(place.results().is_none());
         }
         assert_eq!(place.left(), Vec::<PathBuf>::new());
     }
@@ -245,7 +262,7 @@ fn a_killed_live_lab_leaves_nothing() {
     let (before, links_before) = (settings(), links());
     for number in 0..kills() {
         let mut lab = place.start("live", false);
-        std::thread::sleep(moment(number));
+        std::thread::sleep(moment(number, LIVE));
         lab.kill().unwrap();
         lab.wait().unwrap();
     }
