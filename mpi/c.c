@@ -63,19 +63,23 @@
 
 COLLECTIVES(COLLECTIVE)
 
-#define COMPLETION(Name, name, arguments, count, requests, outcome) \
+#define COMPLETION(Name, name, arguments, count, requests, completed) \
 	EXPORT int MPI_##Name(PARAMETERS_##arguments) \
 	{ \
 		NEXT(MPI_##Name); \
+		struct outcome outcome; \
 		struct claims claims; \
+		bool claimed; \
 		int result; \
 \
 		if (!requests_any_running()) \
 			return next(ARGUMENTS_##arguments); \
-		claims = requests_claim(library_handles(requests), count); \
+		claimed = requests_claim(&claims, library_handles(requests), count); \
 		result = next(ARGUMENTS_##arguments); \
-		if (claims.first) \
-			requests_settle(&claims, outcome); \
+		if (claimed) { \
+			outcome = completed; \
+			requests_settle(&claims, &outcome); \
+		} \
 		return result; \
 	}
 

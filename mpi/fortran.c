@@ -33,9 +33,7 @@
 
 static word comm_of(word address)
 {
-	struct handles comm = library_fortran_comms(address);
-
-	return handle_at(&comm, 0);
+	return handle_at(library_fortran_comms(address), 0);
 }
 
 #define BLOCKING(symbol, kind, arguments) \
@@ -100,11 +98,13 @@ static word comm_of(word address)
 
 COLLECTIVES(COLLECTIVE)
 
-#define COMPLETION_AS(symbol, arguments, count, requests, outcome) \
+#define COMPLETION_AS(symbol, arguments, count, requests, completed) \
 	EXPORT void symbol(PARAMETERS_##arguments, word ierror) \
 	{ \
 		NEXT(symbol); \
+		struct outcome outcome; \
 		struct claims claims; \
+		bool claimed; \
 		int result; \
 		OWN_IERROR_IF_ABSENT; \
 \
@@ -112,17 +112,19 @@ COLLECTIVES(COLLECTIVE)
 			next(ARGUMENTS_##arguments, ierror); \
 			return; \
 		} \
-		claims = requests_claim(library_fortran_requests(requests), count); \
+		claimed = requests_claim(&claims, library_fortran_requests(requests), count); \
 		next(ARGUMENTS_##arguments, ierror); \
 		result = INT_AT(ierror); \
 		(void)result; /* not every outcome depends on it */ \
-		if (claims.first) \
-			requests_settle(&claims, outcome); \
+		if (claimed) { \
+			outcome = completed; \
+			requests_settle(&claims, &outcome); \
+		} \
 	}
 
-#define COMPLETION(Name, name, arguments, count, requests, outcome) \
-	COMPLETION_AS(mpi_##name##_, arguments, count, requests, outcome) \
-	COMPLETION_AS(mpi_##name##_f08_, arguments, count, requests, outcome)
+#define COMPLETION(Name, name, arguments, count, requests, completed) \
+	COMPLETION_AS(mpi_##name##_, arguments, count, requests, completed) \
+	COMPLETION_AS(mpi_##name##_f08_, arguments, count, requests, completed)
 
 COMPLETIONS(COMPLETION)
 

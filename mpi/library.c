@@ -8,16 +8,14 @@
 #include "paceline.h"
 #include "requests.h"
 
-#define FORTRAN_HANDLE_BYTES sizeof(int)
-
 atomic_bool library_is_on;
 
 static atomic_int users; /* MPI_Init, and each session */
 
 /* Written before library_is_on is set, and then only read. */
-static unsigned int handle_bytes;
-static word (*comm_from_fortran)(int handle);
-static word (*request_from_fortran)(int handle);
+static struct handle_type c_type;
+static struct handle_type fortran_comm = { .bytes = sizeof(int) };
+static struct handle_type fortran_request = { .bytes = sizeof(int) };
 
 /*
  * Each library is known by a symbol that its mpi.h expands to, which is therefore
@@ -26,13 +24,13 @@ static word (*request_from_fortran)(int handle);
 static bool learn_handles(void)
 {
 	if (next_symbol("ompi_mpi_comm_world")) {
-		handle_bytes = sizeof(void *);
-		comm_from_fortran = (word (*)(int))next_symbol("PMPI_Comm_f2c");
-		request_from_fortran = (word (*)(int))next_symbol("PMPI_Request_f2c");
-		return comm_from_fortran && request_from_fortran;
+		c_type.bytes = sizeof(void *);
+		fortran_comm.from_fortran = (word (*)(int))next_symbol("PMPI_Comm_f2c");
+		fortran_request.from_fortran = (word (*)(int))next_symbol("PMPI_Request_f2c");
+		return fortran_comm.from_fortran && fortran_request.from_fortran;
 	}
 	if (next_symbol("MPIR_Dup_fn")) {
-		handle_bytes = sizeof(int);
+		c_type.bytes = sizeof(int);
 		return true;
 	}
 	return false;
@@ -62,27 +60,27 @@ void library_closed(void)
 
 word library_handle(word argument)
 {
-	return handle_bytes == sizeof(int) ? (uint32_t)argument : argument;
+	return c_type.bytes == sizeof(int) ? (uint32_t)argument : argument;
 }
 
 struct handles library_handles(word address)
 {
-	return (struct handles){ (const char *)address, handle_bytes, NULL };
+	return (struct handles){ (const char *)address, &c_type };
 }
 
 struct handles library_fortran_comms(word address)
 {
-	return (struct handles){ (const char *)address, FORTRAN_HANDLE_BYTES, comm_from_fortran };
+	return (struct handles){ (const char *)address, &fortran_comm };
 }
 
 struct handles library_fortran_requests(word address)
 {
-	return (struct handles){ (const char *)address, FORTRAN_HANDLE_BYTES, request_from_fortran };
+	return (struct handles){ (const char *)address, &fortran_request };
 }
 
 void library_comm_ends(struct handles comm)
 {
-	word handle = handle_at(&comm, 0);
+	word handle = handle_at(comm, 0);
 
 	requests_forget_comm(handle);
 	classes_forget(handle);

@@ -28,11 +28,18 @@ void library_opened(void);
 /* MPI_Finalize or MPI_Session_finalize is over. */
 void library_closed(void);
 
-/* Handles as an array of the program's. All of them are turned into C's, as a word. */
-struct handles {
-	const char *first;
+struct handle_type {
 	unsigned int bytes; /* of one */
 	word (*from_fortran)(int handle); /* NULL if Fortran's value is C's */
+};
+
+/*
+ * Handles as an array of the program's. All of them are turned into C's, as a word.
+ * Two words, as calling conventions pass that much in registers.
+ */
+struct handles {
+	const char *first;
+	const struct handle_type *type;
 };
 
 /* An MPI_Comm or an MPI_Request that was passed by value. */
@@ -43,12 +50,17 @@ struct handles library_handles(word address);
 struct handles library_fortran_comms(word address);
 struct handles library_fortran_requests(word address);
 
-static inline word handle_at(const struct handles *handles, int i)
+static inline word handle_at(struct handles handles, int i)
 {
-	word handle = 0;
+	uint32_t narrow;
+	word handle;
 
-	memcpy(&handle, handles->first + (size_t)i * handles->bytes, handles->bytes);
-	return handles->from_fortran ? handles->from_fortran((int)handle) : handle;
+	if (handles.type->bytes == sizeof(handle)) {
+		memcpy(&handle, handles.first + (size_t)i * sizeof(handle), sizeof(handle));
+		return handle;
+	}
+	memcpy(&narrow, handles.first + (size_t)i * sizeof(narrow), sizeof(narrow));
+	return handles.type->from_fortran ? handles.type->from_fortran((int)narrow) : narrow;
 }
 
 /*

@@ -141,7 +141,7 @@ void requests_begun(const struct running *running, int result, struct handles ma
 		return;
 	if (result == 0) {
 		pthread_mutex_lock(&lock);
-		request = add(handle_at(&made, 0));
+		request = add(handle_at(made, 0));
 		if (request)
 			set_running(request, running);
 		pthread_mutex_unlock(&lock);
@@ -163,7 +163,7 @@ void requests_made(word comm, enum kind kind, int result, struct handles made)
 	if (result != 0)
 		return;
 	pthread_mutex_lock(&lock);
-	request = add(handle_at(&made, 0));
+	request = add(handle_at(made, 0));
 	if (request) {
 		request->persistent = true;
 		request->key = class_key_of(comm, kind);
@@ -172,7 +172,7 @@ void requests_made(word comm, enum kind kind, int result, struct handles made)
 }
 
 /* One that is claimed is being waited for: to start it now is the program's error. */
-static struct request *find_startable(const struct handles *handles, int i)
+static struct request *find_startable(struct handles handles, int i)
 {
 	struct request *request = find(handle_at(handles, i));
 
@@ -186,7 +186,7 @@ void requests_start(struct handles handles, int count)
 	phase_nested = true;
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < count; i++) {
-		struct request *request = find_startable(&handles, i);
+		struct request *request = find_startable(handles, i);
 		struct running running;
 
 		if (!request)
@@ -209,7 +209,7 @@ void requests_started(struct handles handles, int count, int result)
 		return;
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < count; i++) {
-		struct request *request = find_startable(&handles, i);
+		struct request *request = find_startable(handles, i);
 
 		if (request)
 			end(request);
@@ -217,24 +217,25 @@ void requests_started(struct handles handles, int count, int result)
 	pthread_mutex_unlock(&lock);
 }
 
-struct claims requests_claim(struct handles handles, int count)
+bool requests_claim(struct claims *claims, struct handles handles, int count)
 {
-	struct claims claims = { NULL, handles, count };
+	struct request *first = NULL;
 	int i;
 
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < count; i++) {
-		struct request *request = find(handle_at(&handles, i));
+		struct request *request = find(handle_at(handles, i));
 
 		if (!request || request->claimed || request->running.token < 0)
 			continue;
 		request->claimed = true;
 		request->position = i;
-		request->next_claimed = claims.first;
-		claims.first = request;
+		request->next_claimed = first;
+		first = request;
 	}
 	pthread_mutex_unlock(&lock);
-	return claims;
+	*claims = (struct claims){ first, handles, count };
+	return first != NULL;
 }
 
 /*
@@ -247,7 +248,7 @@ static bool is_complete(const struct request *request, const struct claims *clai
 {
 	int i;
 
-	if (!request->in_table || handle_at(&claims->handles, request->position) != request->handle)
+	if (!request->in_table || handle_at(claims->handles, request->position) != request->handle)
 		return true;
 	if (!request->persistent)
 		return false;
@@ -257,7 +258,7 @@ static bool is_complete(const struct request *request, const struct claims *clai
 	return outcome->all;
 }
 
-void requests_settle(const struct claims *claims, struct outcome outcome)
+void requests_settle(const struct claims *claims, const struct outcome *outcome)
 {
 	struct request *request, *next;
 
@@ -265,7 +266,7 @@ void requests_settle(const struct claims *claims, struct outcome outcome)
 	for (request = claims->first; request; request = next) {
 		next = request->next_claimed;
 		request->claimed = false;
-		if (!is_complete(request, claims, &outcome))
+		if (!is_complete(request, claims, outcome))
 			continue;
 		end(request);
 		if (request->persistent && request->in_table)
@@ -282,7 +283,7 @@ void requests_forget(struct handles handle)
 	struct request *request;
 
 	pthread_mutex_lock(&lock);
-	request = find(handle_at(&handle, 0));
+	request = find(handle_at(handle, 0));
 	if (request)
 		drop(request);
 	pthread_mutex_unlock(&lock);

@@ -36,14 +36,19 @@ void requests_made(word comm, enum kind kind, int result, struct handles made);
 void requests_start(struct handles handles, int count);
 void requests_started(struct handles handles, int count, int result);
 
-/* Around the call that completes requests: what it might, and if any, what it did. */
+/*
+ * Around the call that completes requests: what it might, and if any, what it did.
+ * Both by address: the copy that passing them by value makes reads in wider pieces
+ * than were just written, and waits for the writes.
+ */
 struct claims {
-	struct request *first; /* NULL: no request of a collective among them */
+	struct request *first;
 	struct handles handles;
 	int count;
 };
 
-struct claims requests_claim(struct handles handles, int count);
+/* False: no request of a collective among them, and nothing to settle. */
+bool requests_claim(struct claims *claims, struct handles handles, int count);
 
 struct outcome {
 	bool all;
@@ -62,7 +67,7 @@ static inline struct outcome outcome_listed(int base, int listed, word list)
 	return (struct outcome){ .listed = listed, .list = (const int *)list, .base = base };
 }
 
-void requests_settle(const struct claims *claims, struct outcome outcome);
+void requests_settle(const struct claims *claims, const struct outcome *outcome);
 
 /* Before MPI_Request_free. */
 void requests_forget(struct handles request);
