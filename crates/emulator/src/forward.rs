@@ -8,7 +8,6 @@
 //! packets are on their way the thread does not wake for arrivals but for
 //! deliveries, and looks at the rings at least every half delay.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -17,10 +16,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::port::{Received, SEND_BATCH};
-use crate::queue::{Delivered, Link};
-use crate::statistics::{Bins, DirectionReport, Histogram};
-use crate::{EmulatorError, LinkConfig, Port, Report};
+use crate::path::Path;
+use crate::{Change, EmulatorError, LinkConfig, Port, Report};
 
 /// Longest time between two looks at the rings while packets are on their
 /// way, nanoseconds. The rings hold much more than arrives in that time.
@@ -41,8 +38,6 @@ const BUSY_NS: u64 = WATCH_NS / 10 * 9;
 /// Real-time priority of the thread: above all ordinary threads, below the
 /// kernel's own.
 const PRIORITY: libc::c_int = 10;
-/// Frames allocated before the start, at most.
-const MOST_PREALLOCATED: usize = 1 << 15;
 
 /// Which way across the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,31 +48,40 @@ pub enum Direction {
     Reverse,
 }
 
-/// Another rate or delay for a running link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
-    /// Which way.
-    pub direction: Direction,
-    /// New rate, bits per second; `None` keeps it.
-    pub rate_bits: Option<u64>,
-    /// New one-way delay, nanoseconds; `None` keeps it.
-    pub delay_ns: Option<u64>,
-}
-
 /// What an emulator runs with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// From the first port to the second.
     pub forward: LinkConfig,
     /// From the second port to the first.
     pub reverse: LinkConfig,
+    /// What is recorded.
+    pub observe: Observe,
+}
+
+/// What a link records, in memory that is allocated before it starts.
+#[derive(Debug, Clone, Copy)]
+pub struct Observe {
     /// How long the run may be for its bins, nanoseconds. Traffic after it is
-    /// carried, but only counted in [`Bins::beyond`].
+    /// carried, but only counted in [`crate::Bins::beyond`].
     pub longest_ns: u64,
+    /// Width of a bin, nanoseconds.
+    pub bin_ns: u64,
+    /// Most drops of a direction that are listed one by one; all are counted.
+    pub most_drops: usize,
+}
+
+impl Observe {
+    /// Nothing but sums.
+    pub const NOTHING: Observe = Observe {
+        longest_ns: 0,
+        bin_ns: crate::BIN_NS,
+        most_drops: 0,
+    };
 }
 
 enum Order {
-    Change(Change),
+    Change(Direction, Change),
     Report(Sender<Report>),
     Stop,
 }
@@ -87,16 +91,19 @@ enum Order {
 pub struct Control {
     orders: Sender<Order>,
     wake: Arc<OwnedFd>,
+    /// As it was started, and its largest frame; by direction.
+    links: Arc<[(LinkConfig, u32); 2]>,
 }
 
 impl Control {
-    /// Changes rate or delay from now on. A rate of zero is refused. After
-    /// the link has stopped this does nothing.
-    pub fn change(&self, change: Change) -> Result<(), EmulatorError> {
-        if change.rate_bits == Some(0) {
-            return Err(EmulatorError::NoRate);
-        }
-        self.order(Order::Change(change));
+    /// Changes a direction from now on. After the link has stopped this does nothing.
+    ///
+    /// # Errors
+    /// When the direction cannot be like that; then nothing is changed.
+    pub fn change(&self, direction: Direction, change: Change) -> Result<(), EmulatorError> {
+        let (config, frame_bytes) = &self.links[direction as usize];
+        config.check_change(&change, *frame_bytes)?;
+        self.order(Order::Change(direction, change));
         Ok(())
     }
 
@@ -119,8 +126,19 @@ pub struct Emulator {
 impl Emulator {
     /// Joins two ports and starts forwarding.
     pub fn start(first: Port, second: Port, settings: Settings) -> Result<Emulator, EmulatorError> {
-        settings.forward.check(first.frame_limit())?;
-        settings.reverse.check(second.frame_limit())?;
+        let Settings {
+            forward,
+            reverse,
+            observe,
+        } = settings;
+        forward.check(first.frame_limit())?;
+        reverse.check(second.frame_limit())?;
+        if observe.bin_ns == 0 {
+            return Err(EmulatorError::Range {
+                what: "the width of a bin",
+                range: "above 0",
+            });
+        }
         let thread_error = |step| move |source| EmulatorError::Thread { step, source };
         // SAFETY: plain system call; the descriptor is owned from here on.
         let wake = unsafe {
@@ -131,12 +149,16 @@ impl Emulator {
             Arc::new(OwnedFd::from_raw_fd(fd))
         };
         let (orders, inbox) = mpsc::channel();
+        let links = Arc::new([
+            (forward.clone(), first.frame_limit()),
+            (reverse.clone(), second.frame_limit()),
+        ]);
         let forwarder = Forwarder {
-            ports: [first, second],
             paths: [
-                Path::new(settings.forward, settings.longest_ns),
-                Path::new(settings.reverse, settings.longest_ns),
+                Path::new(forward, first.frame_limit(), observe),
+                Path::new(reverse, second.frame_limit(), observe),
             ],
+            ports: [first, second],
             inbox,
             wake: Arc::clone(&wake),
             realtime: false,
@@ -148,7 +170,11 @@ impl Emulator {
             .spawn(move || forwarder.run())
             .map_err(thread_error("start"))?;
         Ok(Emulator {
-            control: Control { orders, wake },
+            control: Control {
+                orders,
+                wake,
+                links,
+            },
             thread: Some(thread),
         })
     }
@@ -186,123 +212,6 @@ impl Drop for Emulator {
     }
 }
 
-struct Frame {
-    slot: Box<[u8]>,
-    length: usize,
-}
-
-struct Path {
-    link: Link<Frame>,
-    free: Vec<Box<[u8]>>,
-    /// Being sent; kept for its allocation.
-    due: VecDeque<Delivered<Frame>>,
-    lateness: Histogram,
-    report: DirectionReport,
-}
-
-impl Path {
-    fn new(config: LinkConfig, longest_ns: u64) -> Path {
-        let report = DirectionReport {
-            offered_bins: Bins::new(longest_ns),
-            carried_bins: Bins::new(longest_ns),
-            ..DirectionReport::default()
-        };
-        Path {
-            link: Link::new(config),
-            free: Vec::new(),
-            due: VecDeque::with_capacity(SEND_BATCH),
-            lateness: Histogram::new(),
-            report,
-        }
-    }
-
-    /// Allocates and touches what a full link needs.
-    fn preallocate(&mut self, frame_limit: u32) {
-        let config = self.link.config();
-        let on_the_way = u128::from(config.rate_bits) * u128::from(config.delay_ns) / 8_000_000_000;
-        let frames = (on_the_way as u64 + config.buffer_bytes) / u64::from(frame_limit) + 1;
-        for _ in 0..(frames as usize).min(MOST_PREALLOCATED) {
-            let mut slot = vec![0; frame_limit as usize].into_boxed_slice();
-            slot.fill(1);
-            self.free.push(slot);
-        }
-    }
-
-    fn arrive(&mut self, packet: &Received<'_>, arrival: u64, started_ns: u64, frame_limit: u32) {
-        if packet.length > frame_limit {
-            self.report.oversize += 1;
-            return;
-        }
-        if packet.without_checksum {
-            self.report.without_checksum += 1;
-            return;
-        }
-        let since_start = arrival.saturating_sub(started_ns);
-        self.report.offered.add(packet.length);
-        self.report.offered_bins.add(since_start, packet.length);
-        let mut slot = self
-            .free
-            .pop()
-            .unwrap_or_else(|| vec![0; frame_limit as usize].into_boxed_slice());
-        let length = packet.data.len();
-        slot[..length].copy_from_slice(packet.data);
-        match self
-            .link
-            .arrive(arrival, packet.length, Frame { slot, length })
-        {
-            Ok(_) => {}
-            Err(frame) => {
-                self.report.dropped.add(packet.length);
-                self.free.push(frame.slot);
-            }
-        }
-    }
-
-    /// Sends everything that is due through `port`.
-    fn send_due(&mut self, port: &Port, started_ns: u64) {
-        loop {
-            let now = clock(libc::CLOCK_MONOTONIC);
-            while self.due.len() < SEND_BATCH {
-                match self.link.deliver(now) {
-                    Some(delivered) => self.due.push_back(delivered),
-                    None => break,
-                }
-            }
-            if self.due.is_empty() {
-                return;
-            }
-            let frames = self
-                .due
-                .iter()
-                .map(|due| &due.packet.slot[..due.packet.length]);
-            let Ok(sent) = port.send(frames) else {
-                self.report.refused += 1;
-                self.free
-                    .extend(self.due.pop_front().map(|refused| refused.packet.slot));
-                continue;
-            };
-            let now = clock(libc::CLOCK_MONOTONIC);
-            for delivered in self.due.drain(..sent) {
-                let departure = delivered.departure.saturating_sub(started_ns);
-                self.report.carried.add(delivered.size);
-                self.report.carried_bins.add(departure, delivered.size);
-                self.lateness.add(now.saturating_sub(delivered.due));
-                self.free.push(delivered.packet.slot);
-            }
-        }
-    }
-
-    fn report(&mut self, port: &Port) -> DirectionReport {
-        self.report.missed += port.take_missed();
-        DirectionReport {
-            lateness: self.lateness.summary(),
-            peak_backlog: self.link.peak_backlog(),
-            in_flight: self.link.inside(),
-            ..self.report.clone()
-        }
-    }
-}
-
 struct Forwarder {
     ports: [Port; 2],
     paths: [Path; 2],
@@ -316,11 +225,11 @@ struct Forwarder {
 
 impl Forwarder {
     fn run(mut self) -> Result<Report, EmulatorError> {
-        for (path, port) in self.paths.iter_mut().zip(&self.ports) {
-            path.preallocate(port.frame_limit());
-        }
         self.realtime = become_realtime();
         self.started_ns = clock(libc::CLOCK_MONOTONIC);
+        for path in &mut self.paths {
+            path.start(self.started_ns);
+        }
         self.cpu_at_start = clock(libc::CLOCK_THREAD_CPUTIME_ID);
         let mut watch = Watch {
             since: self.started_ns,
@@ -328,14 +237,14 @@ impl Forwarder {
             rests: 0,
         };
         loop {
-            self.read_rings();
+            let seen = self.read_rings();
             if !self.obey(watch.rests) {
                 return Ok(self.report(watch.rests));
             }
             let [first, second] = &self.ports;
             let [forward, reverse] = &mut self.paths;
-            forward.send_due(second, self.started_ns);
-            reverse.send_due(first, self.started_ns);
+            forward.send_due(second, seen[0]);
+            reverse.send_due(first, seen[1]);
             watch.rest_if_busy();
             self.wait()?;
         }
@@ -355,40 +264,41 @@ impl Forwarder {
         }
     }
 
-    fn read_rings(&mut self) {
-        // The ring speaks CLOCK_REALTIME. Read anew each time, a step of that
-        // clock moves only the packets of one round, and never before the
-        // packet ahead of them or beyond now.
-        let now = clock(libc::CLOCK_MONOTONIC);
-        let ahead = clock(libc::CLOCK_REALTIME).saturating_sub(now);
-        for (port, path) in self.ports.iter_mut().zip(&mut self.paths) {
-            let frame_limit = port.frame_limit();
-            let started_ns = self.started_ns;
-            for _ in 0..READ_BATCH {
+    /// Takes in what has arrived. Until the times returned all arrivals are known, by
+    /// direction: nothing later may leave yet, or a packet still in the ring would find
+    /// another buffer than it met.
+    fn read_rings(&mut self) -> [u64; 2] {
+        let mut seen = [0; 2];
+        for ((port, path), seen) in self.ports.iter_mut().zip(&mut self.paths).zip(&mut seen) {
+            // The ring speaks CLOCK_REALTIME. Read anew each time, a step of that
+            // clock moves only the packets of one round, and never before the
+            // packet ahead of them or beyond now.
+            let now = clock(libc::CLOCK_MONOTONIC);
+            let ahead = clock(libc::CLOCK_REALTIME).saturating_sub(now);
+            *seen = now;
+            for count in 1.. {
                 let more = port.receive(|packet| {
-                    let arrival = packet.realtime_ns.saturating_sub(ahead).min(now);
-                    path.arrive(&packet, arrival, started_ns, frame_limit);
+                    let arrival = packet.realtime_ns.saturating_sub(ahead);
+                    path.arrive(&packet, arrival);
+                    if count == READ_BATCH {
+                        *seen = arrival.min(now);
+                    }
                 });
-                if !more {
+                if !more || count == READ_BATCH {
                     break;
                 }
             }
         }
+        seen
     }
 
     /// Carries out what [`Control`] asked for; false when that was to stop.
     fn obey(&mut self, rests: u64) -> bool {
         loop {
             match self.inbox.try_recv() {
-                Ok(Order::Change(change)) => {
-                    let at = match change.direction {
-                        Direction::Forward => 0,
-                        Direction::Reverse => 1,
-                    };
+                Ok(Order::Change(direction, change)) => {
                     let now = clock(libc::CLOCK_MONOTONIC);
-                    self.paths[at]
-                        .link
-                        .change(now, change.rate_bits, change.delay_ns);
+                    self.paths[direction as usize].change(now, &change);
                 }
                 Ok(Order::Report(reply)) => {
                     // Whoever asked may have gone.
@@ -402,16 +312,8 @@ impl Forwarder {
 
     /// Sleeps until a packet is due, the rings want a look or there are orders.
     fn wait(&mut self) -> Result<(), EmulatorError> {
-        let due = self
-            .paths
-            .iter()
-            .filter_map(|path| path.link.next_delivery())
-            .min();
-        let slack = self
-            .paths
-            .iter()
-            .map(|path| path.link.config().delay_ns / 2)
-            .min();
+        let due = self.paths.iter().filter_map(Path::next_event).min();
+        let slack = self.paths.iter().map(|path| path.delay_ns() / 2).min();
         let slack = slack.unwrap_or(0).min(READ_INTERVAL_NS);
         let timeout = match due {
             None => None,
@@ -523,7 +425,7 @@ fn become_realtime() -> bool {
 }
 
 /// A clock of this machine, nanoseconds.
-fn clock(which: libc::clockid_t) -> u64 {
+pub(crate) fn clock(which: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -14,18 +14,26 @@
 //! Interfaces that face a link must not leave segmentation or checksums to
 //! "hardware": [`disable_offloads`]. Hosts one hop behind may.
 
+mod config;
 mod forward;
+mod impairment;
+mod link;
 mod offload;
+mod path;
 mod port;
-mod queue;
+mod red;
 mod statistics;
+pub mod trace;
 
 use std::io;
 
-pub use forward::{Change, Control, Direction, Emulator, Settings};
+pub use config::{
+    Buffer, Change, Jitter, Line, LinkConfig, Loss, Red, Reorder, Step, ETHERNET_FRAMING,
+};
+pub use forward::{Control, Direction, Emulator, Observe, Settings};
+pub use link::{Cause, Delivered, Link, Schedule};
 pub use offload::disable_offloads;
 pub use port::Port;
-pub use queue::{Delivered, Link, LinkConfig, Schedule, ETHERNET_FRAMING};
 pub use statistics::{
     Bins, Count, DirectionReport, Lateness, Problem, Report, BIN_NS, LATENESS_LIMIT_NS,
 };
@@ -36,6 +44,27 @@ pub enum EmulatorError {
     /// A rate of zero.
     #[error("a link needs a rate above 0 bit/s")]
     NoRate,
+    /// Another rate for a line that follows a trace.
+    #[error("the line follows a trace, whose rate cannot be changed")]
+    RateOfTrace,
+    /// A value that is not possible.
+    #[error("{what} must be {range}")]
+    Range {
+        /// Of what.
+        what: &'static str,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// A rate trace that is none.
+    #[error("{file}:{line}: {problem}")]
+    Trace {
+        /// The file.
+        file: String,
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// A buffer that would drop everything.
     #[error(
         "a buffer of {buffer_bytes} bytes holds no frame: it needs at least {frame_bytes} bytes"

@@ -2,8 +2,13 @@
 //! What a link did, and how far it can be believed.
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 
-/// Width of one bin of [`Bins`], nanoseconds.
+use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
+
+use crate::link::Cause;
+
+/// Usual width of a bin of [`Bins`], nanoseconds.
 pub const BIN_NS: u64 = 1_000_000;
 
 /// Above this 99th percentile of lateness a run is not to be trusted,
@@ -26,12 +31,14 @@ impl Count {
     }
 }
 
-/// Bytes per millisecond since [`Report::started_ns`], allocated before the
-/// run so that counting never waits for memory.
+/// Bytes per bin since [`Report::started_ns`], allocated before the run so that
+/// counting never waits for memory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Bins {
     bytes: Vec<u32>,
     used: usize,
+    /// Width of a bin, nanoseconds.
+    pub bin_ns: u64,
     /// Bytes that came after the last bin.
     pub beyond: u64,
 }
@@ -47,24 +54,39 @@ impl Clone for Bins {
 }
 
 impl Bins {
-    pub(crate) fn new(duration_ns: u64) -> Self {
-        let count = duration_ns.div_ceil(BIN_NS) as usize;
+    pub(crate) fn new(duration_ns: u64, bin_ns: u64) -> Self {
+        let count = duration_ns.div_ceil(bin_ns) as usize;
         Bins {
             bytes: vec![0; count],
             used: 0,
+            bin_ns,
             beyond: 0,
         }
     }
 
     pub(crate) fn add(&mut self, since_start_ns: u64, bytes: u32) {
-        let at = (since_start_ns / BIN_NS) as usize;
-        match self.bytes.get_mut(at) {
-            Some(bin) => {
-                *bin = bin.saturating_add(bytes);
-                self.used = self.used.max(at + 1);
-            }
+        match self.bin(since_start_ns) {
+            Some(bin) => *bin = bin.saturating_add(bytes),
             None => self.beyond += u64::from(bytes),
         }
+    }
+
+    /// A bin keeps the largest of the values that it gets.
+    pub(crate) fn raise(&mut self, since_start_ns: u64, bytes: u64) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if let Some(bin) = self.bin(since_start_ns) {
+            *bin = bytes.max(*bin);
+        }
+    }
+
+    fn bin(&mut self, since_start_ns: u64) -> Option<&mut u32> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let at = (since_start_ns / self.bin_ns) as usize;
+        let bin = self.bytes.get_mut(at)?;
+        self.used = self.used.max(at + 1);
+        Some(bin)
     }
 
     /// The bins up to the last one that is not empty.
@@ -161,6 +183,12 @@ pub struct DirectionReport {
     pub carried: Count,
     /// What the full buffer dropped.
     pub dropped: Count,
+    /// What random early detection dropped.
+    pub dropped_early: Count,
+    /// What was lost on the line.
+    pub lost: Count,
+    /// Copies that were handed to the far interface beside what was carried.
+    pub duplicated: Count,
     /// What was in the buffer or on its way at the end.
     pub in_flight: Count,
     /// The most bytes the buffer held.
@@ -181,6 +209,79 @@ pub struct DirectionReport {
     pub offered_bins: Bins,
     /// `carried` by the time the last bit left the line, before the delay.
     pub carried_bins: Bins,
+    /// The most that waited in the buffer, as arrivals found it.
+    pub backlog_bins: Bins,
+    /// What did not arrive, one by one, as many as were asked for.
+    pub drops: Vec<Drop>,
+}
+
+/// A packet that did not arrive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drop {
+    /// Since the start, nanoseconds: when it arrived at the buffer, or left the line.
+    pub at_ns: u64,
+    /// Why.
+    pub cause: Cause,
+    /// Bytes of the frame.
+    pub size: u32,
+    /// Whose it was; `None` if it was not TCP or UDP over IP.
+    pub flow: Option<Flow>,
+}
+
+/// Addresses and ports of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// IP protocol: 6 is TCP, 17 UDP.
+    pub protocol: u8,
+    /// Where from.
+    pub source: SocketAddr,
+    /// Where to.
+    pub destination: SocketAddr,
+}
+
+impl Drop {
+    pub(crate) fn new(at_ns: u64, cause: Cause, size: u32, frame: &[u8]) -> Self {
+        Drop {
+            at_ns,
+            cause,
+            size,
+            flow: Flow::of(frame),
+        }
+    }
+}
+
+impl Flow {
+    /// The flow of an Ethernet frame.
+    pub fn of(frame: &[u8]) -> Option<Flow> {
+        let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
+        let (source, destination) = match packet.net? {
+            LaxNetSlice::Ipv4(ip) => {
+                let header = ip.header();
+                (
+                    IpAddr::V4(header.source_addr()),
+                    IpAddr::V4(header.destination_addr()),
+                )
+            }
+            LaxNetSlice::Ipv6(ip) => {
+                let header = ip.header();
+                (
+                    IpAddr::V6(header.source_addr()),
+                    IpAddr::V6(header.destination_addr()),
+                )
+            }
+            LaxNetSlice::Arp(_) => return None,
+        };
+        let (protocol, from, to) = match packet.transport? {
+            TransportSlice::Tcp(tcp) => (6, tcp.source_port(), tcp.destination_port()),
+            TransportSlice::Udp(udp) => (17, udp.source_port(), udp.destination_port()),
+            _ => return None,
+        };
+        Some(Flow {
+            protocol,
+            source: SocketAddr::new(source, from),
+            destination: SocketAddr::new(destination, to),
+        })
+    }
 }
 
 /// What a link did from start to stop.
@@ -304,7 +405,7 @@ mod tests {
 
     #[test]
     fn bins_end_at_the_last_used_one_and_count_what_is_beyond() {
-        let mut bins = Bins::new(3 * BIN_NS);
+        let mut bins = Bins::new(3 * BIN_NS, BIN_NS);
         bins.add(BIN_NS, 10);
         bins.add(2 * BIN_NS - 1, 5);
         bins.add(3 * BIN_NS, 7);

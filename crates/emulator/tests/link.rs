@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_emulator::{
-    disable_offloads, Change, Direction, Emulator, EmulatorError, LinkConfig, Port, Report,
-    Settings, BIN_NS, ETHERNET_FRAMING,
+    disable_offloads, Buffer, Change, Direction, Emulator, EmulatorError, LinkConfig, Loss,
+    Observe, Port, Reorder, Report, Settings, BIN_NS, ETHERNET_FRAMING,
 };
 
 const MTU: u32 = 1_500;
@@ -129,7 +129,11 @@ impl Hosts {
             Settings {
                 forward,
                 reverse,
-                longest_ns: 20_000 * BIN_NS,
+                observe: Observe {
+                    longest_ns: 20_000 * BIN_NS,
+                    most_drops: 1_000,
+                    ..Observe::NOTHING
+                },
             },
         )
     }
@@ -157,12 +161,7 @@ impl Hosts {
 }
 
 fn config(rate_bits: u64, delay_ms: u64, buffer_bytes: u64) -> LinkConfig {
-    LinkConfig {
-        rate_bits,
-        framing_bytes: ETHERNET_FRAMING,
-        delay_ns: delay_ms * BIN_NS,
-        buffer_bytes,
-    }
+    LinkConfig::new(rate_bits, delay_ms * BIN_NS, Buffer::Bytes(buffer_bytes))
 }
 
 fn conserved(report: &Report) {
@@ -171,6 +170,8 @@ fn conserved(report: &Report) {
             direction.offered.packets,
             direction.carried.packets
                 + direction.dropped.packets
+                + direction.dropped_early.packets
+                + direction.lost.packets
                 + direction.in_flight.packets
                 + direction.refused
         );
@@ -245,7 +246,7 @@ fn rate_delay_and_buffer_are_what_was_asked() {
     assert!(received as u64 <= report.forward.carried.packets);
 
     // The line itself, in logical time: full bins carry the rate, exactly.
-    let wire = |frames: f64| frames * (FULL_FRAME + u64::from(ETHERNET_FRAMING)) as f64 * 8.0;
+    let wire = |frames: f64| frames * (FULL_FRAME + ETHERNET_FRAMING as u64) as f64 * 8.0;
     let bins = report.forward.carried_bins.as_slice();
     let bytes: u64 = bins.iter().map(|bytes| u64::from(*bytes)).sum();
     assert_eq!(bytes, report.forward.carried.bytes);
@@ -261,7 +262,7 @@ fn rate_delay_and_buffer_are_what_was_asked() {
     let busy = blasted.filter(|bytes| **bytes >= FULL_FRAME as u32).count() <= busy_ms + 2;
     if report.problems().is_empty() && busy {
         let carried = report.forward.carried;
-        let bits = (carried.bytes + carried.packets * u64::from(ETHERNET_FRAMING)) * 8;
+        let bits = (carried.bytes + carried.packets * ETHERNET_FRAMING as u64) * 8;
         let measured = bits as f64 / seconds;
         eprintln!(
             "measured {measured:.0} bit/s, median round trip {:?}",
@@ -329,14 +330,12 @@ fn tcp_crosses_whole_and_the_rate_can_change_on_the_way() {
             let (first, second) = sent.split_at(sent.len() / 2);
             client.write_all(first).unwrap();
             for direction in [Direction::Forward, Direction::Reverse] {
-                let rate_bits = Some(100_000_000);
-                control
-                    .change(Change {
-                        direction,
-                        rate_bits,
-                        delay_ns: Some(3_000_000),
-                    })
-                    .unwrap();
+                let slower = Change {
+                    rate_bits: Some(100_000_000),
+                    delay_ns: Some(3_000_000),
+                    ..Change::default()
+                };
+                control.change(direction, slower).unwrap();
             }
             client.write_all(second).unwrap();
             drop(client);
@@ -377,9 +376,9 @@ fn offloaded_packets_are_reported_and_not_carried() {
     });
     let line = config(100_000_000, 1, 131_072);
     let settings = Settings {
-        forward: line,
+        forward: line.clone(),
         reverse: line,
-        longest_ns: BIN_NS,
+        observe: Observe::NOTHING,
     };
     let link = Emulator::start(first, second, settings).unwrap();
     let socket = extra.inside(|| UdpSocket::bind("10.0.0.9:7000").unwrap());
@@ -401,9 +400,74 @@ fn a_link_that_cannot_be_is_refused_with_a_reason() {
     assert!(error.contains("no-such-if"), "{error}");
     let line = config(0, 1, 131_072);
     let hosts = Hosts::create();
-    let error = hosts.try_start(line, line).unwrap_err().to_string();
+    let error = hosts.try_start(line.clone(), line).unwrap_err().to_string();
     assert!(error.contains("above 0 bit/s"), "{error}");
     let line = config(1_000_000, 1, 1_000);
-    let error = hosts.try_start(line, line).unwrap_err().to_string();
+    let error = hosts.try_start(line.clone(), line).unwrap_err().to_string();
     assert!(error.contains("1514"), "{error}");
+}
+
+/// The far end sees what the link says it did: each packet carries its number.
+#[test]
+fn what_chance_does_is_counted_and_seen_at_the_far_end() {
+    if !root() {
+        return;
+    }
+    const PACKETS: u32 = 4_000;
+    let hosts = Hosts::create();
+    let mut forward = config(100_000_000, 5, 1 << 20);
+    forward.loss = Some(Loss::Random { share: 0.05 });
+    forward.reorder = Some(Reorder {
+        share: 0.02,
+        by_ns: 3_000_000,
+    });
+    forward.duplicate = 0.03;
+    let link = hosts.start(forward, config(100_000_000, 5, 1 << 20));
+    let (left, right) = hosts.udp();
+    left.send(&[0; 1]).unwrap();
+    let mut got = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..=PACKETS {
+                left.send(&number.to_be_bytes()).unwrap();
+                if number % 16 == 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        // The end is silence: a link that stopped short fails below.
+        right
+            .set_read_timeout(Some(Duration::from_millis(1_500)))
+            .unwrap();
+        let mut buffer = [0; 4];
+        while let Ok(length) = right.recv(&mut buffer) {
+            if length == 4 {
+                got.push(u32::from_be_bytes(buffer));
+            }
+        }
+    });
+    let report = link.stop().unwrap();
+    conserved(&report);
+    let forward = &report.forward;
+    let late = got.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    let all = got.len() as u64;
+    got.sort_unstable();
+    got.dedup();
+    eprintln!(
+        "{} lost, {} twice, {late} overtaken",
+        forward.lost.packets, forward.duplicated.packets
+    );
+    // The packets that resolve the address are carried too.
+    let others = forward.offered.packets - u64::from(PACKETS);
+    assert_eq!(forward.dropped.packets, 0);
+    assert!((100..=300).contains(&forward.lost.packets));
+    assert!((60..=180).contains(&forward.duplicated.packets));
+    assert!((30..=160).contains(&late), "{late}");
+    let lost = u64::from(PACKETS) - got.len() as u64;
+    assert!(lost <= forward.lost.packets && forward.lost.packets <= lost + others);
+    let twice = all - got.len() as u64;
+    assert!(twice <= forward.duplicated.packets && forward.duplicated.packets <= twice + others);
+    assert_eq!(forward.drops.len() as u64, forward.lost.packets);
+    let flow = forward.drops[50].flow.expect("UDP");
+    assert_eq!(flow.destination.to_string(), "10.0.0.2:7000");
 }

@@ -14,11 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use paceline_emulator::{
-    disable_offloads, Change, Direction, Emulator, EmulatorError, LinkConfig, Port, Problem,
-    Report, Settings,
+    disable_offloads, Buffer, Change, Direction, Emulator, EmulatorError, LinkConfig, Observe,
+    Port, Problem, Report, Settings,
 };
 
-use crate::case::topology::FRAMING_BYTES;
 use crate::case::{self, Bottleneck, CaseError, Namespace};
 use crate::plan::{Plan, Topology};
 use crate::record::{LinkReading, Record};
@@ -202,18 +201,17 @@ impl Bottleneck for EmulatedBottleneck {
             place.ip(&format!("link set dev {port} up\n"))?;
             host.enter(|| disable_offloads(interface).map_err(emulator))?;
         }
-        let line = LinkConfig {
-            rate_bits: wanted.rate_bps,
-            framing_bytes: FRAMING_BYTES,
-            delay_ns: wanted.one_way_delay_ns,
-            buffer_bytes: wanted.buffer_bytes,
-        };
+        let line = LinkConfig::new(
+            wanted.rate_bps,
+            wanted.one_way_delay_ns,
+            Buffer::Bytes(wanted.buffer_bytes),
+        );
         let open = |port: &str| place.enter(|| Port::open(port, MTU).map_err(emulator));
         // Bandwidth is sampled at the router, as in the other backends.
         let settings = Settings {
-            forward: line,
+            forward: line.clone(),
             reverse: line,
-            longest_ns: 0,
+            observe: Observe::NOTHING,
         };
         let link =
             Emulator::start(open("router")?, open("receiver")?, settings).map_err(emulator)?;
@@ -235,11 +233,10 @@ impl Bottleneck for EmulatedBottleneck {
         };
         for direction in [Direction::Forward, Direction::Reverse] {
             let change = Change {
-                direction,
                 rate_bits: Some(rate_bps),
-                delay_ns: None,
+                ..Change::default()
             };
-            link.control().change(change).map_err(emulator)?;
+            link.control().change(direction, change).map_err(emulator)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use paceline_emulator::{Delivered, Link, LinkConfig};
+use paceline_emulator::{Buffer, Change, Delivered, Jitter, Link, LinkConfig, Loss, Reorder};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -32,21 +32,45 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn config() -> impl Strategy<Value = LinkConfig> {
+/// A link on which nothing happens by chance.
+#[derive(Debug, Clone, Copy)]
+struct Plain {
+    rate_bits: u64,
+    framing_bytes: i32,
+    delay_ns: u64,
+    buffer_bytes: u64,
+}
+
+impl Plain {
+    fn config(&self) -> LinkConfig {
+        LinkConfig {
+            framing_bytes: self.framing_bytes,
+            ..LinkConfig::new(
+                self.rate_bits,
+                self.delay_ns,
+                Buffer::Bytes(self.buffer_bytes),
+            )
+        }
+    }
+
+    fn on_the_wire(&self, size: u32) -> u64 {
+        u64::from(size) + self.framing_bytes as u64
+    }
+}
+
+fn config() -> impl Strategy<Value = Plain> {
     (
         1_000_000u64..2_000_000_000,
-        0u32..60,
+        0i32..60,
         0u64..500_000,
         1_600u64..60_000,
     )
-        .prop_map(
-            |(rate_bits, framing_bytes, delay_ns, buffer_bytes)| LinkConfig {
-                rate_bits,
-                framing_bytes,
-                delay_ns,
-                buffer_bytes,
-            },
-        )
+        .prop_map(|(rate_bits, framing_bytes, delay_ns, buffer_bytes)| Plain {
+            rate_bits,
+            framing_bytes,
+            delay_ns,
+            buffer_bytes,
+        })
 }
 
 proptest! {
@@ -54,14 +78,14 @@ proptest! {
     /// line and delay allow; the buffer is never above its size.
     #[test]
     fn conserved_in_order_never_early(config in config(), steps in prop::collection::vec(step(), 1..400)) {
-        let mut link = Link::new(config);
+        let mut link = Link::new(config.config(), 0);
         let (mut now, mut id) = (0u64, 0u32);
         // Accepted and not yet out: id, size, arrival.
         let mut inside: VecDeque<(u32, u32, u64)> = VecDeque::new();
         let (mut fastest, mut shortest) = (config.rate_bits, config.delay_ns);
         let check = |delivered: Delivered<u32>, now, (rate_bits, delay_ns), inside: &mut VecDeque<_>| {
             let (id, size, arrival) = inside.pop_front().expect("nothing was inside");
-            let on_the_line = u64::from(size + config.framing_bytes) * 8_000_000_000 / rate_bits;
+            let on_the_line = config.on_the_wire(size) * 8_000_000_000 / rate_bits;
             prop_assert_eq!((delivered.packet, delivered.size), (id, size));
             prop_assert!(delivered.due <= now);
             prop_assert!(delivered.departure >= arrival + on_the_line);
@@ -86,11 +110,12 @@ proptest! {
                     while let Some(delivered) = link.deliver(now) {
                         check(delivered, now, (fastest, shortest), &mut inside)?;
                     }
-                    prop_assert!(link.next_delivery().is_none_or(|due| due > now));
+                    prop_assert!(link.next_event().is_none_or(|due| due > now));
                 }
                 Step::Change { after, rate_bits, delay_ns } => {
                     now += after;
-                    link.change(now, Some(rate_bits), Some(delay_ns));
+                    let change = Change { rate_bits: Some(rate_bits), delay_ns: Some(delay_ns), ..Change::default() };
+                    link.change(now, &change);
                     fastest = fastest.max(rate_bits);
                     shortest = shortest.min(delay_ns);
                 }
@@ -108,7 +133,7 @@ proptest! {
     /// the exact times up as fractions.
     #[test]
     fn as_exact_arithmetic_says(config in config(), packets in prop::collection::vec((0u64..60_000, 60u32..1_600), 1..300)) {
-        let mut link = Link::new(config);
+        let mut link = Link::new(config.config(), 0);
         let rate = u128::from(config.rate_bits);
         // Model times are in units of 1/rate ns, so that nothing is rounded.
         let mut line_free = 0u128;
@@ -124,7 +149,7 @@ proptest! {
             match link.arrive(now, size, ()) {
                 Ok(schedule) => {
                     prop_assert!(held + u64::from(size) <= config.buffer_bytes);
-                    let bits = u128::from(size + config.framing_bytes) * 8;
+                    let bits = u128::from(config.on_the_wire(size)) * 8;
                     // A line that is free within the same nanosecond is free.
                     let start = if exact_now / rate > line_free / rate { exact_now } else { line_free };
                     line_free = start + bits * 1_000_000_000;
@@ -132,8 +157,48 @@ proptest! {
                     prop_assert_eq!(schedule.delivery, schedule.departure + config.delay_ns);
                     waiting.push_back((line_free, u64::from(size)));
                 }
-                Err(()) => prop_assert!(held + u64::from(size) > config.buffer_bytes),
+                Err(_) => prop_assert!(held + u64::from(size) > config.buffer_bytes),
             }
         }
+    }
+
+    /// Whatever happens by chance: each packet that was accepted comes out once, when it
+    /// is due, and what is due keeps the order of time; the same seed gives the same.
+    #[test]
+    fn chance_loses_nothing_uncounted(
+        config in config(),
+        seed in any::<u64>(),
+        share in 0.0f64..1.0,
+        jitter in prop::option::of(0u64..400_000),
+        packets in prop::collection::vec((0u64..60_000, 60u32..1_600), 1..300),
+    ) {
+        let config = LinkConfig {
+            jitter: jitter.map(|deviation_ns| Jitter::Normal { deviation_ns }),
+            loss: Some(Loss::Bursts { to_bad: share, to_good: 0.5, good: 0.0, bad: share }),
+            reorder: Some(Reorder { share, by_ns: 100_000 }),
+            duplicate: share,
+            seed,
+            ..config.config()
+        };
+        let run = || {
+            let mut link = Link::new(config.clone(), 0);
+            let (mut now, mut accepted, mut out) = (0, 0, Vec::new());
+            for (id, (gap, size)) in packets.iter().enumerate() {
+                now += gap;
+                accepted += usize::from(link.arrive(now, *size, id).is_ok());
+                out.extend(std::iter::from_fn(|| link.deliver(now)));
+            }
+            out.extend(std::iter::from_fn(|| link.deliver(u64::MAX)));
+            (accepted, out)
+        };
+        let (accepted, out) = run();
+        prop_assert_eq!(out.len(), accepted);
+        prop_assert!(out.is_sorted_by_key(|out| out.due));
+        prop_assert!(out.iter().all(|out| out.due >= out.departure));
+        let mut ids: Vec<_> = out.iter().map(|out| out.packet).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        prop_assert_eq!(ids.len(), accepted);
+        prop_assert_eq!(&out, &run().1);
     }
 }

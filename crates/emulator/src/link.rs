@@ -1,0 +1,606 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One direction of a link as arithmetic: a buffer in front of a line with a rate,
+//! a delay, and what may happen by chance.
+//!
+//! Nothing here reads a clock. A packet that arrives at `t` leaves the line at
+//! `max(t, departure of the packet before it) + (size + framing) * 8 / rate`
+//! and is due at the far end one delay later. Because every time is computed
+//! from other computed times, a late caller makes single packets late and
+//! never the packets after them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::config::{Buffer, Change, Line, LinkConfig};
+use crate::impairment::{random, Fate, Impairments, Sequence};
+use crate::red::RedQueue;
+use crate::trace::Position;
+use crate::Count;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Why a packet did not arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The buffer was full.
+    BufferFull,
+    /// Random early detection.
+    Red,
+    /// Lost on the line.
+    Line,
+}
+
+/// When an accepted packet leaves the line and when it is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Schedule {
+    /// The last bit leaves the line, nanoseconds.
+    pub departure: u64,
+    /// The last bit reaches the far end, nanoseconds; also of one that is lost on
+    /// the way.
+    pub delivery: u64,
+}
+
+/// A packet that has left the link.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Delivered<T> {
+    /// What was given to [`Link::arrive`].
+    pub packet: T,
+    /// Its size in bytes.
+    pub size: u32,
+    /// When its last bit left the line, nanoseconds.
+    pub departure: u64,
+    /// When it was due, nanoseconds. Never after the time that was asked for.
+    pub due: u64,
+    /// How often it arrives: 0 if the line lost it, 2 if it was duplicated.
+    pub copies: u8,
+}
+
+/// In the buffer, on the line or on its way.
+#[derive(Debug)]
+struct Queued<T> {
+    packet: T,
+    size: u32,
+    arrival: u64,
+    departure: u64,
+    delivery: u64,
+    fate: Fate,
+}
+
+/// Overtaken: by the time it is due, and of equals by arrival.
+#[derive(Debug)]
+struct Held<T> {
+    order: Reverse<(u64, u64)>,
+    queued: Queued<T>,
+}
+
+impl<T> PartialEq for Held<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl<T> Eq for Held<T> {}
+
+impl<T> PartialOrd for Held<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Held<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order.cmp(&other.order)
+    }
+}
+
+/// One direction of a link. Times are nanoseconds since any fixed moment.
+#[derive(Debug)]
+pub struct Link<T> {
+    config: LinkConfig,
+    /// By arrival. Deliveries rise, but for those that will be held.
+    queue: VecDeque<Queued<T>>,
+    /// How many at the front of `queue` have left the line.
+    departed: usize,
+    /// Taken out of the queue once they have left the line.
+    held: BinaryHeap<Held<T>>,
+    impairments: Impairments,
+    red: RedQueue,
+    backlog: u64,
+    peak_backlog: u64,
+    last_departure: u64,
+    /// Of the last packet that keeps its order.
+    last_delivery: u64,
+    /// What division by the rate left over, so that rounding never adds up.
+    remainder: u64,
+    position: Position,
+    started: u64,
+    next_step: usize,
+    accepted: u64,
+    now: u64,
+}
+
+impl<T> Link<T> {
+    /// An empty link that starts at `started`, from where its steps count.
+    pub fn new(config: LinkConfig, started: u64) -> Self {
+        Link {
+            queue: VecDeque::new(),
+            departed: 0,
+            held: BinaryHeap::new(),
+            impairments: Impairments::new(config.seed),
+            red: RedQueue::new(random(config.seed, Sequence::Red)),
+            backlog: 0,
+            peak_backlog: 0,
+            last_departure: started,
+            last_delivery: 0,
+            remainder: 0,
+            position: Position::default(),
+            started,
+            next_step: 0,
+            accepted: 0,
+            now: started,
+            config,
+        }
+    }
+
+    /// What the link looks like now.
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
+    /// What is in the buffer or on its way.
+    pub fn inside(&self) -> Count {
+        let held = self.held.iter().map(|held| &held.queued);
+        let mut inside = Count::default();
+        self.queue
+            .iter()
+            .chain(held)
+            .for_each(|queued| inside.add(queued.size));
+        inside
+    }
+
+    /// The most bytes the buffer ever held.
+    pub fn peak_backlog(&self) -> u64 {
+        self.peak_backlog
+    }
+
+    /// Bytes in the buffer at `now`.
+    pub fn backlog(&mut self, now: u64) -> u64 {
+        self.advance(now);
+        self.backlog
+    }
+
+    /// A packet of `size` bytes arrives. If it is dropped, it is handed back with
+    /// the cause. A time before the last one counts as the last one.
+    pub fn arrive(&mut self, now: u64, size: u32, packet: T) -> Result<Schedule, (T, Cause)> {
+        self.advance(now);
+        let arrival = self.now;
+        if let Some(cause) = self.refuses(arrival, size) {
+            return Err((packet, cause));
+        }
+        self.backlog += u64::from(size);
+        self.peak_backlog = self.peak_backlog.max(self.backlog);
+        self.accepted += 1;
+        let fate = self.impairments.next(&self.config);
+        let departure = self.depart(arrival, size);
+        let delivery = self.deliver_at(departure, &fate);
+        self.queue.push_back(Queued {
+            packet,
+            size,
+            arrival,
+            departure,
+            delivery,
+            fate,
+        });
+        Ok(Schedule {
+            departure,
+            delivery,
+        })
+    }
+
+    /// When [`Link::deliver`] or a step of the link has something to do next.
+    pub fn next_event(&self) -> Option<u64> {
+        let front = self.queue.front().map(|first| match first.fate.held_ns {
+            Some(_) => first.departure,
+            None => first.delivery,
+        });
+        let held = self.held.peek().map(|held| held.queued.delivery);
+        // Only what waits can be moved by a step.
+        let waiting = self.departed < self.queue.len();
+        let step = self.step_at().filter(|_| waiting);
+        [front, held, step].into_iter().flatten().min()
+    }
+
+    /// The next packet that has left the link by `now`.
+    pub fn deliver(&mut self, now: u64) -> Option<Delivered<T>> {
+        if self.step_at().is_some_and(|at| at <= now) {
+            self.advance(now);
+        }
+        while let Some(first) = self.queue.front() {
+            if first.fate.held_ns.is_none() || first.departure > now {
+                break;
+            }
+            let queued = self.take_first()?;
+            let order = Reverse((queued.delivery, self.accepted - self.queue.len() as u64));
+            self.held.push(Held { order, queued });
+        }
+        let front = self
+            .queue
+            .front()
+            .map_or(u64::MAX, |first| match first.fate.held_ns {
+                Some(_) => u64::MAX,
+                None => first.delivery,
+            });
+        let held = self
+            .held
+            .peek()
+            .map_or(u64::MAX, |held| held.queued.delivery);
+        if front.min(held) > now || (front == u64::MAX && held == u64::MAX) {
+            return None;
+        }
+        let first = if held < front {
+            self.held.pop()?.queued
+        } else {
+            self.take_first()?
+        };
+        Some(Delivered {
+            packet: first.packet,
+            size: first.size,
+            departure: first.departure,
+            due: first.delivery,
+            copies: match first.fate {
+                Fate { lost: true, .. } => 0,
+                Fate { twice: true, .. } => 2,
+                _ => 1,
+            },
+        })
+    }
+
+    /// Another rate, delay, buffer or loss from `now` on, or an outage. The frame on
+    /// the line keeps its rate, those behind it take the new one. A shorter delay
+    /// overtakes nothing: order is kept.
+    pub fn change(&mut self, now: u64, change: &Change) {
+        self.advance(now);
+        self.apply(self.now, change);
+    }
+
+    fn step_at(&self) -> Option<u64> {
+        let step = self.config.steps.get(self.next_step)?;
+        Some(self.started.saturating_add(step.at_ns))
+    }
+
+    /// The first of the queue, which has left the line.
+    fn take_first(&mut self) -> Option<Queued<T>> {
+        let departure = self.queue.front()?.departure;
+        self.advance_to(departure.max(self.now));
+        self.departed -= 1;
+        self.queue.pop_front()
+    }
+
+    fn refuses(&mut self, now: u64, size: u32) -> Option<Cause> {
+        let full = match self.config.buffer {
+            Buffer::Bytes(most) => self.backlog + u64::from(size) > most,
+            Buffer::Packets(most) => (self.queue.len() - self.departed) as u64 >= most,
+        };
+        if full {
+            return Some(Cause::BufferFull);
+        }
+        let red = self.config.red?;
+        let rate = self.config.mean_rate_bits() as u64;
+        let idle = now.saturating_sub(self.last_departure);
+        self.red
+            .drops(&red, self.backlog, idle, rate)
+            .then_some(Cause::Red)
+    }
+
+    fn apply(&mut self, now: u64, change: &Change) {
+        if let Some(rate) = change.rate_bits {
+            self.config.line = Line::Rate(rate);
+        }
+        if let Some(delay) = change.delay_ns {
+            self.config.delay_ns = delay;
+        }
+        if let Some(buffer) = change.buffer {
+            self.config.buffer = buffer;
+        }
+        if let Some(loss) = change.loss {
+            self.config.loss = Some(loss);
+        }
+        if change.rate_bits.is_none() && change.outage_ns.is_none() && change.delay_ns.is_none() {
+            return;
+        }
+        let line_changes = change.rate_bits.is_some() || change.outage_ns.is_some();
+        let on_the_line = self.queue.get(self.departed).map(|first| first.departure);
+        if line_changes {
+            self.remainder = 0;
+            self.last_departure = on_the_line.unwrap_or(self.last_departure);
+            if let Some(outage) = change.outage_ns {
+                self.last_departure = self.last_departure.max(now.saturating_add(outage));
+            }
+            if let Line::Trace(trace) = &self.config.line {
+                self.position.skip_to(trace, self.last_departure);
+            }
+        }
+        let before = self.queue.range(..self.departed);
+        self.last_delivery = before
+            .filter(|queued| queued.fate.held_ns.is_none())
+            .map(|queued| queued.delivery)
+            .next_back()
+            .unwrap_or(0);
+        for at in self.departed..self.queue.len() {
+            let Queued {
+                arrival,
+                size,
+                fate,
+                ..
+            } = self.queue[at];
+            if line_changes && at > self.departed {
+                self.queue[at].departure = self.depart(arrival, size);
+            }
+            self.queue[at].delivery = self.deliver_at(self.queue[at].departure, &fate);
+        }
+    }
+
+    fn deliver_at(&mut self, departure: u64, fate: &Fate) -> u64 {
+        let delay = self.config.delay_ns.saturating_add_signed(fate.jitter_ns);
+        let delivery = departure.saturating_add(delay).max(self.last_delivery);
+        match fate.held_ns {
+            Some(later) => delivery.saturating_add(later),
+            None => {
+                self.last_delivery = delivery;
+                delivery
+            }
+        }
+    }
+
+    fn depart(&mut self, arrival: u64, size: u32) -> u64 {
+        let bytes = u64::from(size).saturating_add_signed(self.config.framing_bytes.into());
+        let start = arrival.max(self.last_departure);
+        self.last_departure = match &self.config.line {
+            Line::Trace(trace) => {
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                self.position.depart(trace, start, bytes)
+            }
+            Line::Rate(rate) => {
+                if arrival > self.last_departure {
+                    self.remainder = 0;
+                }
+                let work = u128::from(bytes * 8) * u128::from(NANOS_PER_SECOND)
+                    + u128::from(self.remainder);
+                let rate = u128::from(*rate);
+                self.remainder = (work % rate) as u64;
+                start + (work / rate) as u64
+            }
+        };
+        self.last_departure
+    }
+
+    /// Steps that are due by `now`, and departures.
+    fn advance(&mut self, now: u64) {
+        while let Some(at) = self.step_at().filter(|at| *at <= now) {
+            self.advance_to(at);
+            let change = self.config.steps[self.next_step].change;
+            self.next_step += 1;
+            self.apply(at, &change);
+        }
+        self.advance_to(now);
+    }
+
+    fn advance_to(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        while let Some(next) = self.queue.get(self.departed) {
+            if next.departure > self.now {
+                break;
+            }
+            self.backlog -= u64::from(next.size);
+            self.departed += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::{Loss, Reorder, Step};
+    use crate::trace::{self, Trace};
+    use crate::EmulatorError;
+
+    const MS: u64 = 1_000_000;
+
+    fn link(rate_bits: u64, delay_ns: u64, buffer_bytes: u64) -> Link<u32> {
+        Link::new(
+            LinkConfig::new(rate_bits, delay_ns, Buffer::Bytes(buffer_bytes)),
+            0,
+        )
+    }
+
+    /// Packets, and when they were due.
+    fn drain(link: &mut Link<u32>) -> Vec<(u32, u64)> {
+        std::iter::from_fn(|| link.deliver(u64::MAX))
+            .map(|out| (out.packet, out.due))
+            .collect()
+    }
+
+    fn dues(link: &mut Link<u32>) -> Vec<u64> {
+        drain(link).into_iter().map(|(_, due)| due).collect()
+    }
+
+    #[test]
+    fn one_frame_takes_its_time_on_the_line_and_the_delay() {
+        let mut link = link(500_000_000, 10 * MS, 131_072);
+        let got = link.arrive(1_000, 1_514, 0).unwrap();
+        // 1538 bytes at 500 Mbit/s are 24,608 ns.
+        assert_eq!(
+            got,
+            Schedule {
+                departure: 25_608,
+                delivery: 10_025_608
+            }
+        );
+        assert_eq!(link.deliver(10_025_607), None);
+        assert_eq!(
+            link.deliver(10_025_608),
+            Some(Delivered {
+                packet: 0,
+                size: 1_514,
+                departure: 25_608,
+                due: 10_025_608,
+                copies: 1,
+            })
+        );
+    }
+
+    #[test]
+    fn back_to_back_frames_queue_and_an_idle_line_starts_at_once() {
+        let mut link = link(1_000_000_000, 0, 1 << 20);
+        assert_eq!(link.arrive(0, 101, 0).unwrap().departure, 1_000);
+        assert_eq!(link.arrive(0, 101, 1).unwrap().departure, 2_000);
+        assert_eq!(link.arrive(5_000, 101, 2).unwrap().departure, 6_000);
+    }
+
+    #[test]
+    fn rounding_does_not_add_up() {
+        // 125 bytes at 3 bit/ns: 1000/3 ns each, so every third lands on a whole one.
+        let mut link = link(3_000_000_000, 0, 1 << 30);
+        let last = (0..30_000)
+            .map(|n| link.arrive(0, 101, n).unwrap().departure)
+            .last();
+        assert_eq!(last, Some(10_000_000));
+    }
+
+    #[test]
+    fn the_buffer_drops_the_frame_that_does_not_fit_and_no_other() {
+        let mut link = link(8_000_000, 0, 3_000);
+        assert!(link.arrive(0, 1_000, 0).is_ok());
+        assert!(link.arrive(0, 1_000, 1).is_ok());
+        assert_eq!(link.arrive(0, 1_001, 2), Err((2, Cause::BufferFull)));
+        assert!(link.arrive(0, 1_000, 3).is_ok());
+        assert_eq!(link.arrive(0, 1, 4), Err((4, Cause::BufferFull)));
+        // The first leaves after 1,024 us: then there is room for one more.
+        assert!(link.arrive(1_023_999, 1_000, 5).is_err());
+        assert!(link.arrive(1_024_000, 1_000, 6).is_ok());
+        assert_eq!(link.peak_backlog(), 3_000);
+    }
+
+    #[test]
+    fn a_buffer_of_packets_counts_packets() {
+        let config = LinkConfig::new(8_000_000, 0, Buffer::Packets(2));
+        let mut link = Link::new(config, 0);
+        assert!(link.arrive(0, 60, 0).is_ok());
+        assert!(link.arrive(0, 1_514, 1).is_ok());
+        assert_eq!(link.arrive(0, 60, 2), Err((2, Cause::BufferFull)));
+        assert!(link.arrive(84_000, 60, 3).is_ok());
+    }
+
+    #[test]
+    fn half_the_rate_from_the_second_frame_on() {
+        let halved = Change {
+            rate_bits: Some(500_000_000),
+            ..Change::default()
+        };
+        let mut by_hand = link(1_000_000_000, 0, 1 << 20);
+        let mut config = by_hand.config().clone();
+        config.steps.push(Step {
+            at_ns: 500,
+            change: halved,
+        });
+        let mut by_step = Link::new(config, 0);
+        for n in 0..3 {
+            by_hand.arrive(0, 101, n).unwrap();
+            by_step.arrive(0, 101, n).unwrap();
+        }
+        by_hand.change(500, &halved);
+        assert_eq!(by_step.next_event(), Some(500));
+        assert_eq!(dues(&mut by_hand), [1_000, 3_000, 5_000]);
+        assert_eq!(dues(&mut by_step), [1_000, 3_000, 5_000]);
+    }
+
+    #[test]
+    fn a_shorter_delay_keeps_the_order() {
+        let mut link = link(1_000_000_000, 10_000, 1 << 20);
+        link.arrive(0, 101, 0).unwrap();
+        link.arrive(0, 101, 1).unwrap();
+        let shorter = Change {
+            delay_ns: Some(100),
+            ..Change::default()
+        };
+        link.change(1_500, &shorter);
+        assert_eq!(link.arrive(9_000, 101, 2).unwrap().delivery, 11_000);
+        assert_eq!(dues(&mut link), [11_000, 11_000, 11_000]);
+    }
+
+    #[test]
+    fn in_an_outage_the_frame_on_the_line_is_the_last_one() {
+        let mut config = LinkConfig::new(1_000_000_000, 0, Buffer::Packets(3));
+        config.steps.push(Step {
+            at_ns: 500,
+            change: Change {
+                outage_ns: Some(10_000),
+                ..Change::default()
+            },
+        });
+        let mut link = Link::new(config, 100_000);
+        for n in 0..2 {
+            link.arrive(100_000, 101, n).unwrap();
+        }
+        assert_eq!(link.arrive(105_000, 101, 2).unwrap().departure, 112_500);
+        assert!(link.arrive(106_000, 101, 3).is_ok());
+        assert!(link.arrive(106_000, 101, 4).is_err());
+        assert_eq!(dues(&mut link), [101_000, 111_500, 112_500, 113_500]);
+    }
+
+    #[test]
+    fn a_trace_is_the_line() {
+        let mut config = LinkConfig::new(1, MS, Buffer::Packets(100));
+        config.line = Line::Trace(Arc::new(Trace::parse("1\n3\n", "t").unwrap()));
+        config.framing_bytes = trace::FRAMING;
+        let mut link = Link::new(config, 0);
+        for n in 0..3 {
+            link.arrive(0, 1_514, n).unwrap();
+        }
+        let outage = Change {
+            outage_ns: Some(2 * MS),
+            ..Change::default()
+        };
+        link.change(2 * MS, &outage);
+        assert_eq!(dues(&mut link), [2 * MS, 4 * MS, 7 * MS]);
+    }
+
+    #[test]
+    fn a_held_packet_is_overtaken_and_a_lost_one_takes_its_time() {
+        let mut config = LinkConfig::new(1_000_000_000, 0, Buffer::Bytes(1 << 20));
+        config.reorder = Some(Reorder {
+            share: 1.0,
+            by_ns: 1_500,
+        });
+        let mut link = Link::new(config.clone(), 0);
+        link.arrive(0, 101, 0).unwrap();
+        link.config.reorder = None;
+        link.arrive(0, 101, 1).unwrap();
+        link.arrive(0, 101, 2).unwrap();
+        assert_eq!(link.inside().packets, 3);
+        assert_eq!(drain(&mut link), [(1, 2_000), (0, 2_500), (2, 3_000)]);
+
+        config.reorder = None;
+        config.loss = Some(Loss::Random { share: 1.0 });
+        let mut link = Link::new(config, 0);
+        link.arrive(0, 101, 0).unwrap();
+        link.config.loss = None;
+        link.arrive(0, 101, 1).unwrap();
+        assert_eq!(link.deliver(1_000).map(|out| out.copies), Some(0));
+        assert_eq!(link.deliver(2_000).map(|out| out.copies), Some(1));
+    }
+
+    #[test]
+    fn what_is_no_line_is_refused() {
+        let config = |rate, buffer| LinkConfig::new(rate, 0, Buffer::Bytes(buffer));
+        let no_rate = config(0, 131_072).check(1_514);
+        assert!(matches!(no_rate, Err(EmulatorError::NoRate)));
+        let small = config(1, 1_513).check(1_514);
+        assert!(matches!(small, Err(EmulatorError::BufferTooSmall { .. })));
+        let mut lossy = config(1, 1_514);
+        lossy.loss = Some(Loss::Random { share: 1.5 });
+        assert!(lossy.check(1_514).is_err());
+    }
+}

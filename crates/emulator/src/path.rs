@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One direction between two ports: the link's arithmetic, the frames' memory and
+//! what is recorded.
+
+use std::collections::VecDeque;
+
+use crate::forward::{clock, Observe};
+use crate::link::{Cause, Delivered, Link};
+use crate::port::{Received, SEND_BATCH};
+use crate::statistics::{Bins, DirectionReport, Drop, Histogram};
+use crate::{Buffer, Change, LinkConfig, Port};
+
+/// Frames allocated before the start, at most.
+const MOST_PREALLOCATED: usize = 1 << 15;
+
+struct Frame {
+    slot: Box<[u8]>,
+    length: usize,
+}
+
+impl Frame {
+    fn bytes(&self) -> &[u8] {
+        &self.slot[..self.length]
+    }
+}
+
+pub(crate) struct Path {
+    link: Link<Frame>,
+    frame_limit: u32,
+    free: Vec<Box<[u8]>>,
+    /// Being sent; kept for its allocation.
+    due: VecDeque<Delivered<Frame>>,
+    lateness: Histogram,
+    report: DirectionReport,
+    started_ns: u64,
+    most_drops: usize,
+}
+
+impl Path {
+    /// Allocates and touches what a full link needs.
+    pub fn new(config: LinkConfig, frame_limit: u32, observe: Observe) -> Path {
+        let bins = || Bins::new(observe.longest_ns, observe.bin_ns);
+        let report = DirectionReport {
+            offered_bins: bins(),
+            carried_bins: bins(),
+            backlog_bins: bins(),
+            drops: Vec::with_capacity(observe.most_drops),
+            ..DirectionReport::default()
+        };
+        let free = (0..frames_inside(&config, frame_limit))
+            .map(|_| {
+                let mut slot = new_slot(frame_limit);
+                slot.fill(1);
+                slot
+            })
+            .collect();
+        Path {
+            link: Link::new(config, 0),
+            frame_limit,
+            free,
+            due: VecDeque::with_capacity(SEND_BATCH),
+            lateness: Histogram::new(),
+            report,
+            started_ns: 0,
+            most_drops: observe.most_drops,
+        }
+    }
+
+    /// From now on the link's time runs.
+    pub fn start(&mut self, now: u64) {
+        self.started_ns = now;
+        self.link = Link::new(self.link.config().clone(), now);
+    }
+
+    pub fn next_event(&self) -> Option<u64> {
+        self.link.next_event()
+    }
+
+    pub fn delay_ns(&self) -> u64 {
+        self.link.config().delay_ns
+    }
+
+    pub fn change(&mut self, now: u64, change: &Change) {
+        self.link.change(now, change);
+    }
+
+    pub fn arrive(&mut self, packet: &Received<'_>, arrival: u64) {
+        if packet.length > self.frame_limit {
+            self.report.oversize += 1;
+            return;
+        }
+        if packet.without_checksum {
+            self.report.without_checksum += 1;
+            return;
+        }
+        let since_start = arrival.saturating_sub(self.started_ns);
+        self.report.offered.add(packet.length);
+        self.report.offered_bins.add(since_start, packet.length);
+        let mut slot = self
+            .free
+            .pop()
+            .unwrap_or_else(|| new_slot(self.frame_limit));
+        let length = packet.data.len();
+        slot[..length].copy_from_slice(packet.data);
+        let frame = Frame { slot, length };
+        if let Err((frame, cause)) = self.link.arrive(arrival, packet.length, frame) {
+            self.dropped(frame, packet.length, cause, since_start);
+        }
+        let backlog = self.link.backlog(arrival);
+        self.report.backlog_bins.raise(since_start, backlog);
+    }
+
+    fn dropped(&mut self, frame: Frame, size: u32, cause: Cause, at_ns: u64) {
+        let count = match cause {
+            Cause::BufferFull => &mut self.report.dropped,
+            Cause::Red => &mut self.report.dropped_early,
+            Cause::Line => &mut self.report.lost,
+        };
+        count.add(size);
+        if self.report.drops.len() < self.most_drops {
+            self.report
+                .drops
+                .push(Drop::new(at_ns, cause, size, frame.bytes()));
+        }
+        self.free.push(frame.slot);
+    }
+
+    /// Sends everything through `port` that is due by `until`.
+    pub fn send_due(&mut self, port: &Port, until: u64) {
+        loop {
+            while self.due.len() < SEND_BATCH {
+                let Some(delivered) = self.link.deliver(until) else {
+                    break;
+                };
+                match delivered.copies {
+                    0 => {
+                        let at = delivered.departure.saturating_sub(self.started_ns);
+                        self.dropped(delivered.packet, delivered.size, Cause::Line, at);
+                    }
+                    copies => {
+                        if copies > 1 {
+                            self.report.duplicated.add(delivered.size);
+                            let twin = self.twin(&delivered);
+                            self.due.push_back(twin);
+                        }
+                        self.due.push_back(delivered);
+                    }
+                }
+            }
+            if self.due.is_empty() {
+                return;
+            }
+            let frames = self.due.iter().map(|due| due.packet.bytes());
+            let Ok(sent) = port.send(frames) else {
+                self.report.refused += 1;
+                self.free
+                    .extend(self.due.pop_front().map(|refused| refused.packet.slot));
+                continue;
+            };
+            let now = clock(libc::CLOCK_MONOTONIC);
+            for delivered in self.due.drain(..sent) {
+                // Of a twin neither: it is not what was offered.
+                if delivered.copies > 0 {
+                    let departure = delivered.departure.saturating_sub(self.started_ns);
+                    self.report.carried.add(delivered.size);
+                    self.report.carried_bins.add(departure, delivered.size);
+                }
+                self.lateness.add(now.saturating_sub(delivered.due));
+                self.free.push(delivered.packet.slot);
+            }
+        }
+    }
+
+    /// A copy of a packet; as one, it has no copies.
+    fn twin(&mut self, of: &Delivered<Frame>) -> Delivered<Frame> {
+        let mut slot = self
+            .free
+            .pop()
+            .unwrap_or_else(|| new_slot(self.frame_limit));
+        let length = of.packet.length;
+        slot[..length].copy_from_slice(of.packet.bytes());
+        Delivered {
+            packet: Frame { slot, length },
+            copies: 0,
+            ..*of
+        }
+    }
+
+    pub fn report(&mut self, port: &Port) -> DirectionReport {
+        self.report.missed += port.take_missed();
+        DirectionReport {
+            lateness: self.lateness.summary(),
+            peak_backlog: self.link.peak_backlog(),
+            in_flight: self.link.inside(),
+            ..self.report.clone()
+        }
+    }
+}
+
+fn new_slot(frame_limit: u32) -> Box<[u8]> {
+    vec![0; frame_limit as usize].into_boxed_slice()
+}
+
+/// How many full frames the buffer and the way to the far end hold.
+fn frames_inside(config: &LinkConfig, frame_limit: u32) -> usize {
+    let frame = u64::from(frame_limit);
+    let on_the_way = config.mean_rate_bits() * config.delay_ns as f64 / 8e9;
+    let waiting = match config.buffer {
+        Buffer::Bytes(bytes) => bytes / frame,
+        Buffer::Packets(packets) => packets,
+    };
+    let frames = (on_the_way as u64 / frame)
+        .saturating_add(waiting)
+        .saturating_add(1);
+    usize::try_from(frames).map_or(MOST_PREALLOCATED, |frames| frames.min(MOST_PREALLOCATED))
+}
