@@ -25,15 +25,18 @@ const READ_INTERVAL_NS: u64 = 500_000;
 /// With less slack than this, arrivals wake the thread, nanoseconds.
 const LEAST_SLACK_NS: u64 = 50_000;
 /// A packet due sooner than this is waited for without sleeping, nanoseconds:
-/// about what going to sleep and waking costs.
-const SPIN_NS: u64 = 5_000;
+/// about what going to sleep and waking costs at least.
+const LEAST_MARGIN_NS: u64 = 5_000;
+/// And at most, nanoseconds: where waking takes longer, spinning for it would take
+/// most of a CPU from 20,000 packets per second on.
+const MOST_MARGIN_NS: u64 = 100_000;
 /// Most packets taken from one ring before due ones are sent.
 const READ_BATCH: usize = 64;
 /// Window over which the thread watches its own CPU time, nanoseconds.
-const WATCH_NS: u64 = 20_000_000;
+const WATCH_NS: u64 = 500_000;
 /// CPU time in one such window after which the thread rests for the remainder,
 /// nanoseconds: 90 %, where the kernel throttles real-time threads at 95 %,
-/// and then for 50 ms at a time.
+/// and then for 50 ms at a time. Short rests, as a packet that is due meanwhile is late.
 const BUSY_NS: u64 = WATCH_NS / 10 * 9;
 /// Real-time priority of the thread: above all ordinary threads, below the
 /// kernel's own.
@@ -161,6 +164,7 @@ impl Emulator {
             ports: [first, second],
             inbox,
             wake: Arc::clone(&wake),
+            oversleep: Oversleep::default(),
             realtime: false,
             started_ns: 0,
             cpu_at_start: 0,
@@ -217,6 +221,7 @@ struct Forwarder {
     paths: [Path; 2],
     inbox: Receiver<Order>,
     wake: Arc<OwnedFd>,
+    oversleep: Oversleep,
     realtime: bool,
     started_ns: u64,
     /// The thread's CPU time at the start, nanoseconds.
@@ -273,8 +278,7 @@ impl Forwarder {
             // The ring speaks CLOCK_REALTIME. Read anew each time, a step of that
             // clock moves only the packets of one round, and never before the
             // packet ahead of them or beyond now.
-            let now = clock(libc::CLOCK_MONOTONIC);
-            let ahead = clock(libc::CLOCK_REALTIME).saturating_sub(now);
+            let (now, ahead) = clocks();
             *seen = now;
             for count in 1.. {
                 let more = port.receive(|packet| {
@@ -319,9 +323,11 @@ impl Forwarder {
             None => None,
             Some(due) => {
                 let left = due.saturating_sub(clock(libc::CLOCK_MONOTONIC));
-                if left < SPIN_NS {
+                let margin = self.oversleep.margin();
+                if left <= margin {
                     return Ok(());
                 }
+                let left = left - margin;
                 Some(if slack < LEAST_SLACK_NS {
                     left
                 } else {
@@ -341,6 +347,7 @@ impl Forwarder {
             watched(self.ports[1].fd(), events),
             watched(self.wake.as_raw_fd(), libc::POLLIN),
         ];
+        let wake_at = timeout.map(|nanos| clock(libc::CLOCK_MONOTONIC) + nanos);
         let timeout = timeout.map(|nanos| libc::timespec {
             tv_sec: (nanos / 1_000_000_000) as libc::time_t,
             tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
@@ -354,6 +361,9 @@ impl Forwarder {
                 ptr::null(),
             )
         };
+        if let Some(wake_at) = wake_at.filter(|_| ready == 0) {
+            self.oversleep.see(clock(libc::CLOCK_MONOTONIC), wake_at);
+        }
         if ready < 0 {
             let source = io::Error::last_os_error();
             return match source.kind() {
@@ -383,6 +393,26 @@ impl Forwarder {
             };
         }
         Ok(())
+    }
+}
+
+/// How long after the time that was asked for the thread wakes: it asks for as much
+/// earlier, and spins for the rest. A virtual machine's timer is late by 40 us and more.
+#[derive(Default)]
+struct Oversleep {
+    /// Moving average, nanoseconds.
+    average: u64,
+}
+
+impl Oversleep {
+    fn see(&mut self, woke: u64, wake_at: u64) {
+        let late = woke.saturating_sub(wake_at).min(MOST_MARGIN_NS);
+        self.average = (self.average * 7 + late) / 8;
+    }
+
+    /// One and a half times the average: most of the time that is enough.
+    fn margin(&self) -> u64 {
+        (self.average * 3 / 2).clamp(LEAST_MARGIN_NS, MOST_MARGIN_NS)
     }
 }
 
@@ -422,6 +452,19 @@ fn become_realtime() -> bool {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
         libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) == 0
     }
+}
+
+/// CLOCK_MONOTONIC, and how far CLOCK_REALTIME is ahead of it. Between two readings
+/// of clocks anything may come: of three tries the closest counts.
+pub(crate) fn clocks() -> (u64, u64) {
+    let tries = std::array::from_fn::<_, 3, _>(|_| {
+        let before = clock(libc::CLOCK_MONOTONIC);
+        let real = clock(libc::CLOCK_REALTIME);
+        let after = clock(libc::CLOCK_MONOTONIC);
+        (after - before, after, real.saturating_sub(after))
+    });
+    let (_, _, ahead) = *tries.iter().min().expect("three tries");
+    (tries[0].1, ahead)
 }
 
 /// A clock of this machine, nanoseconds.

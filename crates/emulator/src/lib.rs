@@ -21,6 +21,7 @@ mod link;
 mod offload;
 mod path;
 mod port;
+pub mod probe;
 mod red;
 mod statistics;
 pub mod trace;

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Measures a link from outside: numbered packets go in at both ends, and what comes
+//! out is compared with the arithmetic of [`Link`], packet by packet.
+//!
+//! Works on any link, not only on ours. What is found includes the probe's own
+//! errors: it stamps a packet before the system call that sends it.
+
+use std::collections::VecDeque;
+
+use crate::forward::{clock, clocks};
+use crate::port::ETHERNET_HEADER;
+use crate::statistics::{Bins, Histogram};
+use crate::{Buffer, Lateness, Link, LinkConfig, Port, BIN_NS};
+
+/// IEEE 802's ethertype for local experiments: no stack answers it.
+const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
+/// Unicast, locally administered; interfaces are promiscuous.
+const ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 0x9a];
+/// A number follows the header.
+const NUMBER: std::ops::Range<usize> = 14..22;
+/// Packets sent or read before the other port's turn.
+const BATCH: usize = 8;
+/// What is still on its way when the load is over has this long to arrive, nanoseconds.
+const LINGER_NS: u64 = 500_000_000;
+
+/// What is sent into each end.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// On the wire, framing included, bits per second.
+    pub rate_bits: u64,
+    /// Ethernet header included.
+    pub frame_bytes: u32,
+    /// Packets at a time; they leave back to back.
+    pub burst: u32,
+    /// How long, nanoseconds.
+    pub duration_ns: u64,
+}
+
+/// What came out of one direction.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Packets that went in.
+    pub sent: u64,
+    /// Packets that the sender's interface refused.
+    pub refused: u64,
+    /// Packets that came out.
+    pub received: u64,
+    /// Of those, behind one that was sent later.
+    pub reordered: u64,
+    /// Packets that the kernel lost on the way to the probe itself.
+    pub missed: u64,
+    /// Packets that the arithmetic says the buffer drops.
+    pub expected_drops: u64,
+    /// How far from its expected time a packet arrived, nanoseconds: later.
+    pub late: Lateness,
+    /// And earlier.
+    pub early: Lateness,
+    /// Bytes of frames by the time they arrived.
+    pub arrivals: Bins,
+}
+
+impl Seen {
+    /// Packets that did not come out although the arithmetic says they do; negative:
+    /// more came out than it says.
+    pub fn lost(&self) -> i64 {
+        self.sent as i64 - self.expected_drops as i64 - self.received as i64
+    }
+
+    /// The rate over each window of `millis` milliseconds that lies between two moments
+    /// of the run, in milliseconds: bits per second of frames that take `wire_share` times
+    /// their size on the line. In rising order.
+    pub fn rates(
+        &self,
+        millis: usize,
+        between: std::ops::Range<usize>,
+        wire_share: f64,
+    ) -> Vec<f64> {
+        let arrivals = self.arrivals.as_slice().get(between).unwrap_or_default();
+        let seconds = millis as f64 * BIN_NS as f64 / 1e9;
+        let rate = |window: &[u32]| {
+            window.iter().map(|bytes| f64::from(*bytes)).sum::<f64>() * 8.0 * wire_share / seconds
+        };
+        let mut rates: Vec<f64> = arrivals.windows(millis).map(rate).collect();
+        rates.sort_by(f64::total_cmp);
+        rates
+    }
+}
+
+struct Side {
+    model: Link<()>,
+    next_number: u64,
+    /// Expected arrivals that were not seen yet: number and time.
+    expected: VecDeque<(u64, u64)>,
+    newest: u64,
+    late: Histogram,
+    early: Histogram,
+    seen: Seen,
+}
+
+impl Side {
+    fn new(config: &LinkConfig, now: u64, load: &Load) -> Self {
+        Side {
+            model: Link::new(config.clone(), now),
+            next_number: 1,
+            expected: VecDeque::new(),
+            newest: 0,
+            late: Histogram::new(),
+            early: Histogram::new(),
+            seen: Seen {
+                sent: 0,
+                refused: 0,
+                received: 0,
+                reordered: 0,
+                missed: 0,
+                expected_drops: 0,
+                late: Lateness::default(),
+                early: Lateness::default(),
+                arrivals: Bins::new(load.duration_ns + 2 * LINGER_NS, BIN_NS),
+            },
+        }
+    }
+
+    fn send(&mut self, port: &Port, frames: &mut [Vec<u8>]) {
+        for (frame, number) in frames.iter_mut().zip(self.next_number..) {
+            frame[NUMBER].copy_from_slice(&number.to_be_bytes());
+        }
+        let now = clock(libc::CLOCK_MONOTONIC);
+        let sent = port
+            .send(frames.iter().map(|frame| &frame[..]))
+            .unwrap_or(0);
+        self.seen.refused += (frames.len() - sent) as u64;
+        for frame in &frames[..sent] {
+            self.seen.sent += 1;
+            match self.model.arrive(now, frame.len() as u32, ()) {
+                Ok(schedule) => self
+                    .expected
+                    .push_back((self.next_number, schedule.delivery)),
+                Err(_) => self.seen.expected_drops += 1,
+            }
+            self.next_number += 1;
+        }
+        while self.model.deliver(now).is_some() {}
+    }
+
+    fn receive(&mut self, port: &mut Port, started: u64) -> bool {
+        let (_, ahead) = clocks();
+        let mut any = false;
+        for _ in 0..BATCH {
+            let more = port.receive(|packet| {
+                if packet.data.get(12..14) != Some(&ETHERTYPE[..]) {
+                    return;
+                }
+                let Some(number) = packet.data.get(NUMBER) else {
+                    return;
+                };
+                let number = u64::from_be_bytes(number.try_into().expect("eight bytes"));
+                self.arrived(
+                    number,
+                    packet.realtime_ns.saturating_sub(ahead),
+                    packet.length,
+                    started,
+                );
+            });
+            any |= more;
+            if !more {
+                break;
+            }
+        }
+        any
+    }
+
+    fn arrived(&mut self, number: u64, at: u64, length: u32, started: u64) {
+        self.seen.received += 1;
+        self.seen.arrivals.add(at.saturating_sub(started), length);
+        if number < self.newest {
+            self.seen.reordered += 1;
+            return;
+        }
+        self.newest = number;
+        while let Some(&(expected, due)) = self.expected.front() {
+            if expected > number {
+                break;
+            }
+            self.expected.pop_front();
+            if expected == number {
+                if at >= due {
+                    self.late.add(at - due);
+                } else {
+                    self.early.add(due - at);
+                }
+            }
+        }
+    }
+}
+
+/// Sends `load` into both ends of a link that should be `expected` each way, and says
+/// what came out at the other end, by direction. Takes the calling thread, busily.
+pub fn measure(ends: [Port; 2], expected: [&LinkConfig; 2], load: Load) -> [Seen; 2] {
+    let mut ends = ends;
+    let started = clock(libc::CLOCK_MONOTONIC);
+    let mut sides = expected.map(|config| Side::new(config, started, &load));
+    let mut frames: Vec<Vec<u8>> = (0..load.burst).map(|_| frame(load.frame_bytes)).collect();
+    let wire =
+        (u64::from(load.frame_bytes)).saturating_add_signed(expected[0].framing_bytes.into());
+    let bits = u128::from(wire * 8 * u64::from(load.burst)) * 1_000_000_000;
+    let mut bursts = 0u64;
+    loop {
+        let now = clock(libc::CLOCK_MONOTONIC);
+        let due = started + (u128::from(bursts) * bits / u128::from(load.rate_bits.max(1))) as u64;
+        let over = now >= started + load.duration_ns;
+        if !over && now >= due {
+            for (side, port) in sides.iter_mut().zip(&ends) {
+                side.send(port, &mut frames);
+            }
+            bursts += 1;
+        }
+        let [first, second] = &mut ends;
+        let [forward, reverse] = &mut sides;
+        let more = forward.receive(second, started) | reverse.receive(first, started);
+        if over && !more && now >= started + load.duration_ns + LINGER_NS {
+            break;
+        }
+    }
+    let [first, second] = ends;
+    let mut ports = [second, first].into_iter();
+    sides.map(|side| Seen {
+        late: side.late.summary(),
+        early: side.early.summary(),
+        missed: ports.next().map_or(0, |port| port.take_missed()),
+        ..side.seen
+    })
+}
+
+/// A link's configuration without its losses: what [`measure`] compares with, when the
+/// load is below the link's rate and the senders' bursts are what a buffer must hold.
+pub fn without_losses(config: &LinkConfig) -> LinkConfig {
+    LinkConfig {
+        buffer: Buffer::Bytes(u64::MAX / 2),
+        loss: None,
+        red: None,
+        ..config.clone()
+    }
+}
+
+fn frame(bytes: u32) -> Vec<u8> {
+    let mut frame = vec![0; bytes.max(ETHERNET_HEADER + 8) as usize];
+    frame[..6].copy_from_slice(&ADDRESS);
+    frame[6..12].copy_from_slice(&ADDRESS);
+    frame[12..14].copy_from_slice(&ETHERTYPE);
+    frame
+}
