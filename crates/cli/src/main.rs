@@ -4,6 +4,7 @@
 mod agent_command;
 mod attach_command;
 mod doctor_command;
+mod emulate_command;
 mod lab_command;
 mod output;
 mod policy_command;
@@ -19,7 +20,7 @@ Exit codes:
   0    success
   1    failure; doctor: Paceline cannot run here; lab: a claim does not hold
   2    wrong usage
-  3    lab: the run is invalid
+  3    lab: the run is invalid; emulate: it is not to be trusted
   125  run: paceline itself failed, the command was not started
   126  run: the command was found but cannot be executed
   127  run: the command was not found
@@ -54,6 +55,8 @@ enum Command {
     Policy(policy_command::Args),
     /// Run experiments
     Lab(lab_command::Args),
+    /// A WAN link between two interfaces
+    Emulate(emulate_command::Args),
 }
 
 fn main() -> ExitCode {
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor_command::run(args),
         Command::Policy(args) => policy_command::run(args),
         Command::Lab(args) => lab_command::run(args),
+        Command::Emulate(args) => emulate_command::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("paceline: error: {}", chain(&error));

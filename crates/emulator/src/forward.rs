@@ -16,6 +16,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use crate::capture::Capture;
 use crate::path::Path;
 use crate::{Change, EmulatorError, LinkConfig, Port, Report};
 
@@ -43,7 +46,8 @@ const BUSY_NS: u64 = WATCH_NS / 10 * 9;
 const PRIORITY: libc::c_int = 10;
 
 /// Which way across the link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// From the first port to the second.
     Forward,
@@ -104,10 +108,28 @@ impl Control {
     /// # Errors
     /// When the direction cannot be like that; then nothing is changed.
     pub fn change(&self, direction: Direction, change: Change) -> Result<(), EmulatorError> {
-        let (config, frame_bytes) = &self.links[direction as usize];
-        config.check_change(&change, *frame_bytes)?;
+        self.check(direction, &change)?;
         self.order(Order::Change(direction, change));
         Ok(())
+    }
+
+    /// What the link did so far; it goes on.
+    ///
+    /// # Errors
+    /// When the link has ended.
+    pub fn report(&self) -> Result<Report, EmulatorError> {
+        let (reply, answer) = mpsc::channel();
+        self.order(Order::Report(reply));
+        answer.recv().map_err(|_| EmulatorError::Ended)
+    }
+
+    /// Refuses what [`Control::change`] refuses.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self, direction: Direction, change: &Change) -> Result<(), EmulatorError> {
+        let (config, frame_bytes) = &self.links[direction as usize];
+        config.check_change(change, *frame_bytes)
     }
 
     fn order(&self, order: Order) {
@@ -128,7 +150,23 @@ pub struct Emulator {
 
 impl Emulator {
     /// Joins two ports and starts forwarding.
+    ///
+    /// # Errors
+    /// When a direction is not possible, or there is no thread to be had.
     pub fn start(first: Port, second: Port, settings: Settings) -> Result<Emulator, EmulatorError> {
+        Emulator::start_captured(first, second, settings, None)
+    }
+
+    /// As [`Emulator::start`], and what comes and goes is captured.
+    ///
+    /// # Errors
+    /// As [`Emulator::start`].
+    pub fn start_captured(
+        first: Port,
+        second: Port,
+        settings: Settings,
+        capture: Option<&Capture>,
+    ) -> Result<Emulator, EmulatorError> {
         let Settings {
             forward,
             reverse,
@@ -158,8 +196,18 @@ impl Emulator {
         ]);
         let forwarder = Forwarder {
             paths: [
-                Path::new(forward, first.frame_limit(), observe),
-                Path::new(reverse, second.frame_limit(), observe),
+                Path::new(
+                    forward,
+                    first.frame_limit(),
+                    observe,
+                    capture.map(|capture| capture.tap(0)),
+                ),
+                Path::new(
+                    reverse,
+                    second.frame_limit(),
+                    observe,
+                    capture.map(|capture| capture.tap(1)),
+                ),
             ],
             ports: [first, second],
             inbox,
@@ -189,10 +237,11 @@ impl Emulator {
     }
 
     /// What the link did so far; it goes on.
+    ///
+    /// # Errors
+    /// When the link has ended.
     pub fn report(&self) -> Result<Report, EmulatorError> {
-        let (reply, answer) = mpsc::channel();
-        self.control.order(Order::Report(reply));
-        answer.recv().map_err(|_| EmulatorError::Ended)
+        self.control.report()
     }
 
     /// Stops the link and says what it did. Packets on their way are counted,
@@ -242,14 +291,14 @@ impl Forwarder {
             rests: 0,
         };
         loop {
-            let seen = self.read_rings();
+            let (seen, ahead) = self.read_rings();
             if !self.obey(watch.rests) {
                 return Ok(self.report(watch.rests));
             }
             let [first, second] = &self.ports;
             let [forward, reverse] = &mut self.paths;
-            forward.send_due(second, seen[0]);
-            reverse.send_due(first, seen[1]);
+            forward.send_due(second, seen[0], ahead);
+            reverse.send_due(first, seen[1], ahead);
             watch.rest_if_busy();
             self.wait()?;
         }
@@ -271,15 +320,16 @@ impl Forwarder {
 
     /// Takes in what has arrived. Until the times returned all arrivals are known, by
     /// direction: nothing later may leave yet, or a packet still in the ring would find
-    /// another buffer than it met.
-    fn read_rings(&mut self) -> [u64; 2] {
+    /// another buffer than it met. Also how far CLOCK_REALTIME is ahead of the link's clock.
+    fn read_rings(&mut self) -> ([u64; 2], u64) {
         let mut seen = [0; 2];
+        let mut last_ahead = 0;
         for ((port, path), seen) in self.ports.iter_mut().zip(&mut self.paths).zip(&mut seen) {
             // The ring speaks CLOCK_REALTIME. Read anew each time, a step of that
             // clock moves only the packets of one round, and never before the
             // packet ahead of them or beyond now.
             let (now, ahead) = clocks();
-            *seen = now;
+            (*seen, last_ahead) = (now, ahead);
             for count in 1.. {
                 let more = port.receive(|packet| {
                     let arrival = packet.realtime_ns.saturating_sub(ahead);
@@ -293,7 +343,7 @@ impl Forwarder {
                 }
             }
         }
-        seen
+        (seen, last_ahead)
     }
 
     /// Carries out what [`Control`] asked for; false when that was to stop.

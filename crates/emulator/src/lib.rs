@@ -14,7 +14,9 @@
 //! Interfaces that face a link must not leave segmentation or checksums to
 //! "hardware": [`disable_offloads`]. Hosts one hop behind may.
 
+pub mod capture;
 mod config;
+pub mod file;
 mod forward;
 mod impairment;
 mod link;
@@ -22,7 +24,9 @@ mod offload;
 mod path;
 mod port;
 pub mod probe;
+pub mod record;
 mod red;
+pub mod socket;
 mod statistics;
 pub mod trace;
 
@@ -34,7 +38,7 @@ pub use config::{
 pub use forward::{Control, Direction, Emulator, Observe, Settings};
 pub use link::{Cause, Delivered, Link, Schedule};
 pub use offload::disable_offloads;
-pub use port::Port;
+pub use port::{interface_mtu, Port, ETHERNET_HEADER};
 pub use statistics::{
     Bins, Count, DirectionReport, Lateness, Problem, Report, BIN_NS, LATENESS_LIMIT_NS,
 };

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use crate::capture::{Point, Tap};
 use crate::forward::{clock, Observe};
 use crate::link::{Cause, Delivered, Link};
 use crate::port::{Received, SEND_BATCH};
@@ -34,11 +35,12 @@ pub(crate) struct Path {
     report: DirectionReport,
     started_ns: u64,
     most_drops: usize,
+    tap: Option<Tap>,
 }
 
 impl Path {
     /// Allocates and touches what a full link needs.
-    pub fn new(config: LinkConfig, frame_limit: u32, observe: Observe) -> Path {
+    pub fn new(config: LinkConfig, frame_limit: u32, observe: Observe, tap: Option<Tap>) -> Path {
         let bins = || Bins::new(observe.longest_ns, observe.bin_ns);
         let report = DirectionReport {
             offered_bins: bins(),
@@ -63,6 +65,7 @@ impl Path {
             report,
             started_ns: 0,
             most_drops: observe.most_drops,
+            tap,
         }
     }
 
@@ -92,6 +95,9 @@ impl Path {
         if packet.without_checksum {
             self.report.without_checksum += 1;
             return;
+        }
+        if let Some(tap) = &self.tap {
+            tap.packet(Point::In, packet.realtime_ns, packet.length, packet.data);
         }
         let since_start = arrival.saturating_sub(self.started_ns);
         self.report.offered.add(packet.length);
@@ -125,8 +131,9 @@ impl Path {
         self.free.push(frame.slot);
     }
 
-    /// Sends everything through `port` that is due by `until`.
-    pub fn send_due(&mut self, port: &Port, until: u64) {
+    /// Sends everything through `port` that is due by `until`. CLOCK_REALTIME is ahead of
+    /// the link's clock by `ahead`.
+    pub fn send_due(&mut self, port: &Port, until: u64, ahead: u64) {
         loop {
             while self.due.len() < SEND_BATCH {
                 let Some(delivered) = self.link.deliver(until) else {
@@ -159,6 +166,10 @@ impl Path {
             };
             let now = clock(libc::CLOCK_MONOTONIC);
             for delivered in self.due.drain(..sent) {
+                if let Some(tap) = &self.tap {
+                    let bytes = delivered.packet.bytes();
+                    tap.packet(Point::Out, delivered.due + ahead, delivered.size, bytes);
+                }
                 // Of a twin neither: it is not what was offered.
                 if delivered.copies > 0 {
                     let departure = delivered.departure.saturating_sub(self.started_ns);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::EmulatorError;
 
 /// Ethernet header, bytes.
-pub(crate) const ETHERNET_HEADER: u32 = 14;
+pub const ETHERNET_HEADER: u32 = 14;
 /// Memory of one receive ring, bytes: 8192 frames of 1500 bytes, a tenth of a
 /// second at 1 Gbit/s.
 const RING_BYTES: u32 = 16 << 20;
@@ -235,6 +235,37 @@ impl Port {
             u64::from(stats.tp_drops)
         }
     }
+}
+
+/// The largest IP packet of an interface of the calling thread's network namespace, bytes.
+///
+/// # Errors
+/// When there is no such interface.
+pub fn interface_mtu(interface: &str) -> Result<u32, EmulatorError> {
+    let find = || -> io::Result<u32> {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+        // SAFETY: ifreq is plain data; the name is copied with its NUL left in place.
+        unsafe {
+            let mut request: libc::ifreq = zeroed();
+            if interface.len() >= request.ifr_name.len() {
+                return Err(io::Error::from_raw_os_error(libc::ENODEV));
+            }
+            for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+                *to = from as libc::c_char;
+            }
+            check(libc::ioctl(
+                socket.as_raw_fd(),
+                libc::SIOCGIFMTU,
+                &mut request,
+            ))?;
+            Ok(request.ifr_ifru.ifru_mtu.try_into().unwrap_or(0))
+        }
+    };
+    find().map_err(|source| EmulatorError::Port {
+        interface: interface.to_owned(),
+        step: "find",
+        source,
+    })
 }
 
 impl Ring {

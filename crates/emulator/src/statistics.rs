@@ -4,6 +4,8 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use serde::Serialize;
+
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
 use crate::link::Cause;
@@ -16,7 +18,7 @@ pub const BIN_NS: u64 = 1_000_000;
 pub const LATENESS_LIMIT_NS: u64 = 200_000;
 
 /// Packets and their bytes (frames with Ethernet header, without framing).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
     /// Packets.
     pub packets: u64,
@@ -164,7 +166,7 @@ fn upper_edge(bucket: usize) -> u64 {
 
 /// How long after their due time packets were handed to the far interface,
 /// nanoseconds. Taken after the system call returned, so it errs upwards.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Lateness {
     /// Half of the packets were at most this late.
     pub median_ns: u64,
@@ -175,7 +177,7 @@ pub struct Lateness {
 }
 
 /// What one direction did.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct DirectionReport {
     /// What arrived at the link, dropped packets included.
     pub offered: Count,
@@ -206,12 +208,16 @@ pub struct DirectionReport {
     /// How late packets were.
     pub lateness: Lateness,
     /// `offered` by arrival time.
+    #[serde(skip)]
     pub offered_bins: Bins,
     /// `carried` by the time the last bit left the line, before the delay.
+    #[serde(skip)]
     pub carried_bins: Bins,
     /// The most that waited in the buffer, as arrivals found it.
+    #[serde(skip)]
     pub backlog_bins: Bins,
     /// What did not arrive, one by one, as many as were asked for.
+    #[serde(skip)]
     pub drops: Vec<Drop>,
 }
 
@@ -285,7 +291,7 @@ impl Flow {
 }
 
 /// What a link did from start to stop.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// CLOCK_MONOTONIC at the start, nanoseconds; bin 0 begins here.
     pub started_ns: u64,

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline emulate`: a WAN link between two interfaces.
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail, Context, Result};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use nix::sched::{setns, CloneFlags};
+use paceline_emulator::capture::{Capture, Captured};
+use paceline_emulator::file::{LinkFile, Percent};
+use paceline_emulator::socket::{self, Answer, ChangeRequest, Request, Server};
+use paceline_emulator::{
+    interface_mtu, record, Buffer, DirectionReport, Emulator, Jitter, LinkConfig, Loss, Observe,
+    Port, Report, Settings, ETHERNET_HEADER,
+};
+use paceline_policy::units::{Rate, Size, Time};
+
+/// Exit status of a run that is not to be trusted.
+const INVALID: u8 = 3;
+/// How long a run may be whose bins are recorded, if its length is not said.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// Most drops of a direction that are listed one by one: 100 MB of them.
+const MOST_DROPS: usize = 1 << 20;
+/// Most bins of a direction: more than a day of milliseconds, 400 MB each.
+const MOST_BINS: u64 = 100_000_000;
+/// How often the terminal is told, and Ctrl-C is looked for.
+const TELL: Duration = Duration::from_millis(100);
+
+/// Arguments of `paceline emulate`.
+#[derive(ClapArgs, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: EmulateCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum EmulateCommand {
+    /// Join two interfaces by a link until Ctrl-C: exit status 3 if it is not to be trusted
+    Run(Box<RunArgs>),
+    /// Change a running link
+    Change(ChangeArgs),
+    /// Show what a running link did so far, as JSON
+    Show {
+        /// The control socket of `emulate run --control`
+        socket: PathBuf,
+    },
+}
+
+#[derive(ClapArgs, Debug)]
+struct RunArgs {
+    /// One interface: IF, or NETNS:IF of a named network namespace
+    first: Interface,
+    /// The other
+    second: Interface,
+    /// The link as TOML, each direction of its own: docs/emulator.md
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "delay", "buffer", "loss", "jitter", "seed"])]
+    file: Option<PathBuf>,
+    /// Rate each way, framing included
+    #[arg(long, required_unless_present = "file")]
+    rate: Option<Rate>,
+    /// Delay one way
+    #[arg(long, default_value = "0s")]
+    delay: Time,
+    /// Drop-tail buffer in front of the line
+    #[arg(long, required_unless_present = "file")]
+    buffer: Option<Size>,
+    /// Share of packets that the line loses
+    #[arg(long, value_name = "PERCENT")]
+    loss: Option<Percent>,
+    /// Up to so much more or less delay, evenly
+    #[arg(long, value_name = "TIME")]
+    jitter: Option<Time>,
+    /// Of what is random
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME")]
+    length: Option<Time>,
+    /// Write report.json, load and drops there, as CSV and Parquet
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Width of the bins of load
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    bin: Time,
+    /// Write what comes and goes there, as pcapng
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+    /// Bytes of each packet that are captured
+    #[arg(long, value_name = "BYTES", default_value_t = 128)]
+    snap: u32,
+    /// Listen there for `emulate change` and `emulate show`
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+struct ChangeArgs {
+    /// The control socket of `emulate run --control`
+    socket: PathBuf,
+    /// Only from the first interface to the second, or only back
+    #[arg(long, value_enum)]
+    direction: Option<Direction>,
+    /// Rate, framing included
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// Delay one way
+    #[arg(long)]
+    delay: Option<Time>,
+    /// Drop-tail buffer
+    #[arg(long)]
+    buffer: Option<Size>,
+    /// Share of packets that the line loses
+    #[arg(long, value_name = "PERCENT")]
+    loss: Option<Percent>,
+    /// For so long the line sends nothing
+    #[arg(long, value_name = "TIME")]
+    outage: Option<Time>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Direction {
+    Forward,
+    Reverse,
+}
+
+/// An interface, of this network namespace or of one with a name.
+#[derive(Debug, Clone)]
+struct Interface {
+    namespace: Option<PathBuf>,
+    name: String,
+}
+
+impl std::str::FromStr for Interface {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (namespace, name) = match text.rsplit_once(':') {
+            Some((namespace, name)) if namespace.contains('/') => (Some(namespace.into()), name),
+            Some((namespace, name)) => (Some(Path::new("/run/netns").join(namespace)), name),
+            None => (None, text),
+        };
+        if name.is_empty() {
+            return Err("write IF or NETNS:IF".to_owned());
+        }
+        Ok(Interface {
+            namespace,
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl Interface {
+    /// Opens it as one end; also its largest frame, bytes.
+    fn open(&self) -> Result<(Port, u32)> {
+        let open = || -> Result<(Port, u32)> {
+            if let Some(path) = &self.namespace {
+                let namespace = File::open(path)
+                    .with_context(|| format!("there is no network namespace {}", path.display()))?;
+                setns(namespace, CloneFlags::CLONE_NEWNET)
+                    .with_context(|| format!("cannot enter {}", path.display()))?;
+            }
+            let mtu = interface_mtu(&self.name)?;
+            Ok((Port::open(&self.name, mtu)?, mtu + ETHERNET_HEADER))
+        };
+        // A thread of its own: this one stays in its namespace.
+        std::thread::scope(|scope| scope.spawn(open).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the link is not possible, or its files cannot be written.
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        EmulateCommand::Run(args) => run_link(&args),
+        EmulateCommand::Change(args) => change(args),
+        EmulateCommand::Show { socket } => match ask(&socket, &Request::Report {})? {
+            Answer::Report(report) => {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+                Ok(ExitCode::SUCCESS)
+            }
+            _ => bail!("{} gave no report", socket.display()),
+        },
+    }
+}
+
+fn change(args: ChangeArgs) -> Result<ExitCode> {
+    let request = Request::Change(ChangeRequest {
+        direction: args.direction.map(|direction| match direction {
+            Direction::Forward => paceline_emulator::Direction::Forward,
+            Direction::Reverse => paceline_emulator::Direction::Reverse,
+        }),
+        rate: args.rate,
+        delay: args.delay,
+        buffer: args.buffer,
+        loss: args.loss,
+        outage: args.outage,
+    });
+    ask(&args.socket, &request)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ask(path: &Path, request: &Request) -> Result<Answer> {
+    match socket::ask(path, request) {
+        Ok(Answer::Error(problem)) => bail!("{problem}"),
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(error).with_context(|| format!("no link listens at {}", path.display())),
+    }
+}
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+fn run_link(args: &RunArgs) -> Result<ExitCode> {
+    if !nix::unistd::geteuid().is_root() {
+        bail!("packet sockets are root's: sudo paceline emulate run ...");
+    }
+    let (first, first_frame) = args.first.open()?;
+    let (second, second_frame) = args.second.open()?;
+    let link = link(args, first_frame.max(second_frame))?;
+    if let Some(directory) = &args.out {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+    }
+    let names = [first.name().to_owned(), second.name().to_owned()];
+    let capture = args.capture.as_deref().map(|path| {
+        Capture::start(path, [&names[0], &names[1]], args.snap)
+            .with_context(|| format!("cannot capture to {}", path.display()))
+    });
+    let capture = capture.transpose()?;
+    let settings = Settings {
+        forward: link.forward,
+        reverse: link.reverse,
+        observe: observe(args)?,
+    };
+    let emulator = Emulator::start_captured(first, second, settings, capture.as_ref())?;
+    ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
+        .context("cannot watch for Ctrl-C")?;
+    let server = args.control.as_deref().map(|path| {
+        Server::start(path, emulator.control())
+            .with_context(|| format!("cannot listen at {}", path.display()))
+    });
+    let server = server.transpose()?;
+    wait(&emulator, args.length.map(Time::duration));
+    drop(server);
+    let report = emulator.stop()?;
+    let captured = capture.map(Capture::finish).transpose();
+    let captured = captured.context("cannot write the capture")?;
+    if let Some(directory) = &args.out {
+        record::write(&report, directory)
+            .with_context(|| format!("cannot write into {}", directory.display()))?;
+        let path = directory.join("report.json");
+        std::fs::write(&path, json(&report)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if args.json {
+        println!("{}", json(&report)?);
+    } else {
+        show(&report, &names, captured);
+    }
+    let problems = report.problems();
+    for problem in &problems {
+        eprintln!("paceline: not to be trusted: {problem}");
+    }
+    Ok(match problems.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(INVALID),
+    })
+}
+
+fn json(report: &Report) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&socket::report_json(report))?)
+}
+
+fn link(args: &RunArgs, frame_bytes: u32) -> Result<LinkFile> {
+    if let Some(path) = &args.file {
+        return Ok(LinkFile::read(path, frame_bytes)?);
+    }
+    let (Some(rate), Some(buffer)) = (args.rate, args.buffer) else {
+        return Err(anyhow!("a link needs --rate and --buffer, or --file"));
+    };
+    let delay_ns = args.delay.micros() * 1_000;
+    let mut forward = LinkConfig::new(
+        rate.bits_per_second(),
+        delay_ns,
+        Buffer::Bytes(buffer.bytes()),
+    );
+    forward.seed = args.seed.wrapping_mul(2);
+    forward.loss = args.loss.map(|share| Loss::Random {
+        share: share.share(),
+    });
+    forward.jitter = args.jitter.map(|jitter| Jitter::Uniform {
+        most_ns: jitter.micros() * 1_000,
+    });
+    forward.check(frame_bytes)?;
+    let reverse = LinkConfig {
+        seed: forward.seed + 1,
+        ..forward.clone()
+    };
+    Ok(LinkFile { forward, reverse })
+}
+
+fn observe(args: &RunArgs) -> Result<Observe> {
+    if args.out.is_none() {
+        return Ok(Observe::NOTHING);
+    }
+    let longest = args.length.map_or(LONGEST, Time::duration);
+    let longest_ns = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+    let bin_ns = args.bin.micros().saturating_mul(1_000);
+    if longest_ns
+        .checked_div(bin_ns)
+        .is_none_or(|bins| bins > MOST_BINS)
+    {
+        bail!(
+            "--bin {}: that would be more than {MOST_BINS} bins; a wider one, or a shorter --for",
+            args.bin
+        );
+    }
+    Ok(Observe {
+        longest_ns,
+        bin_ns,
+        most_drops: MOST_DROPS,
+    })
+}
+
+/// Until the time is over, Ctrl-C, or the link ends by itself.
+fn wait(emulator: &Emulator, length: Option<Duration>) {
+    let start = Instant::now();
+    let bar = std::io::stderr().is_terminal().then(|| bar(length));
+    let mut told = (Instant::now(), Report::default());
+    while !STOP.load(Ordering::Relaxed) && length.is_none_or(|length| start.elapsed() < length) {
+        let left = length.map_or(TELL, |length| length.saturating_sub(start.elapsed()));
+        std::thread::sleep(TELL.min(left));
+        let Some(bar) = &bar else { continue };
+        if told.0.elapsed() < Duration::from_secs(1) {
+            continue;
+        }
+        let Ok(report) = emulator.report() else {
+            break;
+        };
+        let seconds = told.0.elapsed().as_secs_f64();
+        let rate = |now: &DirectionReport, before: &DirectionReport| {
+            (now.carried.bytes - before.carried.bytes) as f64 * 8.0 / 1e6 / seconds
+        };
+        bar.set_position(start.elapsed().as_secs());
+        bar.set_message(format!(
+            "{:.1} Mbit/s there, {:.1} back; dropped {}, late by {} us (99 of 100)",
+            rate(&report.forward, &told.1.forward),
+            rate(&report.reverse, &told.1.reverse),
+            report.forward.dropped.packets + report.reverse.dropped.packets,
+            report
+                .forward
+                .lateness
+                .p99_ns
+                .max(report.reverse.lateness.p99_ns)
+                / 1_000,
+        ));
+        told = (Instant::now(), report);
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+}
+
+fn bar(length: Option<Duration>) -> ProgressBar {
+    let (bar, template) = match length {
+        Some(length) => (
+            ProgressBar::new(length.as_secs()),
+            "{elapsed} of {len} s, {eta} to go  {msg}",
+        ),
+        None => (ProgressBar::new_spinner(), "{elapsed}  {msg}"),
+    };
+    // The templates are constants that parse.
+    bar.with_style(
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    )
+}
+
+fn show(report: &Report, names: &[String; 2], captured: Option<Captured>) {
+    let seconds = report.duration_ns as f64 / 1e9;
+    println!(
+        "{seconds:.1} s, {:.0} % of a CPU{}",
+        report.cpu_ns as f64 / report.duration_ns.max(1) as f64 * 100.0,
+        if report.realtime {
+            ""
+        } else {
+            ", without real-time priority"
+        }
+    );
+    for (from, to, way) in [(0, 1, &report.forward), (1, 0, &report.reverse)] {
+        let counts = [
+            ("offered", way.offered),
+            ("carried", way.carried),
+            ("dropped", way.dropped),
+            ("dropped early", way.dropped_early),
+            ("lost", way.lost),
+            ("duplicated", way.duplicated),
+            ("on the way", way.in_flight),
+        ];
+        println!("{} to {}", names[from], names[to]);
+        for (what, count) in counts.iter().filter(|(_, count)| count.packets > 0) {
+            println!(
+                "  {what:<14}{:>12} packets{:>16} bytes",
+                count.packets, count.bytes
+            );
+        }
+        println!(
+            "  late by {:.1} us (median), {:.1} us (99 of 100), {:.1} us at most; queue {} bytes at most",
+            way.lateness.median_ns as f64 / 1e3,
+            way.lateness.p99_ns as f64 / 1e3,
+            way.lateness.max_ns as f64 / 1e3,
+            way.peak_backlog
+        );
+    }
+    if let Some(Captured { packets, missed }) = captured {
+        println!("captured {packets} packets, missed {missed}");
+    }
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A running link's control socket: one JSON object per line, one answer per line.
+//!
+//! ```text
+//! {"change": {"direction": "forward", "rate": "100mbit", "outage": "200ms"}}  ->  {"changed": true}
+//! {"report": {}}                                                              ->  {"report": {...}}
+//! ```
+//!
+//! Only its owner may connect.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use paceline_policy::units::{Rate, Size, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::file::{nanos, Percent};
+use crate::{Buffer, Change, Control, Direction, Loss, Report};
+
+/// Who asks has so long for a line.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest line, bytes.
+const LONGEST_BYTES: u64 = 4096;
+
+/// What can be asked of a link.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Change it.
+    Change(ChangeRequest),
+    /// Say what it did so far.
+    Report {},
+}
+
+/// What is to change; what is not named stays.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeRequest {
+    /// Which way; both if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// Bits per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// One way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Time>,
+    /// Drop-tail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<Size>,
+    /// Of each packet by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Percent>,
+    /// For so long the line sends nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage: Option<Time>,
+}
+
+/// What a link answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// It was changed.
+    Changed(bool),
+    /// What it did, as JSON: [`Report`] and its problems in words.
+    Report(serde_json::Value),
+    /// What was asked is not possible; nothing was changed.
+    Error(String),
+}
+
+impl ChangeRequest {
+    fn change(&self) -> Change {
+        Change {
+            rate_bits: self.rate.map(Rate::bits_per_second),
+            delay_ns: self.delay.map(nanos),
+            buffer: self.buffer.map(|size| Buffer::Bytes(size.bytes())),
+            loss: self.loss.map(|share| Loss::Random {
+                share: share.share(),
+            }),
+            outage_ns: self.outage.map(nanos),
+        }
+    }
+
+    fn carry_out(&self, control: &Control) -> Answer {
+        let change = self.change();
+        if change == Change::default() {
+            return Answer::Error(
+                "nothing to change: name rate, delay, buffer, loss or outage".to_owned(),
+            );
+        }
+        let directions = match self.direction {
+            Some(direction) => vec![direction],
+            None => vec![Direction::Forward, Direction::Reverse],
+        };
+        // Both are checked before one is changed.
+        let checked = directions
+            .iter()
+            .try_for_each(|direction| control.check(*direction, &change));
+        match checked {
+            Ok(()) => {
+                for direction in directions {
+                    // It was checked, and a link that has ended needs no change.
+                    let _ = control.change(direction, change);
+                }
+                Answer::Changed(true)
+            }
+            Err(error) => Answer::Error(error.to_string()),
+        }
+    }
+}
+
+/// A report as the socket and `--json` show it.
+pub fn report_json(report: &Report) -> serde_json::Value {
+    let mut value = serde_json::to_value(report).unwrap_or_default();
+    let problems = report.problems();
+    value["problems"] = problems
+        .iter()
+        .map(|problem| serde_json::Value::String(problem.to_string()))
+        .collect();
+    value
+}
+
+/// Listens until it is dropped; the socket's file goes with it.
+#[derive(Debug)]
+pub struct Server {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens at `path` for `control`'s link. A socket there that nobody listens to
+    /// any more is replaced.
+    ///
+    /// # Errors
+    /// When somebody listens there, something else is there, or the socket cannot be made.
+    pub fn start(path: &Path, control: Control) -> io::Result<Self> {
+        if UnixStream::connect(path).is_ok() {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another link listens there",
+            ));
+        }
+        remove_dead(path)?;
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(move || {
+                for stream in listener.incoming().map_while(Result::ok) {
+                    if stopping.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    // One that hangs up in between has had its reasons.
+                    let _ = serve(&stream, &control);
+                }
+            })?;
+        Ok(Server {
+            path: path.to_owned(),
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Wakes the thread; if that fails, then it has ended.
+        let woken = UnixStream::connect(&self.path).is_ok();
+        let _ = fs::remove_file(&self.path);
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn remove_dead(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is a file that is no socket",
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn serve(stream: &UnixStream, control: &Control) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        if reader.by_ref().take(LONGEST_BYTES).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let answer = match serde_json::from_str(&line) {
+            Ok(Request::Change(change)) => change.carry_out(control),
+            Ok(Request::Report {}) => match control.report() {
+                Ok(report) => Answer::Report(report_json(&report)),
+                Err(error) => Answer::Error(error.to_string()),
+            },
+            Err(error) => Answer::Error(error.to_string()),
+        };
+        let mut line = serde_json::to_string(&answer)?;
+        line.push('\n');
+        (&mut &*stream).write_all(line.as_bytes())?;
+    }
+}
+
+/// Asks the link that listens at `path`.
+///
+/// # Errors
+/// When nobody listens there, or what it says is no answer.
+pub fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    (&mut &stream).write_all(line.as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(&stream).read_line(&mut answer)?;
+    Ok(serde_json::from_str(&answer)?)
+}
