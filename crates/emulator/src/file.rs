@@ -290,6 +290,9 @@ impl Place<'_> {
     }
 }
 
+/// At most one of two keys.
+type Either<'a, T, U> = (Option<&'a Spanned<T>>, Option<&'a Spanned<U>>);
+
 /// What is said of one direction.
 struct Table<'a> {
     place: &'a Place<'a>,
@@ -312,7 +315,7 @@ impl<'a> Table<'a> {
         names: [&str; 2],
         first: fn(&Keys) -> &Option<Spanned<T>>,
         second: fn(&Keys) -> &Option<Spanned<U>>,
-    ) -> Result<(Option<&'a Spanned<T>>, Option<&'a Spanned<U>>), FileError> {
+    ) -> Result<Either<'a, T, U>, FileError> {
         for keys in [self.own, self.both].into_iter().flatten() {
             match (first(keys), second(keys)) {
                 (None, None) => {}
