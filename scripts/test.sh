@@ -69,6 +69,9 @@ if [ "$(uname -m)" = x86_64 ]; then
 	heading "lab: many senders at once, with and without the RTO law"
 	lab incast experiments/incast-timeouts.toml --quick
 
+	heading "lab: the kernel's link and the emulator's are alike"
+	lab conformance experiments/conformance.toml --quick
+
 	heading "lab: the same run twice gives the same bytes"
 	for number in 1 2; do
 		lab "same-$number" experiments/startup-initial-rate.toml --quick --variant paceline

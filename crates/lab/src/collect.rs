@@ -54,8 +54,6 @@ pub struct Told {
     pub plan: Plan,
     /// The records of each repetition.
     pub repetitions: Vec<Vec<Record>>,
-    /// What a backend found that makes the run invalid.
-    pub problems: Vec<String>,
 }
 
 /// What the results say about their origin.
@@ -157,9 +155,6 @@ impl Collector {
             shard: told.plan.shard_name(),
         };
         let of_all = || told.repetitions.iter().flatten();
-        for problem in &told.problems {
-            self.invalid.push(format!("{}: {problem}", place.shard));
-        }
         for record in of_all() {
             match record {
                 Record::Begin { kernel } if self.kernel.is_empty() => {
@@ -167,6 +162,9 @@ impl Collector {
                 }
                 Record::Link(reading) => self.link(&place, reading),
                 Record::Warning { text } => self.warnings.push(format!("{}: {text}", place.shard)),
+                Record::Untrusted { text } => {
+                    self.invalid.push(format!("{}: {text}", place.shard));
+                }
                 _ => {}
             }
         }

@@ -11,19 +11,10 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use paceline_emulator::{
-    disable_offloads, Buffer, Change, Direction, Emulator, EmulatorError, LinkConfig, Observe,
-    Port, Problem, Report, Settings,
-};
-
-use crate::case::{self, Bottleneck, CaseError, Namespace};
-use crate::plan::{Plan, Topology};
-use crate::record::{LinkReading, Record};
-
-/// Largest IP packet on the link, bytes.
-const MTU: u32 = 1500;
+use crate::case::{self, CaseError};
+use crate::plan::{Means, Plan};
+use crate::record::Record;
 
 /// Why a live run did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -39,26 +30,9 @@ pub enum LiveError {
         /// Why.
         source: CaseError,
     },
-    /// The link stopped by itself.
-    #[error("{shard}: {source}")]
-    Link {
-        /// Which one.
-        shard: String,
-        /// Why.
-        source: EmulatorError,
-    },
     /// The user stopped the run.
     #[error("interrupted")]
     Interrupted,
-}
-
-/// One run of one plan.
-#[derive(Debug, Clone, Default)]
-pub struct Repetition {
-    /// What it told, in order.
-    pub records: Vec<Record>,
-    /// Why it is not to be trusted; empty if it is.
-    pub problems: Vec<Problem>,
 }
 
 /// Runs each of `plans` `repetitions` times. They take turns: every round runs
@@ -66,7 +40,7 @@ pub struct Repetition {
 /// of the plan, the round from 0 and the steps done in it; `stop` ends the run
 /// early.
 ///
-/// Returns the repetitions of each plan, in the order of `plans`.
+/// Returns what each repetition told, for each plan, in the order of `plans`.
 ///
 /// # Errors
 /// [`LiveError::Interrupted`] after `stop`; else the first thing that failed.
@@ -75,7 +49,7 @@ pub fn run(
     repetitions: u32,
     progress: &dyn Fn(usize, u32, u64),
     stop: &AtomicBool,
-) -> Result<Vec<Vec<Repetition>>, LiveError> {
+) -> Result<Vec<Vec<Vec<Record>>>, LiveError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(LiveError::NotRoot);
     }
@@ -95,45 +69,31 @@ fn run_once(
     plan: &Plan,
     progress: &dyn Fn(u64),
     stop: &AtomicBool,
-) -> Result<Repetition, LiveError> {
-    let link = EmulatedBottleneck::default();
-    let mut repetition = Repetition::default();
-    repetition.records.push(Record::Begin {
+) -> Result<Vec<Record>, LiveError> {
+    let mut records = vec![Record::Begin {
         kernel: kernel_release(),
-    });
-    let mut link_error = None;
+    }];
     let mut sink = |record: &Record| {
         if stop.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        match record {
-            Record::Progress { done } => progress(*done),
-            // Ends each workload. After the last one the network goes, and with
-            // it the link.
-            Record::Cpu(_) => match link.report() {
-                Ok(report) => repetition.problems = report.problems(),
-                Err(error) => {
-                    link_error = Some(error);
-                    return Err(io::ErrorKind::BrokenPipe.into());
-                }
-            },
-            _ => {}
+        if let Record::Progress { done } = record {
+            progress(*done);
         }
-        repetition.records.push(match record {
-            Record::Link(reading) => Record::Link(link.read_back(*reading)),
-            other => other.clone(),
-        });
+        records.push(record.clone());
         Ok(())
     };
-    let outcome = case::run(plan, &link, &mut sink);
+    let means = plan.topology.bottleneck.unwrap_or(Means::Emulator);
+    let outcome = case::run(plan, &*case::bottleneck(means), &mut sink);
     if stop.load(Ordering::Relaxed) {
         return Err(LiveError::Interrupted);
     }
-    let shard = plan.shard_name();
-    match (outcome, link_error) {
-        (_, Some(source)) => Err(LiveError::Link { shard, source }),
-        (Err(source), None) => Err(LiveError::Case { shard, source }),
-        (Ok(()), None) => Ok(repetition),
+    match outcome {
+        Ok(()) => Ok(records),
+        Err(source) => Err(LiveError::Case {
+            shard: plan.shard_name(),
+            source,
+        }),
     }
 }
 
@@ -144,107 +104,4 @@ pub(crate) fn kernel_release() -> String {
         |_| String::new(),
         |names| names.release().to_string_lossy().into_owned(),
     )
-}
-
-/// The emulator between router and receiver, in a namespace of its own:
-///
-/// ```text
-/// router wan --- router [emulator] receiver --- eth0 receiver
-/// ```
-#[derive(Debug, Default)]
-struct EmulatedBottleneck {
-    running: Mutex<Option<(Emulator, Namespace)>>,
-}
-
-impl EmulatedBottleneck {
-    /// What the link did so far; nothing before there is one.
-    fn report(&self) -> Result<Report, EmulatorError> {
-        match &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((emulator, _)) => emulator.report(),
-            None => Ok(Report::default()),
-        }
-    }
-
-    /// The reading with the buffer as the link itself counted it when it began
-    /// to drop. From outside, what waits in the buffer and what is on its way to
-    /// the far end look the same.
-    fn read_back(&self, reading: LinkReading) -> LinkReading {
-        let forward = self
-            .report()
-            .map(|report| report.forward)
-            .unwrap_or_default();
-        let filled = forward.dropped.packets > 0;
-        LinkReading {
-            buffer_bytes: filled.then_some(forward.peak_backlog),
-            ..reading
-        }
-    }
-}
-
-impl Bottleneck for EmulatedBottleneck {
-    fn install(
-        &self,
-        router: &Namespace,
-        far: &Namespace,
-        interface: &str,
-        wanted: &Topology,
-    ) -> Result<(), CaseError> {
-        let place = Namespace::create("link")?;
-        // The link's own interfaces only pass on what others send.
-        place.sysctl("net.ipv6.conf.all.disable_ipv6", "1")?;
-        place.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
-        for (host, interface, port) in [(router, "wan", "router"), (far, interface, "receiver")] {
-            host.ip(&format!(
-                "link add {interface} type veth peer name {port} netns {}\n",
-                place.path()
-            ))?;
-            place.ip(&format!("link set dev {port} up\n"))?;
-            host.enter(|| disable_offloads(interface).map_err(emulator))?;
-        }
-        let line = LinkConfig::new(
-            wanted.rate_bps,
-            wanted.one_way_delay_ns,
-            Buffer::Bytes(wanted.buffer_bytes),
-        );
-        let open = |port: &str| place.enter(|| Port::open(port, MTU).map_err(emulator));
-        // Bandwidth is sampled at the router, as in the other backends.
-        let settings = Settings {
-            forward: line.clone(),
-            reverse: line,
-            observe: Observe::NOTHING,
-        };
-        let link =
-            Emulator::start(open("router")?, open("receiver")?, settings).map_err(emulator)?;
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some((link, place));
-        Ok(())
-    }
-
-    fn set_rate(
-        &self,
-        _router: &Namespace,
-        _wanted: &Topology,
-        rate_bps: u64,
-    ) -> Result<(), CaseError> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((link, _)) = &*running else {
-            return Err(CaseError::Unexpected(
-                "the link's rate was to be changed before there was a link",
-            ));
-        };
-        for direction in [Direction::Forward, Direction::Reverse] {
-            let change = Change {
-                rate_bits: Some(rate_bps),
-                ..Change::default()
-            };
-            link.control().change(direction, change).map_err(emulator)?;
-        }
-        Ok(())
-    }
-}
-
-fn emulator(error: EmulatorError) -> CaseError {
-    CaseError::System {
-        doing: "setting the link up".to_owned(),
-        source: io::Error::other(error),
-    }
 }

@@ -57,6 +57,18 @@ pub struct Topology {
     /// Segmentation offload on, as on a real host; off: the stack itself makes
     /// packets of one segment.
     pub offload: bool,
+    /// What the bottleneck is made of; absent: as the backend usually has it.
+    pub bottleneck: Option<Means>,
+}
+
+/// What makes a link slow and long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Means {
+    /// The kernel's tbf and netem: usual on the virtual backend.
+    Kernel,
+    /// Paceline's emulator: usual on the live backend.
+    Emulator,
 }
 
 /// How the sockets of a variant differ from the kernel's own.

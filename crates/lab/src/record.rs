@@ -39,6 +39,11 @@ pub enum Record {
         /// For people.
         text: String,
     },
+    /// Why the run is not to be trusted.
+    Untrusted {
+        /// For people.
+        text: String,
+    },
     /// The run stopped.
     Failed {
         /// Why.

@@ -214,7 +214,6 @@ fn run_virtual(
                 Some(Told {
                     plan,
                     repetitions: vec![records?],
-                    problems: Vec::new(),
                 })
             })
             .collect()),
@@ -227,20 +226,10 @@ fn run_live(plans: Vec<Plan>, options: &Options, stop: &AtomicBool) -> Result<Ve
     let step = |index: usize, round: u32, done: u64| progress.step(index, round, done);
     let outcome = live::run(&plans, repetitions, &step, stop);
     progress.end();
-    let told = plans.into_iter().zip(outcome?).map(|(plan, repetitions)| {
-        let mut problems: Vec<String> = repetitions
-            .iter()
-            .flat_map(|run| &run.problems)
-            .map(ToString::to_string)
-            .collect();
-        problems.dedup();
-        Told {
-            plan,
-            repetitions: repetitions.into_iter().map(|run| run.records).collect(),
-            problems,
-        }
-    });
-    Ok(told.collect())
+    let told = plans.into_iter().zip(outcome?);
+    Ok(told
+        .map(|(plan, repetitions)| Told { plan, repetitions })
+        .collect())
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -12,6 +12,7 @@ mod calibrate;
 pub(crate) mod clusters;
 pub(crate) mod connection;
 mod cpu;
+mod emulated;
 mod incast;
 mod namespace;
 pub mod ranks;
@@ -20,10 +21,11 @@ pub mod topology;
 
 use std::io;
 
+pub use emulated::EmulatedBottleneck;
 pub use namespace::{batch, Namespace};
 pub use topology::{Bottleneck, KernelBottleneck, Network};
 
-use crate::plan::{Plan, Workload};
+use crate::plan::{Means, Plan, Workload};
 use crate::record::Record;
 
 /// Why a case could not be run to its end.
@@ -112,6 +114,14 @@ impl Case<'_> {
     }
 }
 
+/// A bottleneck made of `means`.
+pub fn bottleneck(means: Means) -> Box<dyn Bottleneck> {
+    match means {
+        Means::Kernel => Box::new(KernelBottleneck::default()),
+        Means::Emulator => Box::new(EmulatedBottleneck::default()),
+    }
+}
+
 /// Builds the plan's network, reads the link back, runs the workloads and hands
 /// every record to `sink`. The network is gone afterwards.
 ///
@@ -126,7 +136,7 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
         done: 0,
     };
     let reading = calibrate::read_back(&case.network)?;
-    case.record(&Record::Link(reading))?;
+    case.record(&Record::Link(bottleneck.read_back(reading)))?;
     for (index, workload) in plan.workloads.iter().enumerate() {
         match workload {
             Workload::Burst(burst) => burst::run(&mut case, index, burst)?,
@@ -134,6 +144,9 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
             Workload::Bulk(bulk) => bulk::run(&mut case, index, bulk)?,
             Workload::Ranks(ranks) => ranks::run(&mut case, index, ranks)?,
         }
+    }
+    for text in bottleneck.problems()? {
+        case.record(&Record::Untrusted { text })?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::clusters::{far_address, Far};
 use super::{CaseError, Doing, Namespace};
 use crate::plan;
+use crate::record::LinkReading;
 
 /// A shaper lets this much through at line rate: nearly two packets, the least with which
 /// the kernel's tbf keeps up with its rate. Less than a packet of two segments (3028 bytes
@@ -54,6 +55,16 @@ pub trait Bottleneck: Sync {
         wanted: &plan::Topology,
         rate_bps: u64,
     ) -> Result<(), CaseError>;
+
+    /// What was measured of the installed link, where the link itself knows better.
+    fn read_back(&self, reading: LinkReading) -> LinkReading {
+        reading
+    }
+
+    /// Why what was measured over the link so far is not to be trusted.
+    fn problems(&self) -> Result<Vec<String>, CaseError> {
+        Ok(Vec::new())
+    }
 }
 
 /// The kernel's own queues: tbf with a drop-tail queue, and netem.

@@ -11,6 +11,7 @@ use indexmap::IndexMap;
 use paceline_policy::units::{Rate, Size, Time};
 use serde::Deserialize;
 
+use crate::plan::Means;
 use crate::skeleton::{Benchmark, Class};
 
 /// Why an experiment file was refused.
@@ -134,6 +135,8 @@ pub struct Link {
     /// 4 or 6.
     #[serde(default = "four")]
     pub ip: u8,
+    /// What it is made of; absent: as the backend usually has it.
+    pub bottleneck: Option<Means>,
     /// Changes in mid-run, by burst.
     #[serde(default)]
     pub step: Vec<Step>,
@@ -161,6 +164,8 @@ pub struct Scenario {
     pub one_way_delay: Option<Time>,
     /// Instead of the link's.
     pub buffer: Option<Size>,
+    /// Instead of the link's.
+    pub bottleneck: Option<Means>,
 }
 
 /// The virtual backend's machine.

@@ -98,6 +98,7 @@ impl Experiment {
             initial_window: 0,
             ip: link.ip,
             offload: false,
+            bottleneck: link.bottleneck,
         };
         if self.file.scenario.is_empty() {
             return vec![(plain, String::new())];
@@ -110,6 +111,7 @@ impl Experiment {
             if let Some(delay) = scenario.one_way_delay {
                 topology.one_way_delay_ns = delay.micros() * 1000;
             }
+            topology.bottleneck = scenario.bottleneck.or(topology.bottleneck);
             if let Some(buffer) = scenario.buffer {
                 topology.buffer_bytes = buffer.bytes();
             }

@@ -14,8 +14,8 @@ use nix::mount::{mount, MsFlags};
 use nix::sys::reboot::{reboot, RebootMode};
 use nix::sys::termios::{cfmakeraw, tcdrain, tcgetattr, tcsetattr, SetArg};
 
-use crate::case::{self, Doing, KernelBottleneck};
-use crate::plan::Plan;
+use crate::case::{self, Doing};
+use crate::plan::{Means, Plan};
 use crate::record::Record;
 
 /// The first process's path in the guest.
@@ -78,7 +78,8 @@ fn begin(sink: case::Sink) -> Result<(), case::CaseError> {
             prefer_network(&process.path());
         }
     }
-    case::run(&plan, &KernelBottleneck::default(), sink)
+    let means = plan.topology.bottleneck.unwrap_or(Means::Kernel);
+    case::run(&plan, &*case::bottleneck(means), sink)
 }
 
 /// Lets ksoftirqd run before programs. Under load the kernel hands its network work to
