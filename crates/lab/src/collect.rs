@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From raw records to a report: metrics, bounds, validity, claims.
 
+mod all_to_all;
 mod skeleton;
 mod switch;
 
@@ -181,6 +182,9 @@ impl Collector {
                 Workload::Ranks(ranks) => match &ranks.program {
                     Program::Switch(switch) => {
                         self.switch(&place, index, (&ranks.label, switch), of_all())?
+                    }
+                    Program::AllToAll(all) => {
+                        self.all_to_all(&place, index, (&ranks.label, all), of_all())?
                     }
                     Program::Skeleton(plan) => {
                         may_have_waited_for_cpu = self.skeleton(&place, index, plan, of_all())?

@@ -47,6 +47,9 @@ pub struct Topology {
     pub buffer_bytes: u64,
     /// Link of each host to the router, bits per second, framing included.
     pub edge_rate_bps: u64,
+    /// Drop-tail queue of the router's port to each host, which then has the edge's
+    /// rate in that direction too; 0: no limit of either.
+    pub switch_buffer_bytes: u64,
     /// Window that connections begin with and keep, as long as nothing is lost; 0: the
     /// kernel's. Segments.
     pub initial_window: u32,
@@ -126,8 +129,22 @@ pub struct Ranks {
 pub enum Program {
     /// All-to-all and one-to-one in turn: matsuda-2005, 4.2.
     Switch(Switch),
+    /// All-to-all, again and again: matsuda-2005, 4.4.
+    AllToAll(AllToAll),
     /// A benchmark's messages, with sleep for what it computes: matsuda-2005, 4.5.
     Skeleton(Skeleton),
+}
+
+/// Every rank sends a block to every other one, all at once, and waits for theirs; round
+/// after round without a barrier.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AllToAll {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// How often.
+    pub rounds: u32,
+    /// The first round, from 1, that medians are taken over.
+    pub from_round: u32,
 }
 
 /// A benchmark of [`crate::skeleton`], a part of its iterations.
@@ -294,6 +311,7 @@ impl Workload {
             }
             Workload::Ranks(ranks) => match &ranks.program {
                 Program::Switch(switch) => u64::from(switch.cycles),
+                Program::AllToAll(all) => u64::from(all.rounds),
                 Program::Skeleton(skeleton) => {
                     u64::from(skeleton.repeats) * u64::from(skeleton.iterations)
                 }

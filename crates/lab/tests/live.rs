@@ -35,6 +35,7 @@ fn plan(variant: &str, congestion: &str, ip: u8) -> Plan {
             one_way_delay_ns: 5_000_000,
             buffer_bytes: 131_072,
             edge_rate_bps: 1_000_000_000,
+            switch_buffer_bytes: 0,
             initial_window: 0,
             socket_buffer_bytes: 4_000_000,
             ip,

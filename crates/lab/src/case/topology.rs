@@ -284,6 +284,15 @@ pub(super) fn attach_hosts(
     }
     // All in one: starting a program takes longer than what it does here.
     router.ip(&at_router)?;
+    if wanted.switch_buffer_bytes > 0 {
+        let port = |index| {
+            format!(
+                "qdisc add dev edge{index} root tbf rate {}bit burst {SHAPER_BURST_BYTES} limit {} overhead {FRAMING_BYTES}\n",
+                wanted.edge_rate_bps, wanted.switch_buffer_bytes
+            )
+        };
+        router.tc(&(0..links.len()).map(port).collect::<String>())?;
+    }
     for (&link, host) in links.iter().zip(&hosts) {
         host.ip(&configuration("eth0", link, false, wanted))?;
         host.tc(&format!(

@@ -11,6 +11,8 @@ use crate::case::clusters::MOST_HOSTS;
 use crate::plan::PolicySource;
 use crate::skeleton::RANKS;
 
+/// A full frame, bytes.
+const LEAST_SWITCH_BUFFER: u64 = 1514;
 /// Hosts that fit the lab's addresses.
 const MOST_SENDERS: u32 = 250;
 
@@ -94,21 +96,23 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
     };
     let file = &experiment.file;
     let dumbbell = !(file.burst.is_empty() && file.incast.is_empty() && file.bulk.is_empty());
-    let ranks = !(file.switch.is_empty() && file.skeleton.is_empty());
+    let ranks = !(file.switch.is_empty() && file.alltoall.is_empty() && file.skeleton.is_empty());
     if !dumbbell && !ranks {
         let problem = "nothing to do: give at least one [[burst]], [[incast]], [[bulk]], \
-            [[switch]] or [[skeleton]]"
+            [[switch]], [[alltoall]] or [[skeleton]]"
             .to_owned();
         return Err(place.wrong("", 0, "workload", problem));
     }
     match file.link.clusters {
         None if ranks => {
             let problem =
-                "[[switch]] and [[skeleton]] need two clusters: clusters = [8, 8]".to_owned();
+                "[[switch]], [[alltoall]] and [[skeleton]] need two clusters: clusters = [8, 8]"
+                    .to_owned();
             return Err(place.wrong("[link]", 0, "clusters", problem));
         }
         Some(_) if dumbbell => {
-            let problem = "only [[switch]] and [[skeleton]] run between two clusters".to_owned();
+            let problem = "only [[switch]], [[alltoall]] and [[skeleton]] run between two clusters"
+                .to_owned();
             return Err(place.wrong("[link]", 0, "clusters", problem));
         }
         _ => {}
@@ -118,6 +122,7 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
     incasts(file, &place)?;
     bulks(file, &place)?;
     switches(file, &place)?;
+    all_to_alls(file, &place)?;
     skeletons(file, &place)?;
     if file.variants.is_empty() {
         return Err(place.wrong(
@@ -203,6 +208,25 @@ fn switches(file: &File, place: &Place) -> Result<(), ExperimentError> {
     Ok(())
 }
 
+fn all_to_alls(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    for (index, all) in file.alltoall.iter().enumerate() {
+        let wrong = |key: &str, problem: &str| {
+            Err(place.wrong("[[alltoall]]", index, key, problem.to_owned()))
+        };
+        if all.blocks.is_empty() || all.blocks.iter().any(|size| size.bytes() == 0) {
+            return wrong("blocks", "must be sizes of at least one byte");
+        }
+        let least = all.rounds.min(all.quick.unwrap_or(all.rounds));
+        if all.rounds > 10_000 || all.from_round == 0 || all.from_round > least {
+            return wrong(
+                "from_round",
+                "must be 1 to rounds, at most 10000, and to quick where that is given",
+            );
+        }
+    }
+    Ok(())
+}
+
 fn skeletons(file: &File, place: &Place) -> Result<(), ExperimentError> {
     let half = RANKS as u32 / 2;
     if !file.skeleton.is_empty() && file.link.clusters != Some([half, half]) {
@@ -256,6 +280,13 @@ fn link(file: &File, place: &Place) -> Result<(), ExperimentError> {
         if !file.link.step.is_empty() {
             return wrong("clusters", "[[link.step]] is for bursts, not for clusters");
         }
+    }
+    let switch_buffer = file.link.switch_buffer.bytes();
+    if switch_buffer > 0 && file.link.clusters.is_none() {
+        return wrong("switch_buffer", "is for clusters");
+    }
+    if (1..LEAST_SWITCH_BUFFER).contains(&switch_buffer) {
+        return wrong("switch_buffer", "must hold one frame at least: 1514B");
     }
     if !(-3..=4).contains(&file.machine.shift) {
         let problem = "must be -3 to 4: one instruction takes 2^shift ns".to_owned();

@@ -93,6 +93,9 @@ pub struct File {
     /// All-to-all and one-to-one in turn, between two clusters.
     #[serde(default)]
     pub switch: Vec<Switch>,
+    /// All-to-all after all-to-all, over two clusters.
+    #[serde(default)]
+    pub alltoall: Vec<AllToAll>,
     /// Communication skeletons of the NAS Parallel Benchmarks, between two clusters.
     #[serde(default)]
     pub skeleton: Vec<Skeleton>,
@@ -127,6 +130,9 @@ pub struct Link {
     /// Each host's own link.
     #[serde(default = "gigabit")]
     pub edge_rate: Rate,
+    /// Queue of a switch's port to a host; absent: nothing is limited or dropped there.
+    #[serde(default)]
+    pub switch_buffer: Size,
     /// Hosts of two clusters with the bottleneck between them, in both directions.
     pub clusters: Option<[u32; 2]>,
     /// Most that the kernel's auto-tuning may give a socket.
@@ -243,6 +249,21 @@ pub struct Switch {
     pub from_cycle: u32,
     /// From the end of a transfer to the next cycle.
     pub pause: Time,
+}
+
+/// All-to-all after all-to-all; see [`crate::plan::AllToAll`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllToAll {
+    /// Bytes from each rank to each other one; each size for itself.
+    pub blocks: Vec<Size>,
+    /// Rounds of each.
+    pub rounds: u32,
+    /// Rounds with `--quick`.
+    pub quick: Option<u32>,
+    /// The first round, from 1, that medians are taken over.
+    #[serde(default = "one")]
+    pub from_round: u32,
 }
 
 /// Skeletons of benchmarks, one after the other; see [`crate::skeleton`].

@@ -94,6 +94,7 @@ impl Experiment {
             one_way_delay_ns: link.one_way_delay.micros() * 1000,
             buffer_bytes: link.buffer.bytes(),
             edge_rate_bps: link.edge_rate.bits_per_second(),
+            switch_buffer_bytes: link.switch_buffer.bytes(),
             socket_buffer_bytes: link.socket_buffer.bytes(),
             initial_window: 0,
             ip: link.ip,
@@ -162,6 +163,18 @@ impl Experiment {
         for skeleton in &file.skeleton {
             let each = skeleton.benchmarks.iter();
             workloads.extend(each.map(|&benchmark| skeleton_plan(benchmark, skeleton, quick)));
+        }
+        for all in &file.alltoall {
+            workloads.extend(all.blocks.iter().map(|block| {
+                Workload::Ranks(plan::Ranks {
+                    label: block.to_string(),
+                    program: plan::Program::AllToAll(plan::AllToAll {
+                        block_bytes: block.bytes(),
+                        rounds: count(all.rounds, all.quick),
+                        from_round: all.from_round,
+                    }),
+                })
+            }));
         }
         for switch in &file.switch {
             workloads.push(Workload::Ranks(plan::Ranks {

@@ -21,7 +21,7 @@ use super::connection::now_ns;
 use super::cpu::CpuMeter;
 use super::sample::{per_millisecond, realtime_ns, Sampler};
 use super::{Case, CaseError, Doing, Namespace};
-use crate::plan::{Program, Ranks, Skeleton, Switch};
+use crate::plan::{AllToAll, Program, Ranks, Skeleton, Switch};
 use crate::random::Random;
 use crate::record::{BurstRecord, Record, RunRecord, SampleRecord};
 use messages::Sent;
@@ -36,7 +36,7 @@ const START_AFTER_NS: u64 = 50_000_000;
 /// Runs the workload on all hosts: near ones are the first ranks.
 pub(crate) fn run(case: &mut Case, workload: usize, ranks: &Ranks) -> Result<(), CaseError> {
     let (repeats, spread_ns) = match &ranks.program {
-        Program::Switch(_) => (1, 0),
+        Program::Switch(_) | Program::AllToAll(_) => (1, 0),
         Program::Skeleton(skeleton) => (skeleton.repeats, skeleton.spread_ns),
     };
     let mut random = Random::new(case.plan.seed);
@@ -90,6 +90,7 @@ fn run_once(
             let active_ns = follow_switch(case, workload, switch, &mut processes[0], &mut meter)?;
             (active_ns, all(&mut processes, Process::finish)?)
         }
+        Program::AllToAll(all) => follow_all_to_all(case, workload, all, &mut processes, start_ns)?,
         Program::Skeleton(skeleton) => {
             follow_skeleton(case, workload, skeleton, &mut processes, start_ns)?
         }
@@ -161,6 +162,64 @@ fn follow_switch(
     Ok(active_ns)
 }
 
+/// All ranks tell when they were through with each round; what passes the link is
+/// watched all the time. Nanoseconds in which something was to be sent: all of them.
+fn follow_all_to_all(
+    case: &mut Case,
+    workload: usize,
+    plan: &AllToAll,
+    processes: &mut [Process],
+    start_ns: u64,
+) -> Result<(u64, Vec<Finished>), CaseError> {
+    let far = case.network.far.as_ref().ok_or(CaseError::Unexpected(
+        "a program of ranks needs two clusters",
+    ))?;
+    let sampler = Sampler::at(&far.router, "wan")?;
+    for _ in 0..plan.rounds {
+        processes[0].expect(Event::Begins)?;
+        case.advance()?;
+    }
+    let finished = all(processes, Process::finish)?;
+    let done_ns = last_of_each_part(&finished, start_ns);
+    let from_ns = match plan.from_round {
+        0 | 1 => 0,
+        from => done_ns[from as usize - 2],
+    };
+    let realtime_of = |since_start_ns| realtime_ns() - (now_ns() - start_ns - since_start_ns);
+    let began_realtime_ns = realtime_of(from_ns);
+    let mut packets = sampler.stop()?;
+    packets.retain(|packet| packet.time_ns >= began_realtime_ns);
+    let mss = crate::bounds::segment_payload(case.plan.topology.ip) as u32;
+    case.record(&Record::Samples(SampleRecord {
+        workload,
+        burst: plan.rounds,
+        bytes_per_ms: per_millisecond(&packets, began_realtime_ns, mss),
+    }))?;
+    let active_ns = done_ns.last().copied().unwrap_or(0);
+    case.record(&Record::Run(run_record(workload, done_ns, &finished)))?;
+    Ok((active_ns, finished))
+}
+
+/// When the last rank was through with each part, nanoseconds since the start.
+fn last_of_each_part(finished: &[Finished], start_ns: u64) -> Vec<u64> {
+    let parts = finished.first().map_or(0, |rank| rank.done_ns.len());
+    (0..parts)
+        .map(|part| finished.iter().map(|rank| rank.done_ns[part]).max())
+        .map(|last| last.unwrap_or(start_ns).saturating_sub(start_ns))
+        .collect()
+}
+
+fn run_record(workload: usize, done_ns: Vec<u64>, finished: &[Finished]) -> RunRecord {
+    let sum = |count: fn(&Sent) -> u64| finished.iter().map(|rank| count(&rank.sent)).sum();
+    RunRecord {
+        workload,
+        done_ns,
+        segments: sum(|sent| sent.segments),
+        retransmitted: sum(|sent| sent.retransmitted),
+        spurious: sum(|sent| sent.spurious),
+    }
+}
+
 /// All ranks tell how far they were when; what passes the link in the last iteration is
 /// watched. Nanoseconds in which something was to be sent: what is left of the run when
 /// the ranks' computing is taken out, on the average.
@@ -187,11 +246,8 @@ fn follow_skeleton(
     }
     case.done += u64::from(plan.iterations);
     let finished = all(processes, Process::finish)?;
-    let parts = finished[0].done_ns.len();
-    let done_ns: Vec<u64> = (0..parts)
-        .map(|part| finished.iter().map(|rank| rank.done_ns[part]).max())
-        .map(|last| last.unwrap_or(start_ns).saturating_sub(start_ns))
-        .collect();
+    let done_ns = last_of_each_part(&finished, start_ns);
+    let parts = done_ns.len();
     if let Some(sampler) = sampler {
         let began_ns = start_ns + done_ns[parts - 3];
         let began_realtime_ns = realtime_ns() - (now_ns() - began_ns);
@@ -207,14 +263,7 @@ fn follow_skeleton(
     let computing_ns = skeleton::of(plan)?.computing_ns(plan.iterations);
     let total_ns = done_ns[parts - 1];
     let active_ns = total_ns.saturating_sub(computing_ns);
-    let sum = |count: fn(&Sent) -> u64| finished.iter().map(|rank| count(&rank.sent)).sum();
-    case.record(&Record::Run(RunRecord {
-        workload,
-        done_ns,
-        segments: sum(|sent| sent.segments),
-        retransmitted: sum(|sent| sent.retransmitted),
-        spurious: sum(|sent| sent.spurious),
-    }))?;
+    case.record(&Record::Run(run_record(workload, done_ns, &finished)))?;
     Ok((active_ns, finished))
 }
 

@@ -14,7 +14,7 @@ use super::super::connection::{now_ns, sleep_until, Counters};
 use super::super::{CaseError, Doing};
 use super::messages::{Mesh, Sent};
 use super::skeleton;
-use crate::plan::{Program, Switch};
+use crate::plan::{AllToAll, Program, Switch};
 
 /// The name under which this program runs as a rank.
 pub const NAME: &str = "paceline-rank";
@@ -135,6 +135,7 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
             run_switch(&mut mesh, switch, phases.as_ref())?;
             Vec::new()
         }
+        Program::AllToAll(plan) => all_to_all(&mut mesh, plan, phases.as_ref())?,
         Program::Skeleton(plan) => {
             sleep_exactly()?;
             let first = mesh.rank() == 0;
@@ -221,6 +222,31 @@ fn run_switch(mesh: &mut Mesh, switch: &Switch, phases: Option<&Phases>) -> Resu
         }
     }
     Ok(())
+}
+
+/// When this rank was through with each round: CLOCK_MONOTONIC, nanoseconds.
+fn all_to_all(
+    mesh: &mut Mesh,
+    plan: &AllToAll,
+    phases: Option<&Phases>,
+) -> Result<Vec<u64>, CaseError> {
+    let (rank, size) = (mesh.rank(), mesh.size());
+    let mut done_ns = Vec::new();
+    for _ in 0..plan.rounds {
+        if rank == 0 {
+            tell(&Event::Begins)?;
+        }
+        enter(phases, ALL_TO_ALL)?;
+        for step in 1..size {
+            mesh.send((rank + step) % size, plan.block_bytes)?;
+        }
+        for step in 1..size {
+            mesh.receive((rank + size - step) % size, plan.block_bytes)?;
+        }
+        leave(phases)?;
+        done_ns.push(now_ns());
+    }
+    Ok(done_ns)
 }
 
 /// The all-to-all of matsuda-2005, 4.2: only what passes the link between the
