@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::Result;
+use crate::job::require_root;
 use crate::kernel_side::{detach_from, discover};
 use crate::lock::Lock;
 use crate::pages;
@@ -20,6 +21,17 @@ pub(crate) struct Cleaned {
     pub directories: Vec<PathBuf>,
     /// The live kernel side, if jobs are left in it.
     pub found: Option<discover::Found>,
+}
+
+/// Removes what ended jobs left, as every command does that changes or shows jobs.
+///
+/// # Errors
+/// Where the caller may not, or the kernel refuses.
+pub fn clean_up() -> Result<()> {
+    require_root("paceline")?;
+    let hierarchy = Hierarchy::find()?;
+    let lock = hierarchy.lock()?;
+    clean(&hierarchy, &lock).map(drop)
 }
 
 /// Removes what ended jobs left, and the kernel side with the last of them.

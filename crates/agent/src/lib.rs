@@ -34,4 +34,5 @@ mod supervise;
 pub mod tick;
 
 pub use error::{Error, Result};
+pub use leftovers::clean_up;
 pub use supervise::Outcome;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `paceline lab run EXPERIMENT` and `paceline lab report DIR...`.
+//! `paceline lab run EXPERIMENT` and `paceline lab report DIR...`; the commands for labs
+//! that stay up are in [`testbed_command`].
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -10,6 +11,8 @@ use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 use paceline_lab::run::{Backend, Options};
 use paceline_report::{table, Report};
+
+use crate::testbed_command;
 
 /// Exit status of a run that says nothing.
 const INVALID: u8 = 3;
@@ -36,6 +39,34 @@ enum LabCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Make a network of a topology on this machine, which stays until `lab down`
+    Up(testbed_command::UpArgs),
+    /// Take a lab down, with all that runs inside; also after a crash
+    Down(testbed_command::DownArgs),
+    /// List the labs that are up
+    List(testbed_command::ListArgs),
+    /// Show what a lab is: asked, read back, and carried so far
+    Show(testbed_command::ShowArgs),
+    /// Execute a command on a node of a lab: its exit status is the command's
+    Exec(testbed_command::ExecArgs),
+    /// Start an MPI program on the hosts of a lab: mpirun OPTIONS -- PROG
+    Mpirun(testbed_command::MpirunArgs),
+    /// What `lab up` starts
+    #[command(hide = true)]
+    Keep(testbed_command::KeepArgs),
+    /// What launchers use as their remote shell
+    #[command(hide = true)]
+    Shell(testbed_command::ShellArgs),
+}
+
+impl Args {
+    /// Whether the command speaks for another program, whose exit status it has.
+    pub fn is_for_another(&self) -> bool {
+        matches!(
+            self.command,
+            LabCommand::Exec(_) | LabCommand::Mpirun(_) | LabCommand::Shell(_)
+        )
+    }
 }
 
 #[derive(clap::Args, Debug)]
@@ -75,7 +106,7 @@ enum BackendName {
 ///
 /// # Errors
 /// When the experiment is not valid or its run came to no end, a directory holds
-/// no results, or a report cannot be written.
+/// no results, or a report cannot be written; those of [`testbed_command`].
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run_experiment(&args),
@@ -89,6 +120,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
             }
             Ok(worst.into())
         }
+        LabCommand::Up(args) => testbed_command::up(args),
+        LabCommand::Down(args) => testbed_command::down(&args),
+        LabCommand::List(args) => testbed_command::list(&args),
+        LabCommand::Show(args) => testbed_command::show(&args),
+        LabCommand::Exec(args) => testbed_command::exec(&args),
+        LabCommand::Mpirun(args) => testbed_command::mpirun(&args),
+        LabCommand::Keep(_) => testbed_command::keep(),
+        LabCommand::Shell(args) => testbed_command::shell(&args),
     }
 }
 

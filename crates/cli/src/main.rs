@@ -10,6 +10,8 @@ mod output;
 mod policy_command;
 mod run_command;
 mod status_command;
+mod testbed_command;
+mod testbed_text;
 
 use std::process::ExitCode;
 
@@ -21,10 +23,11 @@ Exit codes:
   1    failure; doctor: Paceline cannot run here; lab: a claim does not hold
   2    wrong usage
   3    lab: the run is invalid; emulate: it is not to be trusted
-  125  run: paceline itself failed, the command was not started
-  126  run: the command was found but cannot be executed
-  127  run: the command was not found
-  *    run: otherwise the command's own, or 128 plus the signal that ended it";
+  125  run, lab exec: paceline itself failed, the command was not started
+  126  run, lab exec: the command was found but cannot be executed
+  127  run, lab exec: the command was not found
+  *    run, lab exec: otherwise the command's own; run: or 128 plus the signal that
+       ended it";
 
 /// TCP for parallel and distributed computing, adapted per job on a stock kernel.
 #[derive(Parser)]
@@ -53,7 +56,7 @@ enum Command {
     Doctor(doctor_command::Args),
     /// List, show and check policies
     Policy(policy_command::Args),
-    /// Run experiments
+    /// Run experiments; make networks for programs of your own
     Lab(lab_command::Args),
     /// A WAN link between two interfaces
     Emulate(emulate_command::Args),
@@ -70,10 +73,10 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     start_log(cli.verbose);
-    // Only `run` speaks for another program, so only there do paceline's own
-    // failures need a code apart.
-    let failure = match cli.command {
+    // Where it speaks for another program, paceline's own failures need a code apart.
+    let failure = match &cli.command {
         Command::Run(_) => ExitCode::from(run_command::FAILED),
+        Command::Lab(args) if args.is_for_another() => ExitCode::from(run_command::FAILED),
         _ => ExitCode::FAILURE,
     };
     let result = match cli.command {

@@ -8,6 +8,7 @@
 //! - [`case`]: runs one shard on the kernel that it stands on;
 //! - [`virtual_machine`], [`guest`]: the `virtual` backend, outside and inside;
 //! - [`live`]: the `live` backend;
+//! - [`testbed`]: a network that stays up, for programs of the user's;
 //! - [`overhead`]: CUBIC against Paceline where the CPU is the limit;
 //! - [`plan`], [`record`]: what goes into a case run and what comes out;
 //! - [`collect`], [`bounds`]: from records to metrics and their limits.
@@ -18,6 +19,7 @@ pub mod collect;
 pub mod experiment;
 pub mod guest;
 pub mod live;
+pub mod located;
 pub mod overhead;
 pub mod plan;
 mod progress;
@@ -26,4 +28,5 @@ pub mod record;
 pub mod recovery;
 pub mod run;
 pub mod skeleton;
+pub mod testbed;
 pub mod virtual_machine;

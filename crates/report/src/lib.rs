@@ -8,11 +8,12 @@
 //! - [`table`]: the table on the terminal.
 //! - [`csv`]: one CSV file per series.
 //! - [`html`]: `report.html`, one file that opens offline.
+//! - [`quantity`]: numbers with the unit that suits them.
 
 pub mod claims;
 pub mod csv;
 pub mod html;
-mod quantity;
+pub mod quantity;
 pub mod results;
 pub mod table;
 

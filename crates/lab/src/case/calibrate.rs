@@ -244,7 +244,7 @@ fn largest_packet(network: &Network) -> Result<u64, CaseError> {
 }
 
 /// One packet's length and arrival (CLOCK_REALTIME); `None` if there is none.
-fn receive(
+pub(crate) fn receive(
     socket: &UdpSocket,
     buffer: &mut [u8],
     wait: bool,

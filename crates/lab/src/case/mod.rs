@@ -8,7 +8,7 @@
 pub(crate) mod adaptation;
 mod bulk;
 mod burst;
-mod calibrate;
+pub(crate) mod calibrate;
 pub(crate) mod clusters;
 pub(crate) mod connection;
 mod cpu;
@@ -16,7 +16,7 @@ mod emulated;
 mod incast;
 mod namespace;
 pub mod ranks;
-mod sample;
+pub(crate) mod sample;
 pub mod topology;
 
 use std::io;

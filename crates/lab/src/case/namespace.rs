@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 
 use nix::sched::{setns, unshare, CloneFlags};
@@ -35,6 +35,14 @@ impl Namespace {
             name: name.to_owned(),
             descriptor,
         })
+    }
+
+    /// A namespace that exists already.
+    pub fn from_descriptor(name: &str, descriptor: OwnedFd) -> Self {
+        Namespace {
+            name: name.to_owned(),
+            descriptor,
+        }
     }
 
     /// Its name, for messages.
@@ -92,6 +100,12 @@ impl Namespace {
             std::fs::write(&path, value)
                 .doing(format!("writing \"{value}\" to {path} in {}", self.name))
         })
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 

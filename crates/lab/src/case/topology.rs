@@ -24,7 +24,7 @@ use crate::record::LinkReading;
 /// the kernel's tbf keeps up with its rate. Less than a packet of two segments (3028 bytes
 /// and framing): tbf cuts what is larger than its bucket into segments, each with framing
 /// of its own, and takes what is not for one packet.
-const SHAPER_BURST_BYTES: u32 = 3040;
+pub(crate) const SHAPER_BURST_BYTES: u32 = 3040;
 /// Preamble, frame check sequence and gap, which a kernel queue does not see:
 /// with it a link of 500 Mbit/s carries what an Ethernet of that speed would.
 pub const FRAMING_BYTES: u32 = 24;
@@ -32,7 +32,7 @@ pub const FRAMING_BYTES: u32 = 24;
 pub const ETHERNET_HEADER_BYTES: u32 = 14;
 /// Queue of a host's own link: deep enough never to drop, as a host's own
 /// interface does not drop what its TCP sends.
-const EDGE_QUEUE_BYTES: u32 = 64_000_000;
+pub(crate) const EDGE_QUEUE_BYTES: u32 = 64_000_000;
 
 /// What makes the path between router and receiver slow, long and shallow.
 pub trait Bottleneck: Sync {

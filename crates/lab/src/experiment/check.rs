@@ -8,6 +8,7 @@ use paceline_report::claims::Claim;
 
 use super::{Experiment, ExperimentError, File, PolicyChoice, Variant};
 use crate::case::clusters::MOST_HOSTS;
+use crate::located::Located;
 use crate::plan::PolicySource;
 use crate::skeleton::RANKS;
 
@@ -15,24 +16,6 @@ use crate::skeleton::RANKS;
 const LEAST_SWITCH_BUFFER: u64 = 1514;
 /// Hosts that fit the lab's addresses.
 const MOST_SENDERS: u32 = 250;
-
-/// An error of the TOML parser, with the line it points to and the key there.
-pub fn syntax(text: &str, path: &Path, error: &toml::de::Error) -> ExperimentError {
-    let at = error.span().map_or(0, |span| span.start.min(text.len()));
-    let line = text[..at].matches('\n').count() + 1;
-    let content = text.lines().nth(line - 1).unwrap_or_default();
-    let key = content.split('=').next().unwrap_or_default().trim();
-    ExperimentError::Invalid {
-        file: path.display().to_string(),
-        line,
-        key: if key.is_empty() {
-            "file".to_owned()
-        } else {
-            key.to_owned()
-        },
-        problem: error.message().replace('\n', " "),
-    }
-}
 
 /// Makes relative policy files relative to the experiment.
 pub fn resolve_policy_files(file: &mut File, path: &Path) {
@@ -79,12 +62,12 @@ impl Place<'_> {
                 break;
             }
         }
-        ExperimentError::Invalid {
+        ExperimentError::Invalid(Located {
             file: self.file.clone(),
             line: line.max(1),
             key: key.to_owned(),
             problem,
-        }
+        })
     }
 }
 

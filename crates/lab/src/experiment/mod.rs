@@ -11,6 +11,7 @@ use indexmap::IndexMap;
 use paceline_policy::units::{Rate, Size, Time};
 use serde::Deserialize;
 
+use crate::located::Located;
 use crate::plan::Means;
 use crate::skeleton::{Benchmark, Class};
 
@@ -26,17 +27,8 @@ pub enum ExperimentError {
         source: std::io::Error,
     },
     /// Something in it is wrong.
-    #[error("{file}:{line}: {key}: {problem}")]
-    Invalid {
-        /// The file.
-        file: String,
-        /// From 1.
-        line: usize,
-        /// The key or table.
-        key: String,
-        /// What is wrong and what would be right.
-        problem: String,
-    },
+    #[error(transparent)]
+    Invalid(#[from] Located),
     /// `--variant` names none of its variants.
     #[error("the experiment has no variant \"{asked}\"; it has {known}")]
     NoVariant {
@@ -400,7 +392,7 @@ impl Experiment {
     /// # Errors
     /// As [`Experiment::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, ExperimentError> {
-        let file = toml::from_str(text).map_err(|error| check::syntax(text, path, &error))?;
+        let file = toml::from_str(text).map_err(|error| Located::syntax(text, path, &error))?;
         let name = path
             .file_stem()
             .unwrap_or_default()

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Builds a topology. A cluster's switch is a bridge and a router in one node:
+//!
+//! ```text
+//! near0 eth0 --- port0 |                    |
+//! near1 eth0 --- port1 | near: bridge,      | wan0 === ...
+//!                      | address .254       | wan1 === ...
+//! ```
+//!
+//! Rates and the queues that drop are at both ends of a host's cable; the links
+//! between clusters are the emulator's ([`super::wan`]).
+
+use super::address::{self, Addresses};
+use super::has_ipv6;
+use super::mark::Mark;
+use super::node::Node;
+use super::probe::{self, Measured};
+use super::topology::{Topology, Wan};
+use super::wan::RunningWan;
+use crate::case::topology::{EDGE_QUEUE_BYTES, FRAMING_BYTES, SHAPER_BURST_BYTES};
+use crate::case::{CaseError, Namespace};
+
+/// The bridge of a switch, which has the gateway's address.
+const BRIDGE: &str = "switch";
+/// The interface of a host.
+pub const HOST_DEVICE: &str = "eth0";
+
+/// A network that stands. Dropping it takes it down.
+#[derive(Debug)]
+pub struct Network {
+    /// What it was built from.
+    pub topology: Topology,
+    /// Hosts in the order of [`Topology::hosts`].
+    pub hosts: Vec<Node>,
+    /// One for each cluster.
+    pub switches: Vec<Node>,
+    /// One for each link.
+    pub wans: Vec<RunningWan>,
+    /// What each link was like when it was new: forward, reverse.
+    pub measured: Vec<[Measured; 2]>,
+}
+
+impl Network {
+    /// Builds `topology`; its nodes bear `mark`.
+    ///
+    /// # Errors
+    /// The first thing that failed. Nothing is left then.
+    pub fn build(topology: &Topology, mark: &Mark) -> Result<Self, CaseError> {
+        let hosts_file = address::hosts_file(topology, has_ipv6());
+        let node = |name: &str| Node::create(name, &hosts_file, &mark.to_string());
+        let mut network = Network {
+            topology: topology.clone(),
+            hosts: Vec::new(),
+            switches: Vec::new(),
+            wans: Vec::new(),
+            measured: Vec::new(),
+        };
+        for cluster in &topology.clusters {
+            network.switches.push(node(&cluster.name)?);
+        }
+        for (name, ..) in topology.hosts() {
+            network.hosts.push(node(&name)?);
+        }
+        network.build_clusters()?;
+        for (index, wan) in topology.wans.iter().enumerate() {
+            let started = network.start_wan(index, wan)?;
+            network.wans.push(started);
+        }
+        for at in 0..topology.clusters.len() {
+            network.switch(at).ip(&network.routes(at))?;
+        }
+        for host in &network.hosts {
+            for (key, value) in &topology.sysctl {
+                host.network().sysctl(key, value)?;
+            }
+        }
+        for (index, wan) in topology.wans.iter().enumerate() {
+            let measured = network.measure(index, wan)?;
+            network.measured.push(measured);
+        }
+        Ok(network)
+    }
+
+    fn switch(&self, cluster: usize) -> &Namespace {
+        self.switches[cluster].network()
+    }
+
+    /// Switches, and hosts on them.
+    fn build_clusters(&self) -> Result<(), CaseError> {
+        for (at, cluster) in self.topology.clusters.iter().enumerate() {
+            let switch = self.switch(at);
+            prepare_router(switch)?;
+            // A bridge that looks at multicast could delay IPv6's neighbours.
+            switch.ip(&format!(
+                "link set lo up\nlink add {BRIDGE} type bridge mcast_snooping 0\n{}",
+                interface(BRIDGE, address::switch(at), 24)
+            ))?;
+            let hosts = self.topology.hosts().zip(&self.hosts);
+            let (mut lines, mut queues) = (String::new(), String::new());
+            for ((_, _, number), node) in hosts.filter(|((_, of, _), _)| *of == at) {
+                let port = port(number);
+                let host = node.network();
+                allow_ipv6(host)?;
+                // All in one: starting a program takes longer than what it does here.
+                lines += &format!(
+                    "link add {port} type veth peer name {HOST_DEVICE} netns {}\n\
+                     link set {port} master {BRIDGE}\nlink set {port} up\n",
+                    host.path()
+                );
+                queues += &shaper(&port, cluster.edge_rate_bps, cluster.switch_buffer_bytes);
+            }
+            switch.ip(&lines)?;
+            switch.tc(&queues)?;
+            let hosts = self.topology.hosts().zip(&self.hosts);
+            for ((_, _, number), node) in hosts.filter(|((_, of, _), _)| *of == at) {
+                let gateway = address::switch(at);
+                let own = address::host(at, number);
+                node.network().ip(&format!(
+                    "link set lo up\n{}{}",
+                    interface(HOST_DEVICE, own, 24),
+                    route("default", "default", gateway)
+                ))?;
+                let queue = u64::from(EDGE_QUEUE_BYTES);
+                node.network()
+                    .tc(&shaper(HOST_DEVICE, cluster.edge_rate_bps, queue))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_wan(&self, index: usize, wan: &Wan) -> Result<RunningWan, CaseError> {
+        let device = wan_device(index);
+        let (from, to) = (self.switch(wan.from), self.switch(wan.to));
+        let running = RunningWan::start(wan, &device, from, to)?;
+        from.ip(&interface(&device, address::wan(index, true), 30))?;
+        to.ip(&interface(&device, address::wan(index, false), 30))?;
+        Ok(running)
+    }
+
+    /// Lines of `ip` by which a cluster reaches the others.
+    fn routes(&self, at: usize) -> String {
+        let mut lines = String::new();
+        for (to, link) in self.topology.next_hop[at].iter().enumerate() {
+            if let Some(link) = *link {
+                let is_from = self.topology.wans[link].from == at;
+                let [v4, v6] = address::networks(to);
+                lines += &route(&v4, &v6, address::wan(link, !is_from));
+            }
+        }
+        lines
+    }
+
+    fn measure(&self, index: usize, wan: &Wan) -> Result<[Measured; 2], CaseError> {
+        let from = (self.switch(wan.from), address::wan(index, true).v4);
+        let to = (self.switch(wan.to), address::wan(index, false).v4);
+        Ok([
+            probe::measure(wan.forward, from, to)?,
+            probe::measure(wan.reverse, to, from)?,
+        ])
+    }
+}
+
+/// A switch's port towards the host with this number.
+pub fn port(number: u32) -> String {
+    format!("port{number}")
+}
+
+/// The interface of a link in both of its routers.
+pub fn wan_device(index: usize) -> String {
+    format!("wan{index}")
+}
+
+fn prepare_router(router: &Namespace) -> Result<(), CaseError> {
+    router.sysctl("net.ipv4.ip_forward", "1")?;
+    // Ways there and back may differ, and some distributions drop such packets.
+    for scope in ["all", "default"] {
+        router.sysctl(&format!("net.ipv4.conf.{scope}.rp_filter"), "0")?;
+    }
+    if has_ipv6() {
+        router.sysctl("net.ipv6.conf.all.forwarding", "1")?;
+    }
+    allow_ipv6(router)
+}
+
+/// Addresses are of use at once: nobody else can have them.
+fn allow_ipv6(node: &Namespace) -> Result<(), CaseError> {
+    if !has_ipv6() {
+        return Ok(());
+    }
+    node.sysctl("net.ipv6.conf.default.accept_dad", "0")?;
+    ["all", "default"]
+        .iter()
+        .try_for_each(|scope| node.sysctl(&format!("net.ipv6.conf.{scope}.disable_ipv6"), "0"))
+}
+
+/// Lines of `ip` that give an interface its addresses and bring it up.
+fn interface(device: &str, addresses: Addresses, bits: u8) -> String {
+    let Addresses { v4, v6 } = addresses;
+    let mut lines = format!("link set dev {device} up\naddr add {v4}/{bits} dev {device}\n");
+    if has_ipv6() {
+        lines += &format!("addr add {v6}/64 dev {device} nodad\n");
+    }
+    lines
+}
+
+/// Lines of `ip` for a route of each family.
+fn route(v4: &str, v6: &str, via: Addresses) -> String {
+    let mut lines = format!("route add {v4} via {}\n", via.v4);
+    if has_ipv6() {
+        lines += &format!("route add {v6} via {}\n", via.v6);
+    }
+    lines
+}
+
+/// A line of `tc` for a rate and a drop-tail queue.
+fn shaper(device: &str, rate_bps: u64, queue_bytes: u64) -> String {
+    format!(
+        "qdisc add dev {device} root tbf rate {rate_bps}bit burst {SHAPER_BURST_BYTES} limit {queue_bytes} overhead {FRAMING_BYTES}\n"
+    )
+}

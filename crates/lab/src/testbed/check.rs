@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From a topology file to a topology: what types cannot say.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use toml::Spanned;
+
+use super::file::{self, File};
+use super::routes::{self, RouteError, Way};
+use super::topology::{Cluster, Line, Topology, Wan};
+use crate::located::{line_of, Located};
+
+/// Hosts of a cluster, and of a whole lab: each is three namespaces, two queues and
+/// two interfaces, and all share this machine's CPUs.
+pub const MOST_HOSTS: u32 = 250;
+/// Clusters of a lab: each is a byte of the addresses, and a router.
+pub const MOST_CLUSTERS: usize = 32;
+/// Links of a lab: each has a thread that real-time priority puts before all others.
+pub const MOST_WANS: usize = 32;
+/// Of a cluster's or a link's name: a host's name has at most 63, with its number.
+const LONGEST_NAME: usize = 32;
+/// Slower than this the one packet that a line always holds is minutes long.
+const LEAST_RATE_BPS: u64 = 8_000;
+/// Beyond what this machine can carry, and within what the kernel's queues take.
+const MOST_RATE_BPS: u64 = 100_000_000_000;
+/// A full Ethernet frame: a smaller queue holds nothing.
+const LEAST_BUFFER_BYTES: u64 = 1514;
+/// Real switches have less, and memory is finite.
+const MOST_BUFFER_BYTES: u64 = 1 << 30;
+/// Three times the way to the Moon. Packets on their way are kept in memory.
+const MOST_DELAY_US: u64 = 4_000_000;
+
+/// The file under examination.
+struct Place<'a> {
+    text: &'a str,
+    path: &'a Path,
+}
+
+impl Place<'_> {
+    fn wrong<T>(&self, at: &Spanned<T>, key: &str, problem: impl Into<String>) -> Located {
+        self.wrong_at(at.span().start, key, problem)
+    }
+
+    fn wrong_at(&self, offset: usize, key: &str, problem: impl Into<String>) -> Located {
+        Located {
+            file: self.path.display().to_string(),
+            line: line_of(self.text, offset),
+            key: key.to_owned(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// The topology of `file`, which was read from `text`; or its first problem.
+pub fn topology(file: &File, text: &str, path: &Path) -> Result<Topology, Located> {
+    let place = Place { text, path };
+    let clusters = clusters(file, &place)?;
+    let wans = wans(file, &clusters, &place)?;
+    names_are_unique(file, &clusters, &wans, &place)?;
+    let next_hop = routes(file, &clusters, &wans, &place)?;
+    let sysctl = sysctl(file, &place)?;
+    Ok(Topology {
+        clusters,
+        wans,
+        next_hop,
+        sysctl,
+    })
+}
+
+fn clusters(file: &File, place: &Place) -> Result<Vec<Cluster>, Located> {
+    if file.cluster.is_empty() {
+        let problem = "give at least one [[cluster]] with name, hosts and switch_buffer";
+        return Err(place.wrong_at(0, "cluster", problem));
+    }
+    if let Some(surplus) = file.cluster.get(MOST_CLUSTERS) {
+        let problem = format!("a lab has at most {MOST_CLUSTERS} clusters");
+        return Err(place.wrong(surplus, "cluster", problem));
+    }
+    let mut clusters = Vec::new();
+    let mut hosts = 0;
+    for cluster in &file.cluster {
+        let cluster = cluster.get_ref();
+        name(&cluster.name, place)?;
+        let count = *cluster.hosts.get_ref();
+        if !(1..=MOST_HOSTS).contains(&count) {
+            let problem = format!("must be 1 to {MOST_HOSTS}");
+            return Err(place.wrong(&cluster.hosts, "hosts", problem));
+        }
+        hosts += count;
+        if hosts > MOST_HOSTS {
+            let problem = format!("all clusters together have more than {MOST_HOSTS}");
+            return Err(place.wrong(&cluster.hosts, "hosts", problem));
+        }
+        let edge_rate_bps = cluster.edge_rate.get_ref().bits_per_second();
+        let switch_buffer_bytes = cluster.switch_buffer.get_ref().bytes();
+        rate(edge_rate_bps).map_err(|p| place.wrong(&cluster.edge_rate, "edge_rate", p))?;
+        buffer(switch_buffer_bytes)
+            .map_err(|p| place.wrong(&cluster.switch_buffer, "switch_buffer", p))?;
+        clusters.push(Cluster {
+            name: cluster.name.get_ref().clone(),
+            hosts: count,
+            edge_rate_bps,
+            switch_buffer_bytes,
+        });
+    }
+    Ok(clusters)
+}
+
+fn wans(file: &File, clusters: &[Cluster], place: &Place) -> Result<Vec<Wan>, Located> {
+    if let Some(surplus) = file.wan.get(MOST_WANS) {
+        let problem = format!("a lab has at most {MOST_WANS} links");
+        return Err(place.wrong(surplus, "wan", problem));
+    }
+    let mut wans = Vec::new();
+    for wan in &file.wan {
+        let wan = wan.get_ref();
+        let from = cluster_index(&wan.from, "from", clusters, place)?;
+        let to = cluster_index(&wan.to, "to", clusters, place)?;
+        if from == to {
+            return Err(place.wrong(&wan.to, "to", "a link joins two different clusters"));
+        }
+        if let Some(given) = &wan.name {
+            name(given, place)?;
+        }
+        let (forward, reverse) = lines(wan, place)?;
+        wans.push(Wan {
+            name: wan.name.as_ref().map_or_else(
+                || format!("{}-{}", wan.from.get_ref(), wan.to.get_ref()),
+                |given| given.get_ref().clone(),
+            ),
+            from,
+            to,
+            forward,
+            reverse,
+        });
+    }
+    Ok(wans)
+}
+
+/// The two directions of a link.
+fn lines(wan: &file::Wan, place: &Place) -> Result<(Line, Line), Located> {
+    let (rates, delays, buffers) = (
+        wan.rate.get_ref(),
+        wan.one_way_delay.get_ref(),
+        wan.buffer.get_ref(),
+    );
+    let line = |bps: u64, delay_us: u64, bytes: u64| {
+        rate(bps).map_err(|problem| place.wrong(&wan.rate, "rate", problem))?;
+        buffer(bytes).map_err(|problem| place.wrong(&wan.buffer, "buffer", problem))?;
+        if delay_us > MOST_DELAY_US {
+            let problem = format!("must be 0s to {}s", MOST_DELAY_US / 1_000_000);
+            return Err(place.wrong(&wan.one_way_delay, "one_way_delay", problem));
+        }
+        Ok(Line {
+            rate_bps: bps,
+            one_way_delay_ns: delay_us * 1000,
+            buffer_bytes: bytes,
+        })
+    };
+    let forward = line(
+        rates.forward.bits_per_second(),
+        delays.forward.micros(),
+        buffers.forward.bytes(),
+    )?;
+    let reverse = line(
+        rates.reverse.bits_per_second(),
+        delays.reverse.micros(),
+        buffers.reverse.bytes(),
+    )?;
+    Ok((forward, reverse))
+}
+
+fn rate(bps: u64) -> Result<(), String> {
+    if (LEAST_RATE_BPS..=MOST_RATE_BPS).contains(&bps) {
+        return Ok(());
+    }
+    Err("must be \"8kbit\" to \"100gbit\"".to_owned())
+}
+
+fn buffer(bytes: u64) -> Result<(), String> {
+    if (LEAST_BUFFER_BYTES..=MOST_BUFFER_BYTES).contains(&bytes) {
+        return Ok(());
+    }
+    Err(format!(
+        "must be \"{LEAST_BUFFER_BYTES}B\", one full frame, to \"1GiB\""
+    ))
+}
+
+/// Names are parts of hosts' names.
+fn name(name: &Spanned<String>, place: &Place) -> Result<(), Located> {
+    let text = name.get_ref();
+    let fits = text.len() <= LONGEST_NAME
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && !text.ends_with('-')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        && text != "localhost";
+    if fits {
+        return Ok(());
+    }
+    let problem = format!(
+        "must be a letter, then letters, digits and \"-\", all small, as in \"near\"; at most {LONGEST_NAME}"
+    );
+    Err(place.wrong(name, "name", problem))
+}
+
+/// `lab exec` knows hosts and switches by their names, routes know links by theirs.
+fn names_are_unique(
+    file: &File,
+    clusters: &[Cluster],
+    wans: &[Wan],
+    place: &Place,
+) -> Result<(), Located> {
+    let mut nodes: BTreeMap<String, &str> = BTreeMap::new();
+    for (cluster, written) in clusters.iter().zip(&file.cluster) {
+        let hosts = (0..cluster.hosts).map(|number| cluster.host(number));
+        for node in hosts.chain([cluster.name.clone()]) {
+            if let Some(other) = nodes.insert(node.clone(), &cluster.name) {
+                let problem =
+                    format!("\"{node}\" would be a node of this cluster and of \"{other}\"");
+                return Err(place.wrong(&written.get_ref().name, "name", problem));
+            }
+        }
+    }
+    for (at, (wan, written)) in wans.iter().zip(&file.wan).enumerate() {
+        if wans[..at].iter().any(|other| other.name == wan.name) {
+            let problem = format!(
+                "there is another link \"{}\": give each a name of its own, as name = \"{}-2\"",
+                wan.name, wan.name
+            );
+            return Err(match &written.get_ref().name {
+                Some(name) => place.wrong(name, "name", problem),
+                None => place.wrong(written, "name", problem),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn cluster_index(
+    name: &Spanned<String>,
+    key: &str,
+    clusters: &[Cluster],
+    place: &Place,
+) -> Result<usize, Located> {
+    let known = clusters.iter().map(|cluster| cluster.name.as_str());
+    index(name.get_ref(), known).map_err(|known| {
+        let problem = format!(
+            "there is no cluster \"{}\"; there is {known}",
+            name.get_ref()
+        );
+        place.wrong(name, key, problem)
+    })
+}
+
+/// Where `name` is among the known ones, or all of these for a message.
+fn index<'a>(
+    name: &str,
+    mut known: impl Iterator<Item = &'a str> + Clone,
+) -> Result<usize, String> {
+    let all = known.clone();
+    known
+        .position(|other| other == name)
+        .ok_or_else(|| match all.collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => "none".to_owned(),
+            all => all,
+        })
+}
+
+fn routes(
+    file: &File,
+    clusters: &[Cluster],
+    wans: &[Wan],
+    place: &Place,
+) -> Result<Vec<Vec<Option<usize>>>, Located> {
+    let mut ways = Vec::new();
+    // The [[route]] that each way comes from.
+    let mut origin = Vec::new();
+    for (number, route) in file.route.iter().enumerate() {
+        let route = route.get_ref();
+        let from = cluster_index(&route.from, "from", clusters, place)?;
+        let to = cluster_index(&route.to, "to", clusters, place)?;
+        if from == to {
+            return Err(place.wrong(&route.to, "to", "a route leads to another cluster"));
+        }
+        let mut links = Vec::new();
+        for name in &route.via.get_ref().0 {
+            let known = wans.iter().map(|wan| wan.name.as_str());
+            links.push(index(name, known).map_err(|known| {
+                let problem = format!("there is no link \"{name}\"; there is {known}");
+                place.wrong(&route.via, "via", problem)
+            })?);
+        }
+        let back = Way {
+            from: to,
+            to: from,
+            links: links.iter().rev().copied().collect(),
+        };
+        ways.push(Way { from, to, links });
+        origin.push(number);
+        if !route.one_way {
+            ways.push(back);
+            origin.push(number);
+        }
+    }
+    routes::compute(clusters.len(), wans, &ways).map_err(|error| {
+        let name = |cluster: usize| &clusters[cluster].name;
+        let via = |way: usize, problem: String| {
+            place.wrong(&file.route[origin[way]].get_ref().via, "via", problem)
+        };
+        match error {
+            RouteError::NotAWay(way) => {
+                let (from, to) = (name(ways[way].from), name(ways[way].to));
+                via(way, format!("these links do not lead from {from} to {to}"))
+            }
+            RouteError::Contradiction { ways: (first, second), at } => {
+                let line = line_of(place.text, file.route[origin[first]].span().start);
+                let (at, to) = (name(at), name(ways[second].to));
+                via(second, format!("at {at}, packets to {to} go another way by the [[route]] of line {line}: routers look at the destination alone"))
+            }
+            RouteError::Circle { from, to } => {
+                let problem = format!("with these routes packets from {} to {} go round in a circle: give the clusters on the way a [[route]] to {}, too", name(from), name(to), name(to));
+                // Without any asked way there is no circle.
+                place.wrong_at(file.route.first().map_or(0, |route| route.span().start), "route", problem)
+            }
+            RouteError::Unreachable { from, to } => {
+                let problem = format!("no [[wan]] leads from {} to {}", name(from), name(to));
+                place.wrong(&file.cluster[to].get_ref().name, "name", problem)
+            }
+        }
+    })
+}
+
+/// Names and values as they are written below /proc/sys.
+fn sysctl(file: &File, place: &Place) -> Result<Vec<(String, String)>, Located> {
+    let mut all = Vec::new();
+    for (key, value) in &file.sysctl {
+        let parts: Vec<&str> = key.split('.').collect();
+        let fits = parts.len() > 1
+            && parts[0] == "net"
+            && parts.iter().all(|part| {
+                !part.is_empty()
+                    && part
+                        .chars()
+                        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+            });
+        if !fits {
+            let problem = "only settings of a network namespace, as \"net.ipv4.tcp_sack\" = 1";
+            return Err(place.wrong(value, key, problem));
+        }
+        let text = match value.get_ref() {
+            toml::Value::String(text) => text.clone(),
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Boolean(yes) => u8::from(*yes).to_string(),
+            _ => return Err(place.wrong(value, key, "must be a number or a text")),
+        };
+        if text.is_empty()
+            || text.len() > 1000
+            || text.contains(|c: char| c.is_control() && c != '\t')
+        {
+            return Err(place.wrong(value, key, "must be one line"));
+        }
+        all.push((key.clone(), text));
+    }
+    Ok(all)
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What commands do with labs that are up.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::socket::UnixCredentials;
+
+use super::mark::{end_orphans, own_marks, Process};
+use super::socket::{self, Reply, Request};
+use super::{doing, node, require_root, State, TestbedError};
+
+/// A keeper that is still building answers when it is done.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What `lab down` found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Down {
+    /// A lab was up, and is not any more.
+    Ended {
+        /// Its name.
+        lab: String,
+        /// Processes inside that were ended with it.
+        processes: usize,
+    },
+    /// There was none, or its keeper was gone.
+    WasNotUp {
+        /// Processes of labs without a keeper that were ended.
+        processes: usize,
+    },
+}
+
+/// The labs of this network namespace, and what they are.
+///
+/// # Errors
+/// Where one does not answer. One that goes meanwhile is left out.
+pub fn list() -> Result<Vec<State>, TestbedError> {
+    require_root("list")?;
+    end_orphans().map_err(doing("cleaning up after labs that are gone"))?;
+    let mut states = Vec::new();
+    for lab in names()? {
+        match describe(&lab) {
+            Ok(state) => states.push(state),
+            Err(TestbedError::Gone { .. } | TestbedError::NoSuchLab { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(states)
+}
+
+/// The lab that is meant: the one that is named, or the only one.
+pub fn find(lab: Option<&str>) -> Result<String, TestbedError> {
+    let known = names()?;
+    match (lab, &known[..]) {
+        (Some(lab), _) if known.iter().any(|known| known == lab) => Ok(lab.to_owned()),
+        (Some(lab), _) => Err(no_such_lab(lab)),
+        (None, []) => Err(TestbedError::NoLab),
+        (None, [only]) => Ok(only.clone()),
+        (None, _) => Err(TestbedError::SeveralLabs {
+            known: known.join(", "),
+        }),
+    }
+}
+
+/// What a lab is.
+///
+/// # Errors
+/// Where there is none of that name, or it does not answer.
+pub fn describe(lab: &str) -> Result<State, TestbedError> {
+    let stream = Connection::open(lab)?.stream;
+    let gone = || TestbedError::Gone {
+        lab: lab.to_owned(),
+    };
+    socket::write(&stream, &Request::Describe).map_err(|_| gone())?;
+    match socket::read(&stream).map_err(doing("asking what the lab is"))? {
+        Some(Reply::State(state)) => Ok(*state),
+        Some(Reply::Failed(message)) => Err(TestbedError::Keeper(message)),
+        _ => Err(gone()),
+    }
+}
+
+/// Moves the calling process, which must have one thread only, into a node of a lab.
+///
+/// # Errors
+/// Where there is no such lab or node. The process may be inside already then.
+pub fn enter(lab: &str, name: &str) -> Result<(), TestbedError> {
+    let stream = Connection::open(lab)?.stream;
+    let gone = || TestbedError::Gone {
+        lab: lab.to_owned(),
+    };
+    let request = Request::Enter(name.to_owned());
+    socket::write(&stream, &request).map_err(|_| gone())?;
+    let (reply, descriptors) = socket::receive_node(&stream).map_err(doing("asking for a node"))?;
+    let descriptors: [OwnedFd; 3] = match (reply, <[OwnedFd; 3]>::try_from(descriptors)) {
+        (Some(Reply::Node), Ok(descriptors)) => descriptors,
+        (Some(Reply::NoSuchNode(known)), _) => {
+            return Err(TestbedError::NoSuchNode {
+                lab: lab.to_owned(),
+                node: name.to_owned(),
+                known,
+            })
+        }
+        _ => return Err(gone()),
+    };
+    node::enter(&descriptors).map_err(doing("entering a node"))?;
+    // From here on this process bears the mark. If the keeper was ended before, it may
+    // have been looked for already.
+    match is_open(&stream) {
+        true => Ok(()),
+        false => Err(gone()),
+    }
+}
+
+/// Takes a lab down, with all processes inside; without a name the only one. Also ends
+/// what is left of labs whose keeper was killed. That there is no such lab is success.
+///
+/// # Errors
+/// Where it cannot, or several labs are up and none is named.
+pub fn down(lab: Option<&str>) -> Result<Down, TestbedError> {
+    require_root("down")?;
+    let lab = match (lab, find(lab)) {
+        (_, Ok(lab)) => Some(lab),
+        (_, Err(TestbedError::NoLab | TestbedError::NoSuchLab { .. })) => None,
+        (_, Err(error)) => return Err(error),
+    };
+    let mut ended = None;
+    if let Some(lab) = lab {
+        if own_marks().iter().any(|mark| mark.lab == lab) {
+            return Err(TestbedError::Inside { lab });
+        }
+        match Connection::open(&lab) {
+            Ok(connection) => {
+                end_keeper(&connection).map_err(doing("ending the lab's keeper"))?;
+                ended = Some(lab);
+            }
+            Err(TestbedError::NoSuchLab { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let processes = end_orphans().map_err(doing("ending the lab's processes"))?;
+    Ok(match ended {
+        Some(lab) => Down::Ended { lab, processes },
+        None => Down::WasNotUp { processes },
+    })
+}
+
+fn end_keeper(connection: &Connection) -> io::Result<()> {
+    let process = match u32::try_from(connection.peer.pid()) {
+        Ok(pid) if pid > 0 => Process::open(pid),
+        _ => Err(io::Error::other("it is in another PID namespace")),
+    };
+    // Only now: the connection's other end is the keeper's alone, so if that is open,
+    // the keeper lives, and had its number all the time.
+    if !is_open(&connection.stream) {
+        return Ok(());
+    }
+    let process = process?;
+    process.kill()?;
+    match process.wait()? {
+        true => Ok(()),
+        false => Err(io::Error::other("it does not end")),
+    }
+}
+
+struct Connection {
+    stream: UnixStream,
+    peer: UnixCredentials,
+}
+
+impl Connection {
+    fn open(lab: &str) -> Result<Self, TestbedError> {
+        let stream = match socket::connect(lab) {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return Err(no_such_lab(lab));
+            }
+            Err(error) => return Err(doing("reaching the lab's keeper")(error)),
+        };
+        let peer = socket::peer(&stream).map_err(doing("asking who keeps the lab"))?;
+        // What it answers with may be entered as root.
+        if peer.uid() != 0 {
+            return Err(TestbedError::NotTrusted {
+                lab: lab.to_owned(),
+                process: peer.pid(),
+                user: peer.uid(),
+            });
+        }
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .map_err(doing("reaching the lab's keeper"))?;
+        Ok(Connection { stream, peer })
+    }
+}
+
+/// Whether the other end is held by somebody.
+fn is_open(stream: &UnixStream) -> bool {
+    let mut sources = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+    let polled = poll(&mut sources, PollTimeout::ZERO);
+    let closed = PollFlags::POLLHUP | PollFlags::POLLERR;
+    polled.is_ok()
+        && !sources[0]
+            .revents()
+            .is_some_and(|events| events.intersects(closed))
+}
+
+fn no_such_lab(asked: &str) -> TestbedError {
+    let known = names().unwrap_or_default();
+    TestbedError::NoSuchLab {
+        asked: asked.to_owned(),
+        known: match &known[..] {
+            [] => "none".to_owned(),
+            known => known.join(", "),
+        },
+    }
+}
+
+fn names() -> Result<Vec<String>, TestbedError> {
+    socket::labs().map_err(doing("looking for labs"))
+}

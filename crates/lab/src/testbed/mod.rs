@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A network that stays up for programs of the user's: clusters of hosts with switches
+//! of finite buffers, and links of a given rate, delay and buffer between them.
+//!
+//! - [`topology`] is the file, checked ([`file`], [`check`], [`routes`], [`address`]);
+//! - [`build`] makes it of [`node`]s and [`wan`]s, [`probe`] and [`read_back`] say what
+//!   it is like, as a [`state`];
+//! - [`keeper`] is the process that holds it, [`client`] what other commands do with it
+//!   over [`socket`]s, [`mpi`] how an MPI launcher is told of it;
+//! - [`mark`] finds the processes inside.
+//!
+//! Nothing of a lab is in the file system. Namespaces, links and sockets are descriptors
+//! of the keeper and go with it, however it ends; processes inside bear the lab's mark,
+//! and the next command ends those whose keeper is gone.
+
+pub mod address;
+pub mod build;
+pub mod check;
+pub mod client;
+pub mod file;
+pub mod keeper;
+pub mod mark;
+pub mod mpi;
+pub mod node;
+pub mod page;
+pub mod probe;
+pub mod read_back;
+pub mod routes;
+pub mod socket;
+pub mod state;
+pub mod topology;
+pub mod wan;
+
+use std::io;
+use std::path::Path;
+use std::process::ExitStatus;
+
+pub use state::State;
+pub use topology::{Topology, TopologyError};
+
+use crate::case::CaseError;
+
+/// Why a lab could not be made, found or used.
+#[derive(Debug, thiserror::Error)]
+pub enum TestbedError {
+    /// Namespaces are root's.
+    #[error("paceline lab {action} needs root: sudo paceline lab {action} ...")]
+    NotRoot {
+        /// The command.
+        action: &'static str,
+    },
+    /// It could not be built.
+    #[error(transparent)]
+    Build(#[from] CaseError),
+    /// There is one of that name.
+    #[error("a lab \"{lab}\" is up already, kept by process {keeper}: paceline lab down {lab}, or --name for another name")]
+    IsUp {
+        /// Its name.
+        lab: String,
+        /// Its keeper.
+        keeper: i32,
+    },
+    /// There is none of that name.
+    #[error("no lab \"{asked}\" is up; up: {known}")]
+    NoSuchLab {
+        /// What was asked for.
+        asked: String,
+        /// Names, or "none".
+        known: String,
+    },
+    /// There is none at all.
+    #[error("no lab is up: paceline lab up TOPOLOGY.toml")]
+    NoLab,
+    /// It must be said which.
+    #[error("several labs are up, say which: {known}")]
+    SeveralLabs {
+        /// Their names.
+        known: String,
+    },
+    /// A lab's name is not what a name is.
+    #[error(
+        "\"{name}\" is not a name for a lab: letters, digits, \"-\", \"_\" and \".\", at most {}",
+        socket::LONGEST_NAME
+    )]
+    BadName {
+        /// What was given.
+        name: String,
+    },
+    /// The lab has no such node.
+    #[error("the lab \"{lab}\" has no node \"{node}\"; it has {known}")]
+    NoSuchNode {
+        /// The lab.
+        lab: String,
+        /// What was asked for.
+        node: String,
+        /// Its nodes.
+        known: String,
+    },
+    /// Somebody without root's rights listens at a lab's address.
+    #[error("what answers as lab \"{lab}\" is process {process} of user {user}, not root's")]
+    NotTrusted {
+        /// The name.
+        lab: String,
+        /// Who listens.
+        process: i32,
+        /// Its user.
+        user: u32,
+    },
+    /// A lab cannot be taken down from its inside.
+    #[error("this command runs inside of the lab \"{lab}\": take it down from outside")]
+    Inside {
+        /// The lab.
+        lab: String,
+    },
+    /// The keeper says why.
+    #[error("{0}")]
+    Keeper(String),
+    /// The keeper ended without a word.
+    #[error("the lab's keeper ended while it built the lab: {0}")]
+    KeeperEnded(ExitStatus),
+    /// The keeper of a lab has just ended.
+    #[error("the lab \"{lab}\" has just gone")]
+    Gone {
+        /// The lab.
+        lab: String,
+    },
+    /// No launcher to be found.
+    #[error("{0}")]
+    NoLauncher(String),
+    /// A system call failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Adds what was being done to an error of the system.
+pub(crate) fn doing<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> TestbedError {
+    move |error| TestbedError::System {
+        doing: what,
+        source: error.into(),
+    }
+}
+
+/// Fails without root.
+pub fn require_root(action: &'static str) -> Result<(), TestbedError> {
+    match nix::unistd::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(TestbedError::NotRoot { action }),
+    }
+}
+
+/// Whether this kernel has IPv6, and it was not switched off when it started.
+pub(crate) fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How an MPI launcher is told of a lab: by the variables of its environment, which
+//! its command line overrules.
+
+use std::process::{Command, Stdio};
+
+use super::build::HOST_DEVICE;
+use super::{State, TestbedError};
+
+/// A family of MPI libraries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    /// Open MPI with ORTE, up to 4.1.
+    OpenMpi,
+    /// MPICH and what is made of it, with the launcher Hydra.
+    Mpich,
+}
+
+/// An MPI launcher of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launcher {
+    /// Which library's.
+    pub library: Library,
+    /// The program, to be looked up in PATH.
+    pub program: &'static str,
+}
+
+impl Launcher {
+    /// The launcher of `library`, or else the one that `mpirun` is.
+    ///
+    /// # Errors
+    /// [`TestbedError::NoLauncher`] where none is in PATH.
+    pub fn find(library: Option<Library>) -> Result<Self, TestbedError> {
+        // The long names are those of distributions that have both.
+        let programs: &[&'static str] = match library {
+            None => &["mpirun"],
+            Some(Library::OpenMpi) => &["mpirun.openmpi", "mpirun"],
+            Some(Library::Mpich) => &["mpirun.mpich", "mpiexec.hydra", "mpirun"],
+        };
+        let found = programs.iter().find_map(|program| {
+            let of = library_of(program)?;
+            library
+                .is_none_or(|wanted| wanted == of)
+                .then_some(Launcher {
+                    library: of,
+                    program,
+                })
+        });
+        found.ok_or_else(|| {
+            let name = match library {
+                None => "Open MPI or MPICH",
+                Some(Library::OpenMpi) => "Open MPI",
+                Some(Library::Mpich) => "MPICH",
+            };
+            let tried = programs.join(", ");
+            TestbedError::NoLauncher(format!(
+                "no launcher of {name} in PATH (looked for {tried})"
+            ))
+        })
+    }
+
+    /// What it needs to know in order to start ranks on the hosts of `lab`, when it is
+    /// started on the first of them.
+    pub fn environment(&self, lab: &State) -> Vec<(&'static str, String)> {
+        let fixed = |pairs: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
+            pairs
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned()))
+                .collect()
+        };
+        match self.library {
+            Library::OpenMpi => {
+                let mut all = fixed(&[
+                    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+                    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+                    ("OMPI_MCA_oob_tcp_if_include", HOST_DEVICE),
+                    ("OMPI_MCA_btl_tcp_if_include", HOST_DEVICE),
+                    ("OMPI_MCA_pml", "ob1"),
+                    ("OMPI_MCA_btl", "tcp,self"),
+                    // Ranks take turns over the hosts, as many as there are.
+                    ("OMPI_MCA_rmaps_base_mapping_policy", "node"),
+                    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+                    // Each host believes to have all of this machine's CPUs for itself:
+                    // bound, all hosts' first ranks would share the first one.
+                    ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+                    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+                ]);
+                all.push(("OMPI_MCA_plm_rsh_agent", lab.remote_shell.clone()));
+                all.push(("OMPI_MCA_orte_default_hostfile", lab.host_list.clone()));
+                all
+            }
+            Library::Mpich => {
+                let mut all = fixed(&[
+                    ("HYDRA_LAUNCHER", "ssh"),
+                    ("HYDRA_IFACE", HOST_DEVICE),
+                    // UCX and libfabric, one of which MPICH is built with. Shared memory
+                    // would join hosts that are one machine.
+                    ("UCX_TLS", "tcp,self"),
+                    ("UCX_NET_DEVICES", HOST_DEVICE),
+                    ("FI_TCP_IFACE", HOST_DEVICE),
+                ]);
+                all.push(("HYDRA_LAUNCHER_EXEC", lab.remote_shell.clone()));
+                all.push(("HYDRA_HOST_FILE", lab.host_list.clone()));
+                all
+            }
+        }
+    }
+}
+
+/// Whose launcher a program is; none where it is not there or of another library.
+fn library_of(program: &str) -> Option<Library> {
+    let output = Command::new(program)
+        .arg("--version")
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if text.contains("Open MPI") || text.contains("OpenRTE") {
+        Some(Library::OpenMpi)
+    } else if text.contains("HYDRA") {
+        Some(Library::Mpich)
+    } else {
+        None
+    }
+}
+
+/// The command line of a remote shell, as ssh's: options, the host, and words that a
+/// shell there joins. None where there is no host.
+pub fn remote_command(words: &[String]) -> Option<(&str, String)> {
+    let host = words.iter().position(|word| !word.starts_with('-'))?;
+    Some((&words[host], words[host + 1..].join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remote_shell_passes_options_over() {
+        let words: Vec<String> = ["-x", "-q", "near1", "a=1;", "hostname", "-f"]
+            .map(str::to_owned)
+            .to_vec();
+        let (host, command) = remote_command(&words).unwrap();
+        assert_eq!((host, command.as_str()), ("near1", "a=1; hostname -f"));
+        assert_eq!(remote_command(&words[..2]), None);
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A node: a network namespace, a UTS namespace with the node's name, and a mount
+//! namespace with the lab's /etc/hosts and the node's own interfaces in /sys. All are
+//! descriptors: nothing of them is in the file system.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::mount::{mount, umount2, MntFlags, MsFlags};
+use nix::sched::{setns, unshare, CloneFlags};
+use nix::unistd::sethostname;
+
+use crate::case::{CaseError, Doing, Namespace};
+
+/// Holds what is to be mounted while it is prepared. It is there on every system, and
+/// what is mounted over it is seen in the new mount namespace only, and not for long.
+const SCRATCH: &str = "/tmp";
+/// What a node has of its own of /sys. All of it would hide the cgroup file systems
+/// and whatever else is mounted there.
+const OWN_SYSFS: [&str; 2] = ["class/net", "devices/virtual/net"];
+
+/// A host or a switch.
+#[derive(Debug)]
+pub struct Node {
+    network: Namespace,
+    names: OwnedFd,
+    mounts: OwnedFd,
+}
+
+impl Node {
+    /// A new node called `name` whose /etc/hosts is `hosts`. Its mounts carry `mark`,
+    /// by which processes inside can be found ([`super::mark`]).
+    pub fn create(name: &str, hosts: &str, mark: &str) -> Result<Self, CaseError> {
+        std::thread::scope(|scope| {
+            scope
+                .spawn(|| Self::create_here(name, hosts, mark))
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// In a thread that ends afterwards.
+    fn create_here(name: &str, hosts: &str, mark: &str) -> Result<Self, CaseError> {
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWNS)
+            .doing(format!("making the namespaces of {name}"))?;
+        sethostname(name).doing(format!("naming {name}"))?;
+        mount_own(hosts, mark).doing(format!("mounting {name}'s /etc/hosts and /sys"))?;
+        let open = |kind: &str| -> Result<OwnedFd, CaseError> {
+            let path = format!("/proc/thread-self/ns/{kind}");
+            let file = File::open(&path).doing(format!("opening {path} of {name}"))?;
+            Ok(file.into())
+        };
+        Ok(Node {
+            network: Namespace::from_descriptor(name, open("net")?),
+            names: open("uts")?,
+            mounts: open("mnt")?,
+        })
+    }
+
+    /// Its network.
+    pub fn network(&self) -> &Namespace {
+        &self.network
+    }
+
+    /// What [`enter`] takes, to be sent to another process.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+        [
+            self.network.as_fd(),
+            self.names.as_fd(),
+            self.mounts.as_fd(),
+        ]
+    }
+
+    /// The network namespace's inode, as `lsns` shows it.
+    pub fn inode(&self) -> Result<u64, CaseError> {
+        fs::metadata(self.network.path())
+            .map(|metadata| metadata.ino())
+            .doing(format!("looking at {}", self.network.path()))
+    }
+}
+
+/// Mounts what is the node's own, in a mount namespace that is.
+fn mount_own(hosts: &str, mark: &str) -> io::Result<()> {
+    const NOTHING: Option<&str> = None;
+    let at_scratch = |source: &str, kind: &str| {
+        let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        mount(Some(source), SCRATCH, Some(kind), safe, NOTHING)
+    };
+    let bind = |from: &str, to: &str| {
+        let from = Path::new(SCRATCH).join(from);
+        mount(Some(&from), to, NOTHING, MsFlags::MS_BIND, NOTHING)
+    };
+    // What the machine mounts and unmounts later happens here, too; nothing of what
+    // happens here reaches the machine.
+    let flags = MsFlags::MS_SLAVE | MsFlags::MS_REC;
+    mount(NOTHING, "/", NOTHING, flags, NOTHING)?;
+
+    at_scratch(mark, "tmpfs")?;
+    fs::write(Path::new(SCRATCH).join("hosts"), hosts)?;
+    bind("hosts", "/etc/hosts")?;
+    umount2(SCRATCH, MntFlags::MNT_DETACH)?;
+
+    at_scratch("sysfs", "sysfs")?;
+    for part in OWN_SYSFS {
+        bind(part, &format!("/sys/{part}"))?;
+    }
+    umount2(SCRATCH, MntFlags::MNT_DETACH)?;
+    Ok(())
+}
+
+/// Moves the calling process into a node, whose [`Node::descriptors`] these are. It
+/// must have one thread only. The working directory stays, where the node sees it.
+pub fn enter(descriptors: &[OwnedFd; 3]) -> io::Result<()> {
+    let directory = std::env::current_dir();
+    let [network, names, mounts] = descriptors;
+    setns(network, CloneFlags::CLONE_NEWNET)?;
+    setns(names, CloneFlags::CLONE_NEWUTS)?;
+    setns(mounts, CloneFlags::CLONE_NEWNS)?;
+    // Joining mounts leads to their root, which is where a command starts that came
+    // from a directory that is not there.
+    if let Ok(directory) = directory {
+        let _ = std::env::set_current_dir(directory);
+    }
+    Ok(())
+}

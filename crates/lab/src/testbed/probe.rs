@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Measures a link when it is new, from one of its routers to the other: how long a
+//! small packet takes, and how far apart a train of full ones arrives. All routers
+//! have one clock, so each direction is measured by itself.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
+
+use nix::sys::socket::{setsockopt, sockopt};
+
+use super::topology::Line;
+use crate::case::calibrate::receive;
+use crate::case::sample::realtime_ns;
+use crate::case::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
+use crate::case::{CaseError, Doing, Namespace};
+
+/// Single packets whose least time counts; before the first, addresses are resolved.
+const SINGLES: u64 = 4;
+/// Payload of a full UDP packet on IPv4 over Ethernet, bytes.
+const FULL_PAYLOAD: usize = 1472;
+/// Beside the payload, on the wire: UDP, IPv4, Ethernet, framing; bytes.
+const HEADERS: u64 = 28 + ETHERNET_HEADER_BYTES as u64 + FRAMING_BYTES as u64;
+/// A single packet's payload fills the least frame and no more, bytes.
+const SINGLE_PAYLOAD: usize = 18;
+/// Longest train, packets: enough that a wake-up between them does not matter.
+const MOST_PACKETS: u64 = 64;
+/// Time that a train may take on a slow line, nanoseconds.
+const TRAIN_NS: u64 = 250_000_000;
+/// Nothing is lost on an empty link. Packets are late where the machine is busy.
+const LATE: Duration = Duration::from_secs(3);
+
+/// One direction of a link as it was found.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Measured {
+    /// Bits per second with framing; none if the train came in too slowly to tell.
+    pub rate_bps: Option<u64>,
+    /// Propagation, nanoseconds.
+    pub one_way_delay_ns: Option<u64>,
+}
+
+/// Sends from one router to the other; each with its own address on the link.
+pub fn measure(
+    line: Line,
+    (from, source): (&Namespace, Ipv4Addr),
+    (to, target): (&Namespace, Ipv4Addr),
+) -> Result<Measured, CaseError> {
+    let receiver = to.enter(|| bind(target))?;
+    let sender = from.enter(|| bind(source))?;
+    let reached = receiver.local_addr().doing("asking for a port")?;
+    sender.connect(reached).doing("reaching a link's far end")?;
+    let longest = LATE + Duration::from_nanos(line.one_way_delay_ns);
+    receiver
+        .set_read_timeout(Some(longest))
+        .doing("setting a timeout")?;
+    let one_way_delay_ns = one_way(&sender, &receiver, line)?;
+    let rate_bps = match one_way_delay_ns {
+        Some(_) => rate(&sender, &receiver, line)?,
+        None => None,
+    };
+    Ok(Measured {
+        rate_bps,
+        one_way_delay_ns,
+    })
+}
+
+fn bind(address: Ipv4Addr) -> Result<UdpSocket, CaseError> {
+    let socket =
+        UdpSocket::bind((address, 0)).doing(format!("opening a UDP socket at {address}"))?;
+    setsockopt(&socket, sockopt::ReceiveTimestampns, &true).doing("asking for packet times")?;
+    Ok(socket)
+}
+
+fn one_way(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Option<u64>, CaseError> {
+    let mut least = None;
+    for _ in 0..SINGLES {
+        let sent_ns = realtime_ns();
+        sender.send(&[0; SINGLE_PAYLOAD]).doing("sending a probe")?;
+        let Some((_, came_ns)) = receive(receiver, &mut [0; SINGLE_PAYLOAD], true)? else {
+            continue;
+        };
+        let taken = came_ns.saturating_sub(sent_ns);
+        least = Some(least.map_or(taken, |least: u64| least.min(taken)));
+    }
+    let on_the_line = wire_ns(SINGLE_PAYLOAD, line.rate_bps);
+    Ok(least.map(|least| least.saturating_sub(on_the_line)))
+}
+
+fn rate(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Option<u64>, CaseError> {
+    let packet_ns = wire_ns(FULL_PAYLOAD, line.rate_bps).max(1);
+    let queue = line.buffer_bytes / (FULL_PAYLOAD as u64 + HEADERS);
+    let count = MOST_PACKETS.min(queue).min(TRAIN_NS / packet_ns).max(2);
+    let begun_ns = realtime_ns();
+    for _ in 0..count {
+        match sender.send(&[0; FULL_PAYLOAD]) {
+            // The interface's own queue is full: all the same to the train.
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+            sent => drop(sent.doing("sending a packet train")?),
+        }
+    }
+    let sending_ns = realtime_ns() - begun_ns;
+    let mut times = Vec::new();
+    while times.len() < count as usize {
+        match receive(receiver, &mut [0; FULL_PAYLOAD], true)? {
+            Some((_, time_ns)) => times.push(time_ns),
+            None => break,
+        }
+    }
+    let (Some(first), Some(last)) = (times.first(), times.last()) else {
+        return Ok(None);
+    };
+    let taken_ns = last.saturating_sub(*first);
+    // A train that came in no faster than it came out says how fast it was sent.
+    if taken_ns == 0 || sending_ns >= taken_ns / 10 * 9 {
+        return Ok(None);
+    }
+    let bits = (times.len() as u128 - 1) * (FULL_PAYLOAD as u128 + u128::from(HEADERS)) * 8;
+    Ok(u64::try_from(bits * 1_000_000_000 / u128::from(taken_ns)).ok())
+}
+
+/// Time of a packet on the line.
+fn wire_ns(payload: usize, rate_bps: u64) -> u64 {
+    (payload as u64 + HEADERS) * 8 * 1_000_000_000 / rate_bps
+}

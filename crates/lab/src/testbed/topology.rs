@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A topology that was read and checked: what a lab is built from.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{check, routes};
+use crate::located::Located;
+
+/// Why a topology file was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// It could not be read.
+    #[error("cannot read the topology {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something in it is wrong.
+    #[error(transparent)]
+    Invalid(#[from] Located),
+}
+
+/// A network of clusters. Every index in it is that of an element which is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topology {
+    /// In the order of the file; at least one.
+    pub clusters: Vec<Cluster>,
+    /// In the order of the file.
+    pub wans: Vec<Wan>,
+    /// `next_hop[at][to]` is the link by which the cluster `at` reaches `to`; none
+    /// from a cluster to itself.
+    pub next_hop: Vec<Vec<Option<usize>>>,
+    /// Names with dots, and values, to be written on every host.
+    pub sysctl: Vec<(String, String)>,
+}
+
+/// Hosts around a switch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Also that of its switch, as a node.
+    pub name: String,
+    /// 1 to [`check::MOST_HOSTS`].
+    pub hosts: u32,
+    /// Each host's link, bits per second, framing included.
+    pub edge_rate_bps: u64,
+    /// Queue of each port of the switch towards a host, bytes with Ethernet header.
+    pub switch_buffer_bytes: u64,
+}
+
+/// A link between two clusters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wan {
+    /// Its name.
+    pub name: String,
+    /// Index of the cluster where forward begins.
+    pub from: usize,
+    /// Index of the other one.
+    pub to: usize,
+    /// From `from` to `to`.
+    pub forward: Line,
+    /// Back.
+    pub reverse: Line,
+}
+
+impl Wan {
+    /// The cluster at its other end, if `cluster` is at one.
+    pub fn across(&self, cluster: usize) -> Option<usize> {
+        match cluster {
+            at if at == self.from => Some(self.to),
+            at if at == self.to => Some(self.from),
+            _ => None,
+        }
+    }
+}
+
+/// One direction of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// Bits per second, framing included.
+    pub rate_bps: u64,
+    /// Propagation, nanoseconds.
+    pub one_way_delay_ns: u64,
+    /// Drop-tail queue in front of it, bytes with Ethernet header.
+    pub buffer_bytes: u64,
+}
+
+impl Topology {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`TopologyError`] with the first problem: file, line, key, and what would be
+    /// right.
+    pub fn load(path: &Path) -> Result<Self, TopologyError> {
+        let text = std::fs::read_to_string(path).map_err(|source| TopologyError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks `text`, which `path` is the place of.
+    ///
+    /// # Errors
+    /// As [`Topology::load`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, TopologyError> {
+        let file = toml::from_str(text).map_err(|error| Located::syntax(text, path, &error))?;
+        Ok(check::topology(&file, text, path)?)
+    }
+
+    /// The links by which packets go from one cluster to another, in their order.
+    pub fn path(&self, from: usize, to: usize) -> Vec<usize> {
+        routes::path(&self.wans, &self.next_hop, from, to).unwrap_or_default()
+    }
+
+    /// Names of all hosts, cluster by cluster, with the index of the cluster and the
+    /// number in it.
+    pub fn hosts(&self) -> impl Iterator<Item = (String, usize, u32)> + '_ {
+        self.clusters.iter().enumerate().flat_map(|(at, cluster)| {
+            (0..cluster.hosts).map(move |number| (cluster.host(number), at, number))
+        })
+    }
+}
+
+impl Cluster {
+    /// Name of its host with this number.
+    pub fn host(&self, number: u32) -> String {
+        format!("{}{number}", self.name)
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A link between two routers: the emulator, in a namespace of its own. All that a
+//! lab does with [`paceline_emulator`] is here.
+//!
+//! ```text
+//! FROM's router wanN --- from [emulator] to --- wanN TO's router
+//! ```
+
+use std::io;
+
+use paceline_emulator::{
+    disable_offloads, Buffer, DirectionReport, Emulator, EmulatorError, LinkConfig, Observe, Port,
+    Report, Settings,
+};
+
+use super::state::Traffic;
+use super::topology::{Line, Wan};
+use crate::case::{CaseError, Namespace};
+
+/// Largest IP packet on the link, bytes.
+const MTU: u32 = 1500;
+
+/// A link that runs.
+#[derive(Debug)]
+pub struct RunningWan {
+    emulator: Emulator,
+    // Its interfaces live as long as this does.
+    _place: Namespace,
+}
+
+impl RunningWan {
+    /// Makes the interface `device` in both routers and the link between them.
+    /// Addresses are none of its business.
+    pub fn start(
+        wan: &Wan,
+        device: &str,
+        from: &Namespace,
+        to: &Namespace,
+    ) -> Result<Self, CaseError> {
+        let place = Namespace::create(&wan.name)?;
+        // The link's own interfaces only pass on what others send.
+        if super::has_ipv6() {
+            for scope in ["all", "default"] {
+                place.sysctl(&format!("net.ipv6.conf.{scope}.disable_ipv6"), "1")?;
+            }
+        }
+        for (router, port) in [(from, "from"), (to, "to")] {
+            router.ip(&format!(
+                "link add {device} type veth peer name {port} netns {}\nlink set dev {device} up\n",
+                place.path()
+            ))?;
+            place.ip(&format!("link set dev {port} up\n"))?;
+            router.enter(|| disable_offloads(device).map_err(|error| failed(wan, error)))?;
+        }
+        let open =
+            |port: &str| place.enter(|| Port::open(port, MTU).map_err(|error| failed(wan, error)));
+        let settings = Settings {
+            forward: config(wan.forward),
+            reverse: config(wan.reverse),
+            observe: Observe::NOTHING,
+        };
+        let emulator = Emulator::start(open("from")?, open("to")?, settings)
+            .map_err(|error| failed(wan, error))?;
+        Ok(RunningWan {
+            emulator,
+            _place: place,
+        })
+    }
+
+    /// What each direction has carried so far, forward first, and why the link is not
+    /// to be trusted, if it is not.
+    pub fn traffic(&self) -> (Traffic, Traffic, Vec<String>) {
+        match self.emulator.report() {
+            Ok(report) => (
+                traffic(&report.forward),
+                traffic(&report.reverse),
+                problems(&report),
+            ),
+            Err(error) => {
+                let none = Traffic::default();
+                (none, none, vec![error.to_string()])
+            }
+        }
+    }
+}
+
+fn config(line: Line) -> LinkConfig {
+    let buffer = Buffer::Bytes(line.buffer_bytes);
+    LinkConfig::new(line.rate_bps, line.one_way_delay_ns, buffer)
+}
+
+fn traffic(report: &DirectionReport) -> Traffic {
+    Traffic {
+        carried_packets: report.carried.packets,
+        carried_bytes: report.carried.bytes,
+        dropped_packets: report.dropped.packets,
+        peak_queue_bytes: Some(report.peak_backlog),
+    }
+}
+
+fn problems(report: &Report) -> Vec<String> {
+    report.problems().iter().map(ToString::to_string).collect()
+}
+
+fn failed(wan: &Wan, error: EmulatorError) -> CaseError {
+    CaseError::System {
+        doing: format!("setting the link {} up", wan.name),
+        source: io::Error::other(error),
+    }
+}
