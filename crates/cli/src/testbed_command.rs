@@ -84,17 +84,14 @@ pub struct MpirunArgs {
     /// Whose launcher [default: the one that mpirun is]
     #[arg(long, value_enum)]
     mpi: Option<LibraryName>,
-    /// Options of the launcher, such as -np 8, after those of this command
+    /// The launcher's options, then --, then the program: -np 8 -- ./prog
     #[arg(
         required = true,
-        num_args = 1..,
+        trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "OPTIONS"
+        value_name = "OPTIONS -- PROG"
     )]
-    options: Vec<String>,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROG")]
-    program: Vec<String>,
+    words: Vec<String>,
 }
 
 /// Arguments of the hidden `lab keep`.
@@ -225,6 +222,11 @@ pub fn exec(args: &ExecArgs) -> Result<ExitCode> {
 /// # Errors
 /// When there is no such lab or launcher.
 pub fn mpirun(args: &MpirunArgs) -> Result<ExitCode> {
+    // Only the launcher knows which of its options have values.
+    let (options, program) = match args.words.iter().position(|word| word == "--") {
+        Some(end) if end + 1 < args.words.len() => (&args.words[..end], &args.words[end + 1..]),
+        _ => bail!("say where the program begins: paceline lab mpirun -np 8 -- ./prog"),
+    };
     require_root("mpirun")?;
     let state: State = client::describe(&client::find(args.lab.as_deref())?)?;
     let launcher = Launcher::find(args.mpi.map(|name| match name {
@@ -235,8 +237,8 @@ pub fn mpirun(args: &MpirunArgs) -> Result<ExitCode> {
     client::enter(&state.lab, first)?;
     let mut command = Command::new(launcher.program);
     command
-        .args(&args.options)
-        .args(&args.program)
+        .args(options)
+        .args(program)
         .envs(launcher.environment(&state));
     Ok(become_command(command))
 }

@@ -22,8 +22,8 @@ const FULL_PAYLOAD: usize = 1472;
 const HEADERS: u64 = 28 + ETHERNET_HEADER_BYTES as u64 + FRAMING_BYTES as u64;
 /// A single packet's payload fills the least frame and no more, bytes.
 const SINGLE_PAYLOAD: usize = 18;
-/// Longest train, packets: enough that a wake-up between them does not matter.
-const MOST_PACKETS: u64 = 64;
+/// Longest train, packets; the queue must take all of it.
+const MOST_PACKETS: u64 = 256;
 /// Time that a train may take on a slow line, nanoseconds.
 const TRAIN_NS: u64 = 250_000_000;
 /// Nothing is lost on an empty link. Packets are late where the machine is busy.
@@ -105,19 +105,57 @@ fn rate(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Option<u
             None => break,
         }
     }
-    let (Some(first), Some(last)) = (times.first(), times.last()) else {
-        return Ok(None);
-    };
-    let taken_ns = last.saturating_sub(*first);
-    // A train that came in no faster than it came out says how fast it was sent.
-    if taken_ns == 0 || sending_ns >= taken_ns / 10 * 9 {
+    if times.len() < count as usize {
         return Ok(None);
     }
-    let bits = (times.len() as u128 - 1) * (FULL_PAYLOAD as u128 + u128::from(HEADERS)) * 8;
-    Ok(u64::try_from(bits * 1_000_000_000 / u128::from(taken_ns)).ok())
+    let interval_ns = interval(&times, packet_ns);
+    // A train that came in no faster than it came out says how fast it was sent.
+    if interval_ns <= 0.0 || sending_ns as f64 >= 0.9 * interval_ns * count as f64 {
+        return Ok(None);
+    }
+    let bits = (FULL_PAYLOAD as f64 + HEADERS as f64) * 8.0;
+    Ok(Some((bits / interval_ns * 1e9).round() as u64))
+}
+
+/// Time from packet to packet, between the two that were least late: of the first third
+/// and of the last. Packets are never early, but late where the machine is busy.
+/// `expected` is the time to judge lateness by; it does not enter the result.
+fn interval(times: &[u64], expected: u64) -> f64 {
+    let lateness = |&at: &usize| times[at] as i128 - (at as u64 * expected) as i128;
+    let third = times.len().div_ceil(3);
+    let first = (0..third).min_by_key(lateness).unwrap_or_default();
+    let last = (times.len() - third..times.len())
+        .rev()
+        .min_by_key(lateness)
+        .unwrap_or_default();
+    match last.checked_sub(first) {
+        Some(packets) if packets > 0 => {
+            times[last].saturating_sub(times[first]) as f64 / packets as f64
+        }
+        _ => 0.0,
+    }
 }
 
 /// Time of a packet on the line.
 fn wire_ns(payload: usize, rate_bps: u64) -> u64 {
     (payload as u64 + HEADERS) * 8 * 1_000_000_000 / rate_bps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::interval;
+
+    #[test]
+    fn late_packets_do_not_change_the_rate() {
+        let mut times: Vec<u64> = (0..60).map(|number| 1_000_000 + number * 25_000).collect();
+        for late in [0, 1, 2, 17, 40, 58, 59] {
+            times[late] += 90_000;
+        }
+        for expected in [24_000, 25_000, 26_000] {
+            let told = interval(&times, expected);
+            assert!((24_000.0..26_000.0).contains(&told), "{told}");
+        }
+        assert!((interval(&times, 25_000) - 25_000.0).abs() < 1e-9);
+        assert!((interval(&[5, 105], 90) - 100.0).abs() < 1e-9);
+    }
 }
