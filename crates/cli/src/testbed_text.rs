@@ -193,9 +193,15 @@ fn line_cells(line: &Line) -> [String; 4] {
 }
 
 fn rate(reading: Reading<u64>) -> String {
-    let read = reading
-        .read
-        .map_or_else(unknown, |read| precise("_bps", read as f64));
+    let read = reading.read.map_or_else(unknown, |read| {
+        // What the kernel was told is exact, what was measured is not.
+        let show = if read == reading.asked {
+            alone
+        } else {
+            precise
+        };
+        show("_bps", read as f64)
+    });
     format!("{} / {read}", alone("_bps", reading.asked as f64))
 }
 

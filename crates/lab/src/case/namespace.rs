@@ -88,6 +88,12 @@ impl Namespace {
         self.enter(|| batch("ip", lines))
     }
 
+    /// Runs lines of `ip -6` here: rules do not say by their addresses which family's
+    /// they are.
+    pub fn ip6(&self, lines: &str) -> Result<(), CaseError> {
+        self.enter(|| run("ip", &["-6"], lines))
+    }
+
     /// Runs lines of `tc` here.
     pub fn tc(&self, lines: &str) -> Result<(), CaseError> {
         self.enter(|| batch("tc", lines))
@@ -111,7 +117,12 @@ impl AsFd for Namespace {
 
 /// Runs `ip` or `tc` on lines in the calling thread's namespace.
 pub fn batch(tool: &'static str, lines: &str) -> Result<(), CaseError> {
+    run(tool, &[], lines)
+}
+
+fn run(tool: &'static str, options: &[&str], lines: &str) -> Result<(), CaseError> {
     let mut child = Command::new(tool)
+        .args(options)
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -56,6 +56,12 @@ pub fn wan(wan: usize, is_from: bool) -> Addresses {
     }
 }
 
+/// Hardware address of one end of a link.
+pub fn wan_mac(wan: usize, is_from: bool) -> String {
+    // 02: given by an administrator, not by a maker.
+    format!("02:9a:fe:00:{wan:02x}:{:02x}", if is_from { 1 } else { 2 })
+}
+
 fn v6(third: u16, fourth: u16, last: u8) -> Ipv6Addr {
     let [first, second] = UNIQUE_LOCAL;
     Ipv6Addr::new(first, second, third, fourth, 0, 0, 0, u16::from(last))

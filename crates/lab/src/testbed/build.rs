@@ -10,6 +10,8 @@
 //! Rates and the queues that drop are at both ends of a host's cable; the links
 //! between clusters are the emulator's ([`super::wan`]).
 
+use std::collections::BTreeSet;
+
 use super::address::{self, Addresses};
 use super::has_ipv6;
 use super::mark::Mark;
@@ -22,6 +24,9 @@ use crate::case::{CaseError, Namespace};
 
 /// The bridge of a switch, which has the gateway's address.
 const BRIDGE: &str = "switch";
+/// Number of the routing table that leads to the first link; the kernel's own are
+/// below 256.
+const FIRST_TABLE: usize = 1000;
 /// The interface of a host.
 pub const HOST_DEVICE: &str = "eth0";
 
@@ -67,7 +72,7 @@ impl Network {
             network.wans.push(started);
         }
         for at in 0..topology.clusters.len() {
-            network.switch(at).ip(&network.routes(at))?;
+            network.route(at)?;
         }
         for host in &network.hosts {
             for (key, value) in &topology.sysctl {
@@ -118,7 +123,7 @@ impl Network {
                 node.network().ip(&format!(
                     "link set lo up\n{}{}",
                     interface(HOST_DEVICE, own, 24),
-                    route("default", "default", gateway)
+                    route("default", "default", gateway, "")
                 ))?;
                 let queue = u64::from(EDGE_QUEUE_BYTES);
                 node.network()
@@ -132,22 +137,57 @@ impl Network {
         let device = wan_device(index);
         let (from, to) = (self.switch(wan.from), self.switch(wan.to));
         let running = RunningWan::start(wan, &device, from, to)?;
-        from.ip(&interface(&device, address::wan(index, true), 30))?;
-        to.ip(&interface(&device, address::wan(index, false), 30))?;
+        for (router, is_from) in [(from, true), (to, false)] {
+            let own = interface(&device, address::wan(index, is_from), 30);
+            let other = address::wan(index, !is_from);
+            let [mac, other_mac] = [is_from, !is_from].map(|end| address::wan_mac(index, end));
+            // As on a line between two routers, nobody is asked for over it: a
+            // connection's first packet would wait for a round trip more.
+            let mut lines = format!("link set dev {device} address {mac}\n{own}");
+            lines += &format!("neigh add {} lladdr {other_mac} dev {device}\n", other.v4);
+            if has_ipv6() {
+                lines += &format!("neigh add {} lladdr {other_mac} dev {device}\n", other.v6);
+            }
+            router.ip(&lines)?;
+        }
         Ok(running)
     }
 
-    /// Lines of `ip` by which a cluster reaches the others.
-    fn routes(&self, at: usize) -> String {
+    /// Makes a cluster's router send on what is for others.
+    fn route(&self, at: usize) -> Result<(), CaseError> {
+        let (topology, router) = (&self.topology, self.switch(at));
+        let beyond = |link: usize| address::wan(link, topology.wans[link].from != at);
         let mut lines = String::new();
-        for (to, link) in self.topology.next_hop[at].iter().enumerate() {
+        for (to, link) in topology.next_hop[at].iter().enumerate() {
             if let Some(link) = *link {
-                let is_from = self.topology.wans[link].from == at;
                 let [v4, v6] = address::networks(to);
-                lines += &route(&v4, &v6, address::wan(link, !is_from));
+                lines += &route(&v4, &v6, beyond(link), "");
             }
         }
-        lines
+        // Ways that were asked for are by both ends of a packet's: a table for each link.
+        let mut rules = [String::new(), String::new()];
+        let mut tables = BTreeSet::new();
+        for way in &topology.ways {
+            let steps = way.steps(&topology.wans).unwrap_or_default();
+            for (_, link) in steps.into_iter().filter(|(cluster, _)| *cluster == at) {
+                let table = format!(" table {}", FIRST_TABLE + link);
+                let ends = address::networks(way.from)
+                    .into_iter()
+                    .zip(address::networks(way.to));
+                for (rules, (from, to)) in rules.iter_mut().zip(ends) {
+                    *rules += &format!("rule add from {from} to {to}{table}\n");
+                }
+                if tables.insert(link) {
+                    lines += &route("default", "default", beyond(link), &table);
+                }
+            }
+        }
+        let [rules, rules6] = rules;
+        router.ip(&(lines + &rules))?;
+        match has_ipv6() {
+            true => router.ip6(&rules6),
+            false => Ok(()),
+        }
     }
 
     fn measure(&self, index: usize, wan: &Wan) -> Result<[Measured; 2], CaseError> {
@@ -204,10 +244,10 @@ fn interface(device: &str, addresses: Addresses, bits: u8) -> String {
 }
 
 /// Lines of `ip` for a route of each family.
-fn route(v4: &str, v6: &str, via: Addresses) -> String {
-    let mut lines = format!("route add {v4} via {}\n", via.v4);
+fn route(v4: &str, v6: &str, via: Addresses, table: &str) -> String {
+    let mut lines = format!("route add {v4} via {}{table}\n", via.v4);
     if has_ipv6() {
-        lines += &format!("route add {v6} via {}\n", via.v6);
+        lines += &format!("route add {v6} via {}{table}\n", via.v6);
     }
     lines
 }

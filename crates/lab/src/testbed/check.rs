@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::Spanned;
 
 use super::file::{self, File};
-use super::routes::{self, RouteError, Way};
+use super::routes::{self, Way};
 use super::topology::{Cluster, Line, Topology, Wan};
 use crate::located::{line_of, Located};
 
@@ -58,12 +58,15 @@ pub fn topology(file: &File, text: &str, path: &Path) -> Result<Topology, Locate
     let clusters = clusters(file, &place)?;
     let wans = wans(file, &clusters, &place)?;
     names_are_unique(file, &clusters, &wans, &place)?;
-    let next_hop = routes(file, &clusters, &wans, &place)?;
+    let next_hop = routes::shortest(clusters.len(), &wans);
+    all_are_reached(file, &next_hop, &place)?;
+    let ways = ways(file, &clusters, &wans, &place)?;
     let sysctl = sysctl(file, &place)?;
     Ok(Topology {
         clusters,
         wans,
         next_hop,
+        ways,
         sysctl,
     })
 }
@@ -269,22 +272,35 @@ fn index<'a>(
         })
 }
 
-fn routes(
+fn all_are_reached(
+    file: &File,
+    next_hop: &[Vec<Option<usize>>],
+    place: &Place,
+) -> Result<(), Located> {
+    let first = &file.cluster[0].get_ref().name;
+    match (1..next_hop.len()).find(|&to| next_hop[0][to].is_none()) {
+        None => Ok(()),
+        Some(to) => {
+            let name = &file.cluster[to].get_ref().name;
+            let (from, to) = (first.get_ref(), name.get_ref());
+            let problem = format!("no [[wan]] leads from {from} to {to}");
+            Err(place.wrong(name, "name", problem))
+        }
+    }
+}
+
+/// What is asked for, each direction by itself.
+fn ways(
     file: &File,
     clusters: &[Cluster],
     wans: &[Wan],
     place: &Place,
-) -> Result<Vec<Vec<Option<usize>>>, Located> {
-    let mut ways = Vec::new();
-    // The [[route]] that each way comes from.
-    let mut origin = Vec::new();
-    for (number, route) in file.route.iter().enumerate() {
+) -> Result<Vec<Way>, Located> {
+    let mut ways: Vec<Way> = Vec::new();
+    for route in &file.route {
         let route = route.get_ref();
         let from = cluster_index(&route.from, "from", clusters, place)?;
         let to = cluster_index(&route.to, "to", clusters, place)?;
-        if from == to {
-            return Err(place.wrong(&route.to, "to", "a route leads to another cluster"));
-        }
         let mut links = Vec::new();
         for name in &route.via.get_ref().0 {
             let known = wans.iter().map(|wan| wan.name.as_str());
@@ -293,44 +309,31 @@ fn routes(
                 place.wrong(&route.via, "via", problem)
             })?);
         }
+        let way = Way { from, to, links };
+        let (begin, end) = (route.from.get_ref(), route.to.get_ref());
+        if from == to || way.steps(wans).is_none() {
+            let problem = format!("these links are no way from {begin} to {end}");
+            return Err(place.wrong(&route.via, "via", problem));
+        }
         let back = Way {
             from: to,
             to: from,
-            links: links.iter().rev().copied().collect(),
+            links: way.links.iter().rev().copied().collect(),
         };
-        ways.push(Way { from, to, links });
-        origin.push(number);
-        if !route.one_way {
-            ways.push(back);
-            origin.push(number);
+        let both = [Some(way), (!route.one_way).then_some(back)];
+        for way in both.into_iter().flatten() {
+            let same = |other: &Way| (other.from, other.to) == (way.from, way.to);
+            if ways.iter().any(same) {
+                let (from, to) = (&clusters[way.from].name, &clusters[way.to].name);
+                let problem = format!(
+                    "there is another [[route]] from {from} to {to}; one_way = true is for one direction"
+                );
+                return Err(place.wrong(&route.from, "from", problem));
+            }
+            ways.push(way);
         }
     }
-    routes::compute(clusters.len(), wans, &ways).map_err(|error| {
-        let name = |cluster: usize| &clusters[cluster].name;
-        let via = |way: usize, problem: String| {
-            place.wrong(&file.route[origin[way]].get_ref().via, "via", problem)
-        };
-        match error {
-            RouteError::NotAWay(way) => {
-                let (from, to) = (name(ways[way].from), name(ways[way].to));
-                via(way, format!("these links do not lead from {from} to {to}"))
-            }
-            RouteError::Contradiction { ways: (first, second), at } => {
-                let line = line_of(place.text, file.route[origin[first]].span().start);
-                let (at, to) = (name(at), name(ways[second].to));
-                via(second, format!("at {at}, packets to {to} go another way by the [[route]] of line {line}: routers look at the destination alone"))
-            }
-            RouteError::Circle { from, to } => {
-                let problem = format!("with these routes packets from {} to {} go round in a circle: give the clusters on the way a [[route]] to {}, too", name(from), name(to), name(to));
-                // Without any asked way there is no circle.
-                place.wrong_at(file.route.first().map_or(0, |route| route.span().start), "route", problem)
-            }
-            RouteError::Unreachable { from, to } => {
-                let problem = format!("no [[wan]] leads from {} to {}", name(from), name(to));
-                place.wrong(&file.cluster[to].get_ref().name, "name", problem)
-            }
-        }
-    })
+    Ok(ways)
 }
 
 /// Names and values as they are written below /proc/sys.

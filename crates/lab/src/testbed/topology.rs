@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{check, routes};
+use super::check;
+use super::routes::Way;
 use crate::located::Located;
 
 /// Why a topology file was refused.
@@ -31,9 +32,11 @@ pub struct Topology {
     pub clusters: Vec<Cluster>,
     /// In the order of the file.
     pub wans: Vec<Wan>,
-    /// `next_hop[at][to]` is the link by which the cluster `at` reaches `to`; none
-    /// from a cluster to itself.
+    /// `next_hop[at][to]` is the link by which the cluster `at` reaches `to`, unless
+    /// `ways` says otherwise; none from a cluster to itself.
     pub next_hop: Vec<Vec<Option<usize>>>,
+    /// Ways that were asked for, at most one from a cluster to another.
+    pub ways: Vec<Way>,
     /// Names with dots, and values, to be written on every host.
     pub sysctl: Vec<(String, String)>,
 }
@@ -113,7 +116,20 @@ impl Topology {
 
     /// The links by which packets go from one cluster to another, in their order.
     pub fn path(&self, from: usize, to: usize) -> Vec<usize> {
-        routes::path(&self.wans, &self.next_hop, from, to).unwrap_or_default()
+        let asked = self
+            .ways
+            .iter()
+            .find(|way| (way.from, way.to) == (from, to));
+        if let Some(way) = asked {
+            return way.links.clone();
+        }
+        let mut at = from;
+        std::iter::from_fn(|| {
+            let link = self.next_hop[at][to]?;
+            at = self.wans[link].across(at)?;
+            Some(link)
+        })
+        .collect()
     }
 
     /// Names of all hosts, cluster by cluster, with the index of the cluster and the
