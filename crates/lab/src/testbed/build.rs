@@ -137,7 +137,17 @@ impl Network {
         let device = wan_device(index);
         let (from, to) = (self.switch(wan.from), self.switch(wan.to));
         let running = RunningWan::start(wan, &device, from, to)?;
+        // What a kernel sends by itself would be lost while the other end is down.
+        let quiet = |router: &Namespace, quiet: &str| match has_ipv6() {
+            true => router.sysctl(&format!("net.ipv6.conf.{device}.disable_ipv6"), quiet),
+            false => Ok(()),
+        };
+        for router in [from, to] {
+            quiet(router, "1")?;
+            router.ip(&format!("link set dev {device} up\n"))?;
+        }
         for (router, is_from) in [(from, true), (to, false)] {
+            quiet(router, "0")?;
             let own = interface(&device, address::wan(index, is_from), 30);
             let other = address::wan(index, !is_from);
             let [mac, other_mac] = [is_from, !is_from].map(|end| address::wan_mac(index, end));

@@ -29,8 +29,9 @@ pub struct RunningWan {
 }
 
 impl RunningWan {
-    /// Makes the interface `device` in both routers and the link between them.
-    /// Addresses are none of its business.
+    /// Makes the interface `device` in both routers and the link between them. To give
+    /// the interfaces addresses and bring them up is left to the caller: what the
+    /// kernel sends by itself then would wait for the link to begin, and be late.
     pub fn start(
         wan: &Wan,
         device: &str,
@@ -46,7 +47,7 @@ impl RunningWan {
         }
         for (router, port) in [(from, "from"), (to, "to")] {
             router.ip(&format!(
-                "link add {device} type veth peer name {port} netns {}\nlink set dev {device} up\n",
+                "link add {device} type veth peer name {port} netns {}\n",
                 place.path()
             ))?;
             place.ip(&format!("link set dev {port} up\n"))?;
