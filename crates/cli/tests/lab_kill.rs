@@ -4,12 +4,12 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use common::host::{interfaces, settings};
 use common::{is_root, paceline};
 
 /// Kills at this many moments; PACELINE_KILLS asks for more.
@@ -143,30 +143,6 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// All of the host's settings under net/ that can be read.
-fn settings() -> BTreeMap<PathBuf, String> {
-    fn walk(directory: &Path, into: &mut BTreeMap<PathBuf, String>) {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                walk(&path, into);
-            } else if let Ok(text) = fs::read_to_string(&path) {
-                into.insert(path, text);
-            }
-        }
-    }
-    let mut found = BTreeMap::new();
-    for directory in ["ipv4", "ipv6/conf/all", "core"] {
-        walk(&Path::new("/proc/sys/net").join(directory), &mut found);
-    }
-    // What others register meanwhile, and what counts by itself.
-    found.retain(|path, _| {
-        let name = path.file_name().unwrap().to_string_lossy();
-        !name.contains("congestion_control") && !name.starts_with("netdev_rss_key")
-    });
-    found
-}
-
 fn has_qemu() -> bool {
     let found = std::process::Command::new("qemu-system-x86_64")
         .arg("--version")
@@ -251,15 +227,7 @@ fn a_killed_live_lab_leaves_nothing() {
     }
     let _alone = common::alone();
     let place = Place::new("live");
-    let links = || {
-        let mut names: Vec<_> = fs::read_dir("/sys/class/net")
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
-        names.sort();
-        names
-    };
-    let (before, links_before) = (settings(), links());
+    let (before, links_before) = (settings(), interfaces());
     for number in 0..kills() {
         let mut lab = place.start("live", false);
         std::thread::sleep(moment(number, LIVE));
@@ -269,7 +237,7 @@ fn a_killed_live_lab_leaves_nothing() {
     // The next command cleans: no job, no leftover, nothing of the network.
     let status = common::status();
     assert!(status["jobs"].as_array().unwrap().is_empty(), "{status}");
-    wait_until("the network goes", || links() == links_before);
+    wait_until("the network goes", || interfaces() == links_before);
     assert_eq!(place.left(), Vec::<PathBuf>::new());
     assert_eq!(settings(), before);
 }

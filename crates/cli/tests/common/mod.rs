@@ -8,6 +8,8 @@
 #![allow(dead_code)] // each test file uses its own part
 
 pub mod agent;
+pub mod host;
+pub mod lab;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -366,6 +368,7 @@ fn peer_program() {
                 "received".to_owned()
             }
             ["congestion"] => congestion(streams.last().unwrap()),
+            ["round-trip-us"] => round_trip_us(streams.last().unwrap()).to_string(),
             ["send", bytes] => {
                 let data = vec![0; bytes.parse().unwrap()];
                 streams.last_mut().unwrap().write_all(&data).unwrap();
@@ -452,6 +455,25 @@ fn allow_many_files() {
     };
     // SAFETY: reads one properly initialised struct.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+}
+
+/// The least that this connection's kernel has seen.
+fn round_trip_us(stream: &TcpStream) -> u32 {
+    // SAFETY: tcp_info is plain data, for which zero is a valid value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: `info` has room for `length` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &mut length,
+        )
+    };
+    assert_eq!(result, 0);
+    info.tcpi_rtt
 }
 
 fn congestion(stream: &TcpStream) -> String {

@@ -56,8 +56,9 @@ impl Place<'_> {
 pub fn topology(file: &File, text: &str, path: &Path) -> Result<Topology, Located> {
     let place = Place { text, path };
     let clusters = clusters(file, &place)?;
+    nodes_are_unique(file, &clusters, &place)?;
     let wans = wans(file, &clusters, &place)?;
-    names_are_unique(file, &clusters, &wans, &place)?;
+    links_are_unique(file, &wans, &place)?;
     let next_hop = routes::shortest(clusters.len(), &wans);
     all_are_reached(file, &next_hop, &place)?;
     let ways = ways(file, &clusters, &wans, &place)?;
@@ -209,13 +210,8 @@ fn name(name: &Spanned<String>, place: &Place) -> Result<(), Located> {
     Err(place.wrong(name, "name", problem))
 }
 
-/// `lab exec` knows hosts and switches by their names, routes know links by theirs.
-fn names_are_unique(
-    file: &File,
-    clusters: &[Cluster],
-    wans: &[Wan],
-    place: &Place,
-) -> Result<(), Located> {
+/// `lab exec` knows hosts and switches by their names.
+fn nodes_are_unique(file: &File, clusters: &[Cluster], place: &Place) -> Result<(), Located> {
     let mut nodes: BTreeMap<String, &str> = BTreeMap::new();
     for (cluster, written) in clusters.iter().zip(&file.cluster) {
         let hosts = (0..cluster.hosts).map(|number| cluster.host(number));
@@ -227,6 +223,11 @@ fn names_are_unique(
             }
         }
     }
+    Ok(())
+}
+
+/// Routes know links by their names.
+fn links_are_unique(file: &File, wans: &[Wan], place: &Place) -> Result<(), Located> {
     for (at, (wan, written)) in wans.iter().zip(&file.wan).enumerate() {
         if wans[..at].iter().any(|other| other.name == wan.name) {
             let problem = format!(

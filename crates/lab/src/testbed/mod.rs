@@ -23,6 +23,7 @@ pub mod mark;
 pub mod mpi;
 pub mod node;
 pub mod page;
+mod picture;
 pub mod probe;
 pub mod read_back;
 pub mod routes;

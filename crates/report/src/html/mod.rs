@@ -5,7 +5,7 @@
 
 mod chart;
 mod figure;
-mod svg;
+pub mod svg;
 
 use indexmap::IndexMap;
 
@@ -40,6 +40,12 @@ pub fn page(report: &Report) -> String {
     body.push_str(&tables(results, &colors));
     body.push_str(&claims(results));
     body.push_str(&how(results));
+    document(&title, &body)
+}
+
+/// A page in the style of all of them. Both texts are markup.
+#[must_use]
+pub fn document(title: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\

@@ -104,12 +104,16 @@ pub struct Canvas {
 /// Where a text is held.
 #[derive(Clone, Copy)]
 pub enum Anchor {
+    /// Where it begins.
     Start,
+    /// In its middle.
     Middle,
+    /// Where it ends.
     End,
 }
 
 impl Canvas {
+    /// An empty drawing of this width.
     pub fn new(width: f64) -> Self {
         Canvas {
             body: String::new(),
@@ -152,10 +156,19 @@ impl Canvas {
         ));
     }
 
+    /// A dot; `title` is shown when it is pointed at.
     pub fn circle(&mut self, at: (f64, f64), radius: f64, color: &str, title: &str) {
         self.body.push_str(&format!(
             "<circle cx=\"{}\" cy=\"{}\" r=\"{radius}\" fill=\"{color}\" stroke=\"#fff\" stroke-width=\"1.5\"><title>{}</title></circle>\n",
             short(at.0), short(at.1), escape(title)
+        ));
+    }
+
+    /// A box with round corners, filled white.
+    pub fn rounded(&mut self, from: (f64, f64), size: (f64, f64), color: &str, title: &str) {
+        self.body.push_str(&format!(
+            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"8\" fill=\"#fff\" stroke=\"{color}\" stroke-width=\"1.5\"><title>{}</title></rect>\n",
+            short(from.0), short(from.1), short(size.0), short(size.1), escape(title)
         ));
     }
 

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The topology as a drawing: clusters as boxes with a dot for each host, and the links
+//! between them with what was asked for and what was read back.
+
+use std::f64::consts::TAU;
+
+use paceline_report::html::svg::{Anchor, Canvas, FAINT, INK};
+use paceline_report::quantity::{alone, precise};
+
+use super::state::{Kind, Line, Port, State, Wan};
+
+/// Colours of the links, in turn: of the palette of Okabe and Ito.
+const LINKS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#b8578f", "#5b4bb3"];
+const BOX_WIDTH: f64 = 220.0;
+/// A box without its hosts.
+const BOX_HEIGHT: f64 = 74.0;
+const DOTS_IN_ROW: usize = 16;
+const DOT_PITCH: f64 = 12.5;
+const LEAST_WIDTH: f64 = 980.0;
+const MARGIN: f64 = 24.0;
+/// Between links of the same two clusters.
+const PARALLEL_PITCH: f64 = 64.0;
+/// A text is read on top of a line.
+const HALO: &str = "paint-order=\"stroke\" stroke=\"#fff\" stroke-width=\"5\"";
+
+/// One cluster, as it is drawn.
+struct Drawn<'a> {
+    name: &'a str,
+    hosts: Vec<&'a str>,
+    port: Option<&'a Port>,
+    /// Of the box's middle.
+    at: (f64, f64),
+    height: f64,
+}
+
+/// The drawing, as SVG.
+pub fn draw(state: &State) -> String {
+    let mut clusters = clusters(state);
+    let tallest = clusters
+        .iter()
+        .map(|cluster| cluster.height)
+        .fold(0.0, f64::max);
+    let (width, height) = place(&mut clusters, tallest);
+    let mut canvas = Canvas::new(width);
+    for (index, wan) in state.wans.iter().enumerate() {
+        let find = |name: &str| clusters.iter().find(|cluster| cluster.name == name);
+        if let (Some(from), Some(to)) = (find(&wan.from), find(&wan.to)) {
+            let sideways = PARALLEL_PITCH * place_among_parallels(state, index);
+            link(
+                &mut canvas,
+                wan,
+                LINKS[index % LINKS.len()],
+                (from.at, to.at),
+                sideways,
+            );
+        }
+    }
+    for cluster in &clusters {
+        draw_cluster(&mut canvas, cluster);
+    }
+    canvas.finish(height, &format!("Topology of the lab {}", state.lab))
+}
+
+fn clusters(state: &State) -> Vec<Drawn<'_>> {
+    let switches = state.nodes.iter().filter(|node| node.kind == Kind::Switch);
+    switches
+        .map(|switch| {
+            let nodes = state.nodes.iter();
+            let hosts: Vec<&str> = nodes
+                .filter(|node| node.kind == Kind::Host && node.cluster == switch.cluster)
+                .map(|node| node.name.as_str())
+                .collect();
+            let rows = hosts.len().div_ceil(DOTS_IN_ROW) as f64;
+            Drawn {
+                name: &switch.cluster,
+                port: state.ports.iter().find(|port| port.node == switch.name),
+                height: BOX_HEIGHT + rows * DOT_PITCH,
+                hosts,
+                at: (0.0, 0.0),
+            }
+        })
+        .collect()
+}
+
+/// Gives each cluster its place; returns the size of the whole. Two stand side by side,
+/// more on an ellipse.
+fn place(clusters: &mut [Drawn<'_>], tallest: f64) -> (f64, f64) {
+    let count = clusters.len();
+    let around = count as f64 * (BOX_WIDTH + 3.0 * MARGIN) / TAU;
+    let width = LEAST_WIDTH.max(2.0 * around + BOX_WIDTH + 2.0 * MARGIN);
+    let up = match count {
+        0..=2 => 60.0,
+        _ => (around * 0.6).max(tallest + PARALLEL_PITCH),
+    };
+    let height = 2.0 * (up + tallest / 2.0 + MARGIN);
+    let across = (width - BOX_WIDTH) / 2.0 - MARGIN;
+    let middle = (width / 2.0, height / 2.0);
+    for (index, cluster) in clusters.iter_mut().enumerate() {
+        // The first is on the left.
+        let angle = TAU / 2.0 + TAU * index as f64 / count as f64;
+        cluster.at = match count {
+            1 => middle,
+            _ => (middle.0 + across * angle.cos(), middle.1 + up * angle.sin()),
+        };
+    }
+    (width, height)
+}
+
+/// How far a link is beside the middle of those that join the same two clusters.
+fn place_among_parallels(state: &State, index: usize) -> f64 {
+    let own = &state.wans[index];
+    let same = |other: &Wan| {
+        (&other.from, &other.to) == (&own.from, &own.to)
+            || (&other.from, &other.to) == (&own.to, &own.from)
+    };
+    let before = state.wans[..index].iter().filter(|wan| same(wan)).count();
+    let all = state.wans.iter().filter(|wan| same(wan)).count();
+    before as f64 - (all as f64 - 1.0) / 2.0
+}
+
+fn link(
+    canvas: &mut Canvas,
+    wan: &Wan,
+    color: &str,
+    (from, to): ((f64, f64), (f64, f64)),
+    sideways: f64,
+) {
+    let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+    let length = dx.hypot(dy).max(1.0);
+    // The same side, whichever way round the link was written.
+    let turn = if (dx, dy) < (0.0, 0.0) { -1.0 } else { 1.0 };
+    let (ax, ay) = (
+        -dy / length * sideways * turn,
+        dx / length * sideways * turn,
+    );
+    let (from, to) = ((from.0 + ax, from.1 + ay), (to.0 + ax, to.1 + ay));
+    canvas.line(from, to, color, 2.5, "");
+    let middle = ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0);
+    let mut lines = vec![asked(&wan.forward), read(&wan.forward)];
+    if different(&wan.forward, &wan.reverse) {
+        lines = vec![
+            format!(
+                "{} to {}: {}; {}",
+                wan.from,
+                wan.to,
+                asked(&wan.forward),
+                read(&wan.forward)
+            ),
+            format!(
+                "{} to {}: {}; {}",
+                wan.to,
+                wan.from,
+                asked(&wan.reverse),
+                read(&wan.reverse)
+            ),
+        ];
+    }
+    let bold = format!("{HALO} font-weight=\"600\"");
+    canvas.text(
+        (middle.0, middle.1 - 8.0),
+        Anchor::Middle,
+        color,
+        13.0,
+        &bold,
+        &wan.name,
+    );
+    for (row, text) in lines.iter().enumerate() {
+        let at = (middle.0, middle.1 + 12.0 + 15.0 * row as f64);
+        let ink = if row == 0 { INK } else { FAINT };
+        canvas.text(at, Anchor::Middle, ink, 12.0, HALO, text);
+    }
+}
+
+fn different(forward: &Line, reverse: &Line) -> bool {
+    forward.rate_bps.asked != reverse.rate_bps.asked
+        || forward.one_way_delay_s.asked.to_bits() != reverse.one_way_delay_s.asked.to_bits()
+        || forward.buffer_bytes != reverse.buffer_bytes
+}
+
+fn asked(line: &Line) -> String {
+    format!(
+        "{}, {}, {}",
+        alone("_bps", line.rate_bps.asked as f64),
+        alone("_s", line.one_way_delay_s.asked),
+        alone("_bytes", line.buffer_bytes as f64)
+    )
+}
+
+fn read(line: &Line) -> String {
+    let told = |text: Option<String>| text.unwrap_or_else(|| "not told".to_owned());
+    format!(
+        "read back: {}, {}",
+        told(line.rate_bps.read.map(|rate| precise("_bps", rate as f64))),
+        told(line.one_way_delay_s.read.map(|delay| precise("_s", delay)))
+    )
+}
+
+fn draw_cluster(canvas: &mut Canvas, cluster: &Drawn<'_>) {
+    let left = cluster.at.0 - BOX_WIDTH / 2.0;
+    let top = cluster.at.1 - cluster.height / 2.0;
+    canvas.rounded((left, top), (BOX_WIDTH, cluster.height), INK, cluster.name);
+    let count = match cluster.hosts.len() {
+        1 => "1 host".to_owned(),
+        many => format!("{many} hosts"),
+    };
+    let at = |x: f64, y: f64| (left + x, top + y);
+    let bold = "font-weight=\"600\"";
+    canvas.text(at(12.0, 22.0), Anchor::Start, INK, 15.0, bold, cluster.name);
+    canvas.text(
+        at(BOX_WIDTH - 12.0, 22.0),
+        Anchor::End,
+        FAINT,
+        12.0,
+        "",
+        &count,
+    );
+    if let Some(port) = cluster.port {
+        let show = |rate: u64, buffer: u64| {
+            let rate = alone("_bps", rate as f64);
+            format!("{rate}, {} a port", alone("_bytes", buffer as f64))
+        };
+        let asked = show(port.rate_bps.asked, port.buffer_bytes.asked);
+        let read = match (port.rate_bps.read, port.buffer_bytes.read) {
+            (Some(rate), Some(buffer)) => format!("read back: {}", show(rate, buffer)),
+            _ => "read back: not told".to_owned(),
+        };
+        canvas.text(at(12.0, 41.0), Anchor::Start, INK, 12.0, "", &asked);
+        canvas.text(at(12.0, 56.0), Anchor::Start, FAINT, 12.0, "", &read);
+    }
+    for (index, host) in cluster.hosts.iter().enumerate() {
+        let (row, column) = (index / DOTS_IN_ROW, index % DOTS_IN_ROW);
+        let dot = at(
+            16.0 + DOT_PITCH * column as f64,
+            BOX_HEIGHT - 4.0 + DOT_PITCH * row as f64,
+        );
+        canvas.circle(dot, 4.5, LINKS[0], host);
+    }
+}
