@@ -2,29 +2,45 @@
 //! MPI programs of two languages under two MPI libraries, with a rank on each host of
 //! two clusters: what `paceline status` says of a rank is what that rank called.
 //!
-//! Hosts are network namespaces, and the launchers' remote shell is a script that
-//! enters them. The programs are `mpi/examples/phases.*`.
+//! The hosts are those of a lab (`paceline lab up`). The programs are
+//! `mpi/examples/phases.*`.
 
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use common::lab::Lab;
 use common::{alone, is_root, output, own_cgroup, paceline, status};
 use serde_json::Value;
 
-/// Two hosts in each cluster. A host's number is the third byte of its address.
-const NEAR: [u8; 2] = [1, 2];
-const FAR: [u8; 2] = [3, 4];
+/// Two hosts in each cluster, and a link that is not in the way.
+const HOSTS: usize = 4;
+const TOPOLOGY: &str = r#"
+[[cluster]]
+name = "near"
+hosts = 2
+switch_buffer = "1MiB"
+
+[[cluster]]
+name = "far"
+hosts = 2
+switch_buffer = "1MiB"
+
+[[wan]]
+from = "near"
+to = "far"
+rate = "1gbit"
+one_way_delay = "0s"
+buffer = "1MiB"
+"#;
 
 /// What each rank is told to call; different, so that classes can be told apart.
 const ALLTOALLS: u64 = 5;
@@ -65,10 +81,10 @@ fn try_all_forms(library: Library, compiler: &str, source: &str) {
     let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     let tools = Tools::build(place.path(), library, compiler, source);
-    let clusters = Clusters::new(place.path());
+    let lab = Lab::up("mpi", TOPOLOGY);
     for form in [Form::JobPerRank, Form::JobPerLauncher] {
         println!("{library:?}, {source}, {form:?}");
-        let mut run = Run::start(library, form, &tools, &clusters, place.path());
+        let mut run = Run::start(library, form, &tools, &lab, place.path());
         let ranks = run.ranks();
         compare(form, &ranks, &status());
     }
@@ -140,7 +156,7 @@ fn compare_connections(rank: &Rank, job: &Value) {
         let peer = peers.entry(remote.ip()).or_insert((0, true));
         *peer = (peer.0.max(switches), peer.1 && repeated == 0);
     }
-    assert_eq!(peers.len(), NEAR.len() + FAR.len() - 1, "{peers:?}");
+    assert_eq!(peers.len(), HOSTS - 1, "{peers:?}");
     for (most, once) in peers.values() {
         assert!(!once || *most >= 2 * rank.alltoalls, "{peers:?}");
     }
@@ -166,9 +182,9 @@ fn find(status: &Value, pid: u64) -> (&Value, &Value) {
 
 #[derive(Debug, Clone, Copy)]
 enum Form {
-    /// `mpirun ... paceline run -- ./prog`
+    /// `paceline lab mpirun ... -- paceline run -- ./prog`
     JobPerRank,
-    /// `paceline run -- mpirun ...`
+    /// `paceline run -- paceline lab mpirun ... -- ./prog`
     JobPerLauncher,
 }
 
@@ -206,26 +222,6 @@ impl Library {
             println!("skipped: {self:?} is not installed");
         }
         installed
-    }
-
-    /// Its launcher, up to the program: a rank on each host, over TCP between them.
-    fn launcher(self, clusters: &Clusters) -> Vec<String> {
-        let (shell, hosts) = (&clusters.shell, &clusters.hosts);
-        let line = match self {
-            Library::OpenMpi => format!(
-                "mpirun.openmpi -np 4 --map-by node --hostfile {hosts} \
-                 --mca plm_rsh_agent {shell} --mca oob_tcp_if_include eth0 \
-                 --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include eth0 \
-                 --mca mpi_yield_when_idle 1"
-            ),
-            Library::Mpich => format!(
-                "mpiexec.hydra -n 4 -ppn 1 -f {hosts} -launcher ssh -launcher-exec {shell} \
-                 -iface eth0 -localhost {} \
-                 -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES eth0",
-                address(NEAR[0])
-            ),
-        };
-        line.split_whitespace().map(str::to_owned).collect()
     }
 }
 
@@ -279,128 +275,6 @@ fn succeed(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {output:?}");
 }
 
-fn address(host: u8) -> String {
-    format!("10.97.{host}.2")
-}
-
-/// ```text
-/// 10.97.1.2 eth0 --- edge1 near wan === wan far edge3 --- eth0 10.97.3.2
-/// 10.97.2.2 eth0 --- edge2                      edge4 --- eth0 10.97.4.2
-/// ```
-struct Clusters {
-    /// Of the namespaces' names.
-    prefix: String,
-    /// The launchers' remote shell.
-    shell: String,
-    /// The launchers' list of hosts, near ones first.
-    hosts: String,
-}
-
-impl Clusters {
-    fn new(place: &Path) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let clusters = Clusters {
-            prefix: format!("pltest-{}-{number}-", std::process::id()),
-            shell: place.join("shell").display().to_string(),
-            hosts: place.join("hosts").display().to_string(),
-        };
-        clusters.write_files(place);
-        let names = ["near", "far"].map(str::to_owned).into_iter();
-        for name in names.chain(NEAR.into_iter().chain(FAR).map(address)) {
-            clusters.ip(None, &format!("netns add {}{name}\n", clusters.prefix));
-            clusters.ip(Some(&name), "link set lo up\n");
-        }
-        clusters.ip(
-            Some("near"),
-            &format!(
-                "link add wan type veth peer name wan netns {}far\n",
-                clusters.prefix
-            ),
-        );
-        clusters.attach("near", 1, &NEAR);
-        clusters.attach("far", 2, &FAR);
-        clusters
-    }
-
-    fn write_files(&self, place: &Path) {
-        // As ssh has it: options, the host, and words that a shell there joins. Hosts
-        // have names of their own, by which Open MPI names its directories.
-        let shell = format!(
-            "#!/bin/sh\n\
-             while [ \"${{1#-}}\" != \"$1\" ]; do shift; done\n\
-             host=$1\n\
-             shift\n\
-             exec nsenter --net=/run/netns/{}\"$host\" unshare --uts \\\n\
-             \tsh -c \"hostname host-$(echo \"$host\" | tr . -); $*\"\n",
-            self.prefix
-        );
-        std::fs::write(&self.shell, shell).unwrap();
-        std::fs::set_permissions(&self.shell, PermissionsExt::from_mode(0o755)).unwrap();
-        let hosts = NEAR.into_iter().chain(FAR).map(|host| address(host) + "\n");
-        std::fs::write(place.join("hosts"), hosts.collect::<String>()).unwrap();
-    }
-
-    /// Gives a router its end of the link and its hosts.
-    fn attach(&self, router: &str, end: u8, hosts: &[u8]) {
-        let mut lines = format!(
-            "addr add 10.97.0.{end}/24 dev wan\nlink set wan up\nroute add default via 10.97.0.{}\n",
-            3 - end
-        );
-        for host in hosts {
-            lines += &format!(
-                "link add edge{host} type veth peer name eth0 netns {}{}\n\
-                 addr add 10.97.{host}.1/24 dev edge{host}\nlink set edge{host} up\n",
-                self.prefix,
-                address(*host)
-            );
-        }
-        self.ip(Some(router), &lines);
-        for host in hosts {
-            let at = address(*host);
-            self.ip(
-                Some(&at),
-                &format!(
-                    "addr add {at}/24 dev eth0\nlink set eth0 up\n\
-                     route add default via 10.97.{host}.1\n"
-                ),
-            );
-        }
-        succeed(Command::new(&self.shell).args([router, "echo 1 >/proc/sys/net/ipv4/ip_forward"]));
-    }
-
-    /// Runs lines of `ip`, in one of the namespaces or outside of all.
-    fn ip(&self, name: Option<&str>, lines: &str) {
-        let mut command = Command::new("ip");
-        if let Some(name) = name {
-            command.args(["-netns", &format!("{}{name}", self.prefix)]);
-        }
-        let mut child = command
-            .args(["-batch", "-"])
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("iproute2 is installed");
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(lines.as_bytes())
-            .unwrap();
-        assert!(child.wait().unwrap().success(), "ip, in {name:?}: {lines}");
-    }
-}
-
-impl Drop for Clusters {
-    fn drop(&mut self) {
-        let names = ["near", "far"].map(str::to_owned).into_iter();
-        for name in names.chain(NEAR.into_iter().chain(FAR).map(address)) {
-            let _ = Command::new("ip")
-                .args(["netns", "del", &format!("{}{name}", self.prefix)])
-                .status();
-        }
-    }
-}
-
 /// What a rank says of itself.
 #[derive(Debug)]
 struct Rank {
@@ -442,26 +316,26 @@ struct Run {
 }
 
 impl Run {
-    fn start(
-        library: Library,
-        form: Form,
-        tools: &Tools,
-        clusters: &Clusters,
-        place: &Path,
-    ) -> Self {
-        let cgroup = own_cgroup().join(format!("{}run", clusters.prefix));
+    fn start(library: Library, form: Form, tools: &Tools, lab: &Lab, place: &Path) -> Self {
+        let cgroup = own_cgroup().join(&lab.name);
         std::fs::create_dir(&cgroup).unwrap();
         let errors = place.join("errors");
 
-        let job = [
-            &tools.paceline.display().to_string(),
-            "run",
-            "--policy",
-            POLICY,
+        let itself = tools.paceline.display().to_string();
+        let job = [&itself, "run", "--policy", POLICY, "--"];
+        let ranks = HOSTS.to_string();
+        let launcher = [
+            &itself,
+            "lab",
+            "mpirun",
+            "--lab",
+            &lab.name,
+            "--mpi",
+            library.name(),
+            "-np",
+            &ranks,
             "--",
-        ]
-        .map(str::to_owned);
-        let launcher = library.launcher(clusters);
+        ];
         let program = [
             tools.program.display().to_string(),
             ALLTOALLS.to_string(),
@@ -469,9 +343,8 @@ impl Run {
             ALLREDUCES.to_string(),
             place.join("never").display().to_string(),
         ];
-        let mut command = Command::new(&clusters.shell);
-        command.arg(address(NEAR[0]));
-        command.args(["timeout", "--kill-after=10", GIVE_UP_S]);
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=10", GIVE_UP_S]);
         match form {
             Form::JobPerRank => command.args(launcher).args(job),
             Form::JobPerLauncher => command.args(job).args(launcher),
@@ -492,8 +365,6 @@ impl Run {
             .args(program)
             .env_remove("SUDO_UID")
             .env("TMPDIR", place)
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&errors).unwrap())
@@ -512,12 +383,12 @@ impl Run {
         let lines = self.output.by_ref().lines().map(Result::unwrap);
         let ranks: Vec<Rank> = lines
             .filter(|line| line.starts_with("rank "))
-            .take(NEAR.len() + FAR.len())
+            .take(HOSTS)
             .map(|line| Rank::parse(&line))
             .collect();
         assert_eq!(
             ranks.len(),
-            NEAR.len() + FAR.len(),
+            HOSTS,
             "{}",
             std::fs::read_to_string(&self.errors).unwrap()
         );
