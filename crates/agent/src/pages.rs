@@ -136,11 +136,18 @@ pub(crate) fn clean_sockets() {
 /// A socket that anybody may connect to, in place of one that a killed process left.
 pub(crate) fn listen(socket: &Path) -> Result<UnixListener> {
     let failed = |error| Error::path("listen at", socket, error);
-    if let Some(directory) = socket.parent() {
-        fs::create_dir_all(directory).map_err(failed)?;
-    }
-    remove(socket).map_err(failed)?;
-    let listener = UnixListener::bind(socket).map_err(failed)?;
+    let listener = loop {
+        if let Some(directory) = socket.parent() {
+            fs::create_dir_all(directory).map_err(failed)?;
+        }
+        remove(socket).map_err(failed)?;
+        match UnixListener::bind(socket) {
+            Ok(listener) => break listener,
+            // Another one that starts or ends has found the directory empty meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+    };
     fs::set_permissions(socket, fs::Permissions::from_mode(0o666)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
