@@ -153,8 +153,20 @@ fn the_next_command_ends_what_a_killed_keeper_left() {
     let lab = Lab::up("left", TWO_CLUSTERS);
     let namespaces = lab::namespaces(&lab.state());
     let mut inside = lab.sleeper("near1");
-    let marked = || !lab::remains(&lab.name, &[]).is_empty();
-    kill(lab::keeper(&lab.name).expect("a keeper"));
+    // The shell, and what it has started.
+    let marked = || {
+        let remains = lab::remains(&lab.name, &[]);
+        let inside = remains.iter().filter(|what| what.contains("inside"));
+        inside.count() == 2
+    };
+    while !marked() {
+        assert!(inside.try_wait().unwrap().is_none());
+    }
+    let keeper = lab::keeper(&lab.name).expect("a keeper");
+    kill(keeper);
+    while !has_ended(keeper) {
+        std::thread::yield_now();
+    }
     assert!(marked());
     let told = common::output(&["lab", "list"]);
     assert!(told.status.success(), "{told:?}");

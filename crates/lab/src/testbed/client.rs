@@ -44,7 +44,9 @@ pub fn list() -> Result<Vec<State>, TestbedError> {
     for lab in names()? {
         match describe(&lab) {
             Ok(state) => states.push(state),
-            Err(TestbedError::Gone { .. } | TestbedError::NoSuchLab { .. }) => {}
+            Err(TestbedError::Gone { .. } | TestbedError::NoSuchLab { .. }) => {
+                end_orphans().map_err(doing("cleaning up after a lab that has gone"))?;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -71,14 +73,12 @@ pub fn find(lab: Option<&str>) -> Result<String, TestbedError> {
 /// Where there is none of that name, or it does not answer.
 pub fn describe(lab: &str) -> Result<State, TestbedError> {
     let stream = Connection::open(lab)?.stream;
-    let gone = || TestbedError::Gone {
-        lab: lab.to_owned(),
-    };
-    socket::write(&stream, &Request::Describe).map_err(|_| gone())?;
-    match socket::read(&stream).map_err(doing("asking what the lab is"))? {
+    let failed = |error| failed(lab, "asking what the lab is", error);
+    socket::write(&stream, &Request::Describe).map_err(failed)?;
+    match socket::read(&stream).map_err(failed)? {
         Some(Reply::State(state)) => Ok(*state),
         Some(Reply::Failed(message)) => Err(TestbedError::Keeper(message)),
-        _ => Err(gone()),
+        _ => Err(gone(lab)),
     }
 }
 
@@ -103,14 +103,14 @@ pub fn enter(lab: &str, name: &str) -> Result<(), TestbedError> {
                 known,
             })
         }
-        _ => return Err(gone()),
+        _ => return Err(gone(lab)),
     };
     node::enter(&descriptors).map_err(doing("entering a node"))?;
     // From here on this process bears the mark. If the keeper was ended before, it may
     // have been looked for already.
     match is_open(&stream) {
         true => Ok(()),
-        false => Err(gone()),
+        false => Err(gone(lab)),
     }
 }
 
@@ -204,6 +204,20 @@ fn is_open(stream: &UnixStream) -> bool {
         && !sources[0]
             .revents()
             .is_some_and(|events| events.intersects(closed))
+}
+
+/// What an error on a connection to a keeper means.
+fn failed(lab: &str, what: &'static str, error: io::Error) -> TestbedError {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => gone(lab),
+        _ => doing(what)(error),
+    }
+}
+
+fn gone(lab: &str) -> TestbedError {
+    TestbedError::Gone {
+        lab: lab.to_owned(),
+    }
 }
 
 fn no_such_lab(asked: &str) -> TestbedError {
