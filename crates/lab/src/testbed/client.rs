@@ -88,12 +88,9 @@ pub fn describe(lab: &str) -> Result<State, TestbedError> {
 /// Where there is no such lab or node. The process may be inside already then.
 pub fn enter(lab: &str, name: &str) -> Result<(), TestbedError> {
     let stream = Connection::open(lab)?.stream;
-    let gone = || TestbedError::Gone {
-        lab: lab.to_owned(),
-    };
-    let request = Request::Enter(name.to_owned());
-    socket::write(&stream, &request).map_err(|_| gone())?;
-    let (reply, descriptors) = socket::receive_node(&stream).map_err(doing("asking for a node"))?;
+    let failed = |error| failed(lab, "asking for a node", error);
+    socket::write(&stream, &Request::Enter(name.to_owned())).map_err(failed)?;
+    let (reply, descriptors) = socket::receive_node(&stream).map_err(failed)?;
     let descriptors: [OwnedFd; 3] = match (reply, <[OwnedFd; 3]>::try_from(descriptors)) {
         (Some(Reply::Node), Ok(descriptors)) => descriptors,
         (Some(Reply::NoSuchNode(known)), _) => {
