@@ -26,7 +26,6 @@ struct Host {
     interfaces: Vec<std::ffi::OsString>,
     name: String,
     mounts: String,
-    files: Vec<std::ffi::OsString>,
 }
 
 impl Host {
@@ -36,15 +35,25 @@ impl Host {
             interfaces: interfaces(),
             name: fs::read_to_string("/proc/sys/kernel/hostname").unwrap(),
             mounts: fs::read_to_string("/proc/self/mountinfo").unwrap(),
-            files: ["/run", "/run/netns", "/run/paceline"]
-                .iter()
-                .filter_map(|directory| fs::read_dir(directory).ok())
-                .flatten()
-                .map(|entry| entry.unwrap().file_name())
-                .filter(|name| name != "netns")
-                .collect(),
         }
     }
+}
+
+/// Where something of a lab could be, by its name.
+fn files_of(lab: &str) -> Vec<std::ffi::OsString> {
+    [
+        "/run",
+        "/run/netns",
+        "/run/paceline",
+        "/run/lock",
+        "/dev/shm",
+    ]
+    .iter()
+    .filter_map(|directory| fs::read_dir(directory).ok())
+    .flatten()
+    .map(|entry| entry.unwrap().file_name())
+    .filter(|name| name.to_string_lossy().contains(lab))
+    .collect()
 }
 
 /// A moment within `spread`. Golden-ratio steps: they fall evenly, without a random state.
@@ -142,6 +151,7 @@ fn nothing_is_left_whatever_is_killed() {
         assert_nothing_is_left(&name, &namespaces, &shown);
     }
     assert_eq!(Host::now(), before);
+    assert!(files_of(&name).is_empty());
 }
 
 /// Whoever is inside when the keeper is killed is ended by the next command, whichever.

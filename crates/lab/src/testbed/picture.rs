@@ -19,9 +19,10 @@ const DOT_PITCH: f64 = 12.5;
 const LEAST_WIDTH: f64 = 980.0;
 const MARGIN: f64 = 24.0;
 /// Between links of the same two clusters.
-const PARALLEL_PITCH: f64 = 64.0;
-/// A text is read on top of a line.
-const HALO: &str = "paint-order=\"stroke\" stroke=\"#fff\" stroke-width=\"5\"";
+const PARALLEL_PITCH: f64 = 96.0;
+/// Of a letter of 12 pixels, on average and rather more.
+const LETTER_WIDTH: f64 = 6.6;
+const LINE_HEIGHT: f64 = 15.0;
 
 /// One cluster, as it is drawn.
 struct Drawn<'a> {
@@ -136,38 +137,38 @@ fn link(
     let (from, to) = ((from.0 + ax, from.1 + ay), (to.0 + ax, to.1 + ay));
     canvas.line(from, to, color, 2.5, "");
     let middle = ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0);
-    let mut lines = vec![asked(&wan.forward), read(&wan.forward)];
+    label(canvas, wan, color, middle);
+}
+
+/// What is written on a link, on white: its name, and two lines for each direction that
+/// is different.
+fn label(canvas: &mut Canvas, wan: &Wan, color: &str, middle: (f64, f64)) {
+    let mut lines = Vec::new();
     if different(&wan.forward, &wan.reverse) {
-        lines = vec![
-            format!(
-                "{} to {}: {}; {}",
-                wan.from,
-                wan.to,
-                asked(&wan.forward),
-                read(&wan.forward)
-            ),
-            format!(
-                "{} to {}: {}; {}",
-                wan.to,
-                wan.from,
-                asked(&wan.reverse),
-                read(&wan.reverse)
-            ),
-        ];
+        for (from, to, line) in [
+            (&wan.from, &wan.to, &wan.forward),
+            (&wan.to, &wan.from, &wan.reverse),
+        ] {
+            lines.push((INK, format!("{from} to {to}: {}", asked(line))));
+            lines.push((FAINT, read(line)));
+        }
+    } else {
+        lines.push((INK, asked(&wan.forward)));
+        lines.push((FAINT, read(&wan.forward)));
     }
-    let bold = format!("{HALO} font-weight=\"600\"");
-    canvas.text(
-        (middle.0, middle.1 - 8.0),
-        Anchor::Middle,
-        color,
-        13.0,
-        &bold,
-        &wan.name,
+    let texts = lines.iter().map(|(_, text)| text).chain([&wan.name]);
+    let letters = texts.map(|text| text.chars().count()).max().unwrap_or(0);
+    let size = (
+        letters as f64 * LETTER_WIDTH + 12.0,
+        (lines.len() + 1) as f64 * LINE_HEIGHT + 8.0,
     );
-    for (row, text) in lines.iter().enumerate() {
-        let at = (middle.0, middle.1 + 12.0 + 15.0 * row as f64);
-        let ink = if row == 0 { INK } else { FAINT };
-        canvas.text(at, Anchor::Middle, ink, 12.0, HALO, text);
+    let corner = (middle.0 - size.0 / 2.0, middle.1 - size.1 / 2.0);
+    canvas.rounded(corner, size, "#fff", &wan.name);
+    let at = |row: usize| (middle.0, corner.1 + 2.0 + LINE_HEIGHT * (row + 1) as f64);
+    let bold = "font-weight=\"600\"";
+    canvas.text(at(0), Anchor::Middle, color, 13.0, bold, &wan.name);
+    for (row, (ink, text)) in (1..).zip(&lines) {
+        canvas.text(at(row), Anchor::Middle, ink, 12.0, "", text);
     }
 }
 
@@ -217,9 +218,9 @@ fn draw_cluster(canvas: &mut Canvas, cluster: &Drawn<'_>) {
     if let Some(port) = cluster.port {
         let show = |rate: u64, buffer: u64| {
             let rate = alone("_bps", rate as f64);
-            format!("{rate}, {} a port", alone("_bytes", buffer as f64))
+            format!("{rate}, {}", alone("_bytes", buffer as f64))
         };
-        let asked = show(port.rate_bps.asked, port.buffer_bytes.asked);
+        let asked = show(port.rate_bps.asked, port.buffer_bytes.asked) + " a port";
         let read = match (port.rate_bps.read, port.buffer_bytes.read) {
             (Some(rate), Some(buffer)) => format!("read back: {}", show(rate, buffer)),
             _ => "read back: not told".to_owned(),

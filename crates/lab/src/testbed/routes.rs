@@ -41,17 +41,19 @@ impl Way {
 /// `next_hop[at][to]` is an index of `wans`, none where there is no way, or nothing
 /// to do.
 pub fn shortest(clusters: usize, wans: &[Wan]) -> Vec<Vec<Option<usize>>> {
-    let mut next_hop = vec![vec![None; clusters]; clusters];
-    for to in 0..clusters {
-        let distance = distances(clusters, wans, to);
-        for at in (0..clusters).filter(|&at| at != to) {
-            next_hop[at][to] = wans.iter().position(|wan| {
-                let beyond = wan.across(at).and_then(|beyond| distance[beyond]);
-                beyond.is_some_and(|links| Some(links + 1) == distance[at])
-            });
-        }
-    }
-    next_hop
+    let distance: Vec<Vec<Option<usize>>> = (0..clusters)
+        .map(|to| distances(clusters, wans, to))
+        .collect();
+    let first = |at: usize, to: usize| {
+        let links = distance[to][at]?;
+        wans.iter().position(|wan| {
+            let beyond = wan.across(at).and_then(|beyond| distance[to][beyond]);
+            beyond.is_some_and(|left| left + 1 == links)
+        })
+    };
+    (0..clusters)
+        .map(|at| (0..clusters).map(|to| first(at, to)).collect())
+        .collect()
 }
 
 /// How many links each cluster is away from `to`.
