@@ -134,9 +134,9 @@ fn link(
         -dy / length * sideways * turn,
         dx / length * sideways * turn,
     );
-    let (from, to) = ((from.0 + ax, from.1 + ay), (to.0 + ax, to.1 + ay));
-    canvas.line(from, to, color, 2.5, "");
-    let middle = ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0);
+    let middle = ((from.0 + to.0) / 2.0 + ax, (from.1 + to.1) / 2.0 + ay);
+    canvas.line(from, middle, color, 2.5, "");
+    canvas.line(middle, to, color, 2.5, "");
     label(canvas, wan, color, middle);
 }
 

@@ -25,14 +25,18 @@ const SINGLE_PAYLOAD: usize = 18;
 /// Longest train, packets; the queue must take all of it.
 const MOST_PACKETS: u64 = 256;
 /// Time that a train may take on a slow line, nanoseconds.
-const TRAIN_NS: u64 = 250_000_000;
+const TRAIN_NS: u64 = 500_000_000;
+/// Time that the single packets may be on their way, nanoseconds: how busy this machine
+/// is matters less on a longer line, so there one is enough.
+const SINGLES_NS: u64 = 200_000_000;
 /// Nothing is lost on an empty link. Packets are late where the machine is busy.
 const LATE: Duration = Duration::from_secs(3);
 
 /// One direction of a link as it was found.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measured {
-    /// Bits per second with framing; none if the train came in too slowly to tell.
+    /// Bits per second with framing; none if this machine sends more slowly than the
+    /// line, or the line is too slow or its queue too short for a train.
     pub rate_bps: Option<u64>,
     /// Propagation, nanoseconds.
     pub one_way_delay_ns: Option<u64>,
@@ -72,7 +76,8 @@ fn bind(address: Ipv4Addr) -> Result<UdpSocket, CaseError> {
 
 fn one_way(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Option<u64>, CaseError> {
     let mut least = None;
-    for _ in 0..SINGLES {
+    let count = 1 + SINGLES_NS / line.one_way_delay_ns.max(1);
+    for _ in 0..SINGLES.min(count) {
         let sent_ns = realtime_ns();
         sender.send(&[0; SINGLE_PAYLOAD]).doing("sending a probe")?;
         let Some((_, came_ns)) = receive(receiver, &mut [0; SINGLE_PAYLOAD], true)? else {
@@ -88,7 +93,10 @@ fn one_way(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Optio
 fn rate(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Option<u64>, CaseError> {
     let packet_ns = wire_ns(FULL_PAYLOAD, line.rate_bps).max(1);
     let queue = line.buffer_bytes / (FULL_PAYLOAD as u64 + HEADERS);
-    let count = MOST_PACKETS.min(queue).min(TRAIN_NS / packet_ns).max(2);
+    let count = MOST_PACKETS.min(queue).min(TRAIN_NS / packet_ns);
+    if count < 2 {
+        return Ok(None);
+    }
     let begun_ns = realtime_ns();
     for _ in 0..count {
         match sender.send(&[0; FULL_PAYLOAD]) {

@@ -108,8 +108,9 @@ pub struct Wan {
 /// One direction of a link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Bits per second, framing included; measured when the lab was made, none where
-    /// this machine sends more slowly than the line.
+    /// Bits per second, framing included; measured when the lab was made. None where
+    /// this machine sends more slowly than the line, or a line is too slow (below
+    /// 50 kbit/s) or its queue too short for a train of packets.
     pub rate_bps: Reading<u64>,
     /// Seconds; measured when the lab was made.
     pub one_way_delay_s: Reading<f64>,
