@@ -18,6 +18,9 @@ pub const FRAMING: i32 = 4 - 14;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
+/// Longest trace, nanoseconds: a day. A longer one was not meant in milliseconds.
+const LONGEST_NS: u64 = 86_400_000 * NANOS_PER_MILLI;
+
 /// The moments at which something may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
@@ -50,6 +53,9 @@ impl Trace {
                 .ok()
                 .and_then(|millis| millis.checked_mul(NANOS_PER_MILLI))
                 .ok_or_else(|| wrong("not a whole number of milliseconds"))?;
+            if moment > LONGEST_NS {
+                return Err(wrong("more than a day: moments are milliseconds"));
+            }
             if moments.last().is_some_and(|last| *last > moment) {
                 return Err(wrong("earlier than the line before it"));
             }
@@ -74,7 +80,10 @@ impl Trace {
     /// The moment of opportunity `index`, counted from the beginning.
     fn moment(&self, index: u64) -> u64 {
         let count = self.moments.len() as u64;
-        (index / count) * self.period + self.moments[(index % count) as usize]
+        // Far beyond any run a packet leaves at the end of time.
+        (index / count)
+            .saturating_mul(self.period)
+            .saturating_add(self.moments[(index % count) as usize])
     }
 
     /// The first opportunity that is not before `at`.
@@ -175,6 +184,7 @@ mod tests {
             ("1\n-1\n", 2),
             ("5\n\n4\n", 3),
             ("1.5", 1),
+            ("86400000\n86400001", 2),
         ] {
             let error = Trace::parse(text, "up.trace").unwrap_err().to_string();
             assert!(error.starts_with(&format!("up.trace:{line}: ")), "{error}");

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is done with a file that a user may have written, up to the point where root
+//! or a clock would be needed. Each function panics where Paceline would.
+//!
+//! `cargo fuzz run --features libfuzzer TARGET` looks for such files; those in
+//! `corpus/TARGET` are tried by `make test`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use paceline_emulator::file::LinkFile;
+use paceline_emulator::trace::Trace;
+use paceline_emulator::{Buffer, Line, Link, LinkConfig};
+use paceline_lab::experiment::Experiment;
+use paceline_lab::testbed::{address, Topology};
+use paceline_policy::Policy;
+
+/// Frames that are sent over each link that a file gives.
+const PACKETS: u32 = 400;
+/// Between two of them, nanoseconds. A prime: not in step with anything.
+const SPACING_NS: u64 = 1_000_003;
+/// Largest frame, bytes, as the interfaces of a link may carry.
+const FRAME_BYTES: u32 = 1514;
+
+/// What `fuzz` takes: a function for each kind of file.
+pub const TARGETS: [(&str, fn(&str)); 5] = [
+    ("topology", topology),
+    ("experiment", experiment),
+    ("trace", trace),
+    ("link", link),
+    ("policy", policy),
+];
+
+/// `lab up FILE`, until the network would be built.
+pub fn topology(text: &str) {
+    if let Ok(topology) = Topology::parse(text, Path::new("lab.toml")) {
+        address::hosts_file(&topology, true);
+        for (_, cluster, number) in topology.hosts() {
+            address::host(cluster, number);
+        }
+    }
+}
+
+/// `lab run FILE`, until machines would start.
+pub fn experiment(text: &str) {
+    if let Ok(experiment) = Experiment::parse(text, Path::new("experiment.toml")) {
+        for quick in [false, true] {
+            let plans = experiment.shards(quick, None, &[]);
+            plans.expect("no variant was named");
+        }
+    }
+}
+
+/// A mahimahi trace, and a line that follows it.
+pub fn trace(text: &str) {
+    if let Ok(trace) = Trace::parse(text, "trace") {
+        let mut config = LinkConfig::new(1, 0, Buffer::Packets(100));
+        config.line = Line::Trace(Arc::new(trace));
+        carry(config);
+    }
+}
+
+/// `emulate run --file FILE`, and packets on what it describes.
+pub fn link(text: &str) {
+    let load = |_: &str| Ok(Trace::parse("1\n3\n3\n9", "trace").expect("a good trace"));
+    if let Ok(file) = LinkFile::parse(text, "link.toml", FRAME_BYTES, &load) {
+        carry(file.forward);
+        carry(file.reverse);
+    }
+}
+
+/// `run --policy FILE`, until the kernel would get it.
+pub fn policy(text: &str) {
+    if let Ok(policy) = Policy::parse(text, "policy.toml") {
+        for tick_us in [1_000, 4_000, 10_000] {
+            policy.to_abi(tick_us);
+        }
+        let again = Policy::parse(&policy.to_toml(), "policy.toml");
+        assert_eq!(again.expect("its own text is good"), policy);
+    }
+}
+
+/// Sends packets over a link; what it takes in is inside until it comes out.
+fn carry(config: LinkConfig) {
+    let mut link = Link::new(config, 0);
+    let mut inside = 0;
+    for number in 0..PACKETS {
+        let now = u64::from(number) * SPACING_NS;
+        let size = FRAME_BYTES - number % 1_400;
+        inside += u64::from(link.arrive(now, size, number).is_ok());
+        while link.deliver(now).is_some() {
+            inside -= 1;
+        }
+        link.backlog(now);
+        assert!(link.next_event().is_none_or(|event| event > now));
+        assert_eq!(link.inside().packets, inside);
+    }
+}
