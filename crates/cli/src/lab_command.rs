@@ -3,13 +3,14 @@
 //! that stay up are in [`testbed_command`].
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 use paceline_lab::run::{Backend, Options};
+use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::{table, Report};
 
 use crate::testbed_command;
@@ -30,15 +31,8 @@ pub struct Args {
 enum LabCommand {
     /// Run an experiment: exit status 1 if a claim fails, 3 if the run is invalid
     Run(RunArgs),
-    /// Show the results of earlier runs and write their pages again
-    Report {
-        /// Directories that `lab run` wrote
-        #[arg(required = true, value_name = "DIR")]
-        directories: Vec<PathBuf>,
-        /// Print results.json instead of the table
-        #[arg(long)]
-        json: bool,
-    },
+    /// Show the results of earlier runs and write their pages again; several in one page
+    Report(ReportArgs),
     /// Make a network of a topology on this machine, which stays until `lab down`
     Up(testbed_command::UpArgs),
     /// Take a lab down, with all that runs inside; also after a crash
@@ -67,6 +61,19 @@ impl Args {
             LabCommand::Exec(_) | LabCommand::Mpirun(_) | LabCommand::Shell(_)
         )
     }
+}
+
+#[derive(clap::Args, Debug)]
+struct ReportArgs {
+    /// Directories that `lab run` wrote
+    #[arg(required = true, value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    /// One page about all of them: who won, by how much, how sure
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Print results.json instead of the table
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -110,16 +117,7 @@ enum BackendName {
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run_experiment(&args),
-        LabCommand::Report { directories, json } => {
-            let mut worst = Outcome::Holds;
-            for directory in directories {
-                let report = Report::read(&directory)?;
-                report.write(&directory)?;
-                print(&report, json)?;
-                worst = worst.max(Outcome::of(&report));
-            }
-            Ok(worst.into())
-        }
+        LabCommand::Report(args) => report(&args),
         LabCommand::Up(args) => testbed_command::up(args),
         LabCommand::Down(args) => testbed_command::down(&args),
         LabCommand::List(args) => testbed_command::list(&args),
@@ -128,6 +126,45 @@ pub fn run(args: Args) -> Result<ExitCode> {
         LabCommand::Mpirun(args) => testbed_command::mpirun(&args),
         LabCommand::Keep(_) => testbed_command::keep(),
         LabCommand::Shell(args) => testbed_command::shell(&args),
+    }
+}
+
+fn report(args: &ReportArgs) -> Result<ExitCode> {
+    let mut reports = Vec::new();
+    for directory in &args.directories {
+        reports.push(Report::read(directory)?);
+    }
+    let mut worst = Outcome::Holds;
+    for (report, directory) in reports.iter().zip(&args.directories) {
+        report.write(directory)?;
+        print(report, args.json)?;
+        worst = worst.max(Outcome::of(report));
+    }
+    if let Some(page) = &args.page {
+        let runs: Vec<Run> = reports
+            .iter()
+            .zip(&args.directories)
+            .map(|(report, directory)| Run {
+                results: &report.results,
+                page: address(directory, page),
+            })
+            .collect();
+        std::fs::write(page, comparison(&runs))
+            .with_context(|| format!("cannot write {}", page.display()))?;
+    }
+    Ok(worst.into())
+}
+
+/// The page of the run in `directory`, as a browser that shows `page` finds it.
+fn address(directory: &Path, page: &Path) -> String {
+    let own = directory.join("report.html");
+    let beside = page.parent().unwrap_or(Path::new(""));
+    match own.strip_prefix(beside) {
+        Ok(relative) => relative.display().to_string(),
+        Err(_) => std::path::absolute(&own).map_or_else(
+            |_| own.display().to_string(),
+            |path| format!("file://{}", path.display()),
+        ),
     }
 }
 

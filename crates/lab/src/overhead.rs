@@ -8,6 +8,7 @@ use std::io::Read;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use paceline_report::interval::{self, CONFIDENCE};
 use paceline_report::results::Metric;
 use serde::Serialize;
 
@@ -22,8 +23,6 @@ const SETTLING_NS: u64 = 100_000_000;
 /// An interval wider than this share of the median says that the machine was too
 /// busy to tell.
 const WIDEST: f64 = 0.04;
-/// How sure the interval is meant to be.
-const CONFIDENCE: f64 = 0.95;
 
 /// What is compared.
 #[derive(Debug, Clone)]
@@ -122,7 +121,7 @@ fn summarize(
         .zip(&cubic)
         .map(|(paceline, cubic)| paceline / cubic)
         .collect();
-    let ratio_interval = median_interval(&ratios).ok_or(CaseError::Unexpected(
+    let ratio_interval = interval::of_median(&ratios).ok_or(CaseError::Unexpected(
         "an interval needs at least 6 pairs of transfers",
     ))?;
     let metric = |runs| {
@@ -143,27 +142,6 @@ fn summarize(
         pass: ratio.median >= comparison.least_ratio,
         ratio,
     })
-}
-
-/// An interval that holds the median of what `values` were drawn from with at
-/// least [`CONFIDENCE`]: the k-th least and k-th greatest value, where k is the
-/// largest with P(Binomial(n, 1/2) < k) at most (1 - confidence) / 2. `None` if
-/// there are too few values for any.
-fn median_interval(values: &[f64]) -> Option<[f64; 2]> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let count = sorted.len();
-    // P(Binomial(n, 1/2) = i), from i = 0 on.
-    let mut probability = 0.5_f64.powi(i32::try_from(count).ok()?);
-    let mut below = probability;
-    let mut rank = 0;
-    while below <= (1.0 - CONFIDENCE) / 2.0 {
-        rank += 1;
-        probability *= (count - rank + 1) as f64 / rank as f64;
-        below += probability;
-    }
-    let least = rank.checked_sub(1)?;
-    Some([sorted[least], sorted[count - rank]])
 }
 
 /// Two hosts and a cable, with all the offloads that the kernel gives a veth.
@@ -237,16 +215,6 @@ fn goodput(receiver: &TcpStream, duration_ns: u64) -> Result<f64, CaseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn interval_of_the_median_by_order_statistics() {
-        let values = |count: u32| (1..=count).map(f64::from).rev().collect::<Vec<_>>();
-        // Ranks of the usual tables for 95 %: n = 6: 1, n = 9: 2, n = 21: 6.
-        assert_eq!(median_interval(&values(5)), None);
-        assert_eq!(median_interval(&values(6)), Some([1.0, 6.0]));
-        assert_eq!(median_interval(&values(9)), Some([2.0, 8.0]));
-        assert_eq!(median_interval(&values(21)), Some([6.0, 16.0]));
-    }
 
     #[test]
     fn ratios_are_taken_pair_by_pair() {

@@ -7,12 +7,14 @@
 //!   `paceline/completion_s/1MB <= 1.10 * bound`.
 //! - [`table`]: the table on the terminal.
 //! - [`csv`]: one CSV file per series.
-//! - [`html`]: `report.html`, one file that opens offline.
+//! - [`html`]: `report.html`, one file that opens offline; several runs in one page.
+//! - [`interval`]: how sure a median or a ratio of two is.
 //! - [`quantity`]: numbers with the unit that suits them.
 
 pub mod claims;
 pub mod csv;
 pub mod html;
+pub mod interval;
 pub mod quantity;
 pub mod results;
 pub mod table;

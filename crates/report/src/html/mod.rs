@@ -4,6 +4,7 @@
 //! The page is well-formed XML, loads nothing, and runs no script.
 
 mod chart;
+pub mod comparison;
 mod figure;
 pub mod svg;
 

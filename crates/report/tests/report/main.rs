@@ -2,6 +2,7 @@
 //! The crate from outside.
 
 mod claims;
+mod comparison;
 mod results;
 mod sample;
 mod views;

@@ -6,7 +6,7 @@ use paceline_report::html::{figure_svg, page};
 use paceline_report::table::{render, Options};
 use paceline_report::Report;
 
-fn parse(text: &str) -> roxmltree::Document<'_> {
+pub fn parse(text: &str) -> roxmltree::Document<'_> {
     let options = roxmltree::ParsingOptions {
         allow_dtd: true,
         ..Default::default()
@@ -15,7 +15,7 @@ fn parse(text: &str) -> roxmltree::Document<'_> {
 }
 
 /// A report whose every text tries to break out of the page.
-fn hostile() -> Report {
+pub fn hostile() -> Report {
     let text = "</p><script src=x>alert(1)</script>&\"'\u{1}";
     let mut report = sample::startup();
     let results = &mut report.results;
