@@ -25,15 +25,16 @@ impl Collector {
         let name = |metric| place.metric(metric, &[label]);
         let others = topology.senders + topology.far_hosts - 1;
         let payload_bits = u64::from(others) * plan.block_bytes * 8;
-        let from = plan.from_round.max(1) as usize;
-        let mut rates = Vec::new();
-        for run in &runs {
-            let began = std::iter::once(0).chain(run.done_ns.iter().copied());
-            let rounds = began.zip(&run.done_ns).skip(from - 1);
-            rates.extend(rounds.map(|(began, done)| {
-                payload_bits as f64 / seconds(done.saturating_sub(began)).max(f64::EPSILON)
-            }));
-        }
+        let from = plan.from_round.max(1) as usize - 1;
+        let rates = runs.iter().filter_map(|run| {
+            let began = from
+                .checked_sub(1)
+                .map_or(Some(&0), |last| run.done_ns.get(last))?;
+            let rounds = run.done_ns.len().checked_sub(from)? as u64;
+            let time = run.done_ns.last()?.saturating_sub(*began);
+            Some((rounds * payload_bits) as f64 / seconds(time).max(f64::EPSILON))
+        });
+        let rates = rates.collect();
         let bound = payload_bits as f64 / round_bound_s(topology, plan.block_bytes);
         self.put(place, &name("bandwidth_bps"), rates, Some(bound))?;
         let samples = pick(records, |record| match record {

@@ -14,10 +14,12 @@ use super::super::{CaseError, Doing};
 
 /// Handed to the kernel at once. While a write copies, the socket is locked and no paced
 /// packet leaves; with buffers of megabytes, a whole message would be copied in one go.
-const PIECE_BYTES: usize = 16 * 1024;
+pub(super) const PIECE_BYTES: usize = 16 * 1024;
 
 /// Read from the kernel at once, at most.
 const RECEIVED_AT_ONCE_BYTES: usize = 256 * 1024;
+
+const NO_SUCH_PEER: CaseError = CaseError::Unexpected("a rank has no such peer");
 
 /// What one rank has sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -35,9 +37,9 @@ pub struct Mesh {
     rank: usize,
     /// `None` is the rank itself.
     peers: Vec<Option<TcpStream>>,
-    received_bytes: u64,
+    pub(super) received_bytes: u64,
     /// What is received passes through here.
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
     /// This rank waits for messages and runs before others.
     promptly: bool,
 }
@@ -141,7 +143,7 @@ impl Mesh {
         Ok(sent)
     }
 
-    fn run_promptly(&mut self, promptly: bool) {
+    pub(super) fn run_promptly(&mut self, promptly: bool) {
         if self.promptly != promptly {
             self.promptly = promptly;
             run_promptly(promptly);
@@ -152,6 +154,11 @@ impl Mesh {
         self.peers
             .get_mut(rank)
             .and_then(Option::as_mut)
-            .ok_or(CaseError::Unexpected("a rank has no such peer"))
+            .ok_or(NO_SUCH_PEER)
+    }
+
+    pub(super) fn stream(&self, rank: usize) -> Result<&TcpStream, CaseError> {
+        let peer = self.peers.get(rank).and_then(Option::as_ref);
+        peer.ok_or(NO_SUCH_PEER)
     }
 }

@@ -3,6 +3,7 @@
 //! them in one job. What a process enters (its phase) reaches Paceline the way that
 //! it does in a user's program: over libpaceline and the agent's socket.
 
+mod exchange;
 mod messages;
 mod rank;
 mod skeleton;
@@ -88,7 +89,7 @@ fn run_once(
         Program::Switch(switch) => {
             meter.pause()?;
             let active_ns = follow_switch(case, workload, switch, &mut processes[0], &mut meter)?;
-            (active_ns, all(&mut processes, Process::finish)?)
+            (active_ns, finish(&mut processes)?)
         }
         Program::AllToAll(all) => follow_all_to_all(case, workload, all, &mut processes, start_ns)?,
         Program::Skeleton(skeleton) => {
@@ -104,6 +105,13 @@ fn all<T>(
     step: impl FnMut(&mut Process) -> Result<T, CaseError>,
 ) -> Result<Vec<T>, CaseError> {
     processes.iter_mut().map(step).collect()
+}
+
+/// Ends the ranks when all are through.
+fn finish(processes: &mut [Process]) -> Result<Vec<Finished>, CaseError> {
+    all(processes, |process| process.expect(Event::Ready))?;
+    all(processes, |process| process.order(&Order::End))?;
+    all(processes, Process::finish)
 }
 
 fn serve_pages() -> Result<PageServer, CaseError> {
@@ -179,7 +187,7 @@ fn follow_all_to_all(
         processes[0].expect(Event::Begins)?;
         case.advance()?;
     }
-    let finished = all(processes, Process::finish)?;
+    let finished = finish(processes)?;
     let done_ns = last_of_each_part(&finished, start_ns);
     let from_ns = match plan.from_round {
         0 | 1 => 0,
@@ -245,7 +253,7 @@ fn follow_skeleton(
         .map_err(CaseError::Sink)?;
     }
     case.done += u64::from(plan.iterations);
-    let finished = all(processes, Process::finish)?;
+    let finished = finish(processes)?;
     let done_ns = last_of_each_part(&finished, start_ns);
     let parts = done_ns.len();
     if let Some(sampler) = sampler {

@@ -30,6 +30,8 @@ pub enum Order {
     Connect,
     /// Begin at this time (CLOCK_MONOTONIC, nanoseconds): all are connected.
     Start(u64),
+    /// Say what was sent and end: all are through.
+    End,
 }
 
 /// A rank's part.
@@ -143,6 +145,11 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
             skeleton::run(&mut mesh, plan, phases.as_ref(), begins)?
         }
     };
+    // What is under way to others is to arrive, and to be counted.
+    tell(&Event::Ready)?;
+    let Some(Order::End) = order(lines)? else {
+        return Ok(());
+    };
     tell(&Event::Done {
         received_bytes: mesh.received_bytes(),
         sent: mesh.sent()?,
@@ -230,19 +237,13 @@ fn all_to_all(
     plan: &AllToAll,
     phases: Option<&Phases>,
 ) -> Result<Vec<u64>, CaseError> {
-    let (rank, size) = (mesh.rank(), mesh.size());
     let mut done_ns = Vec::new();
     for _ in 0..plan.rounds {
-        if rank == 0 {
+        if mesh.rank() == 0 {
             tell(&Event::Begins)?;
         }
         enter(phases, ALL_TO_ALL)?;
-        for step in 1..size {
-            mesh.send((rank + step) % size, plan.block_bytes)?;
-        }
-        for step in 1..size {
-            mesh.receive((rank + size - step) % size, plan.block_bytes)?;
-        }
+        mesh.exchange_with_all(plan.block_bytes)?;
         leave(phases)?;
         done_ns.push(now_ns());
     }
