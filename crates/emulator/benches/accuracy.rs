@@ -4,13 +4,12 @@
 //!
 //! `cargo bench -p paceline-emulator --bench accuracy -- [SECONDS]`, 10 if not said.
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::process::Command;
-use std::thread;
+mod common;
 
 use paceline_emulator::probe::{self, Load, Seen};
-use paceline_emulator::{Buffer, Emulator, Lateness, LinkConfig, Observe, Port, Settings};
+use paceline_emulator::{Buffer, Emulator, Lateness, LinkConfig, Observe, Settings};
+
+use common::Place;
 
 const FRAME: u32 = 1_514;
 const WIRE: f64 = 1_538.0 / 1_514.0;
@@ -33,13 +32,13 @@ fn main() {
 }
 
 fn run(what: &str, link: &LinkConfig, load_bits: u64, burst: u32, seconds: u64) {
-    let place = Place::new();
+    let place = Place::new(1_500);
     let settings = Settings {
         forward: link.clone(),
         reverse: link.clone(),
         observe: Observe::NOTHING,
     };
-    let [first, second] = place.open("inner");
+    let [first, second] = place.open(["inner0", "inner1"]);
     let emulator = Emulator::start(first, second, settings).expect("a link");
     let load = Load {
         rate_bits: load_bits,
@@ -48,7 +47,7 @@ fn run(what: &str, link: &LinkConfig, load_bits: u64, burst: u32, seconds: u64) 
         duration_ns: seconds * SECOND,
     };
     let stolen_before = stolen();
-    let seen = probe::measure(place.open("outer"), [link, link], load);
+    let seen = probe::measure(place.open(["outer0", "outer1"]), [link, link], load);
     let report = emulator.stop().expect("a report");
     let asked = link.mean_rate_bits();
     println!(
@@ -127,58 +126,4 @@ fn lateness(lateness: Lateness) -> String {
         lateness.p99_ns as f64 / 1e3,
         lateness.max_ns as f64 / 1e3
     )
-}
-
-/// A namespace with two cables: `outer0`-`inner0` and `outer1`-`inner1`.
-struct Place(File);
-
-impl Place {
-    fn new() -> Self {
-        let place = thread::spawn(|| {
-            // SAFETY: plain system call about the calling thread.
-            assert_eq!(
-                unsafe { libc::unshare(libc::CLONE_NEWNET) },
-                0,
-                "needs root"
-            );
-            File::open("/proc/thread-self/ns/net").expect("a namespace")
-        });
-        let place = Place(place.join().expect("a namespace"));
-        place.inside(|| {
-            std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("sysctl");
-            for cable in 0..2 {
-                ip(&format!(
-                    "link add outer{cable} type veth peer name inner{cable}"
-                ));
-                ip(&format!("link set outer{cable} up"));
-                ip(&format!("link set inner{cable} up"));
-            }
-        });
-        place
-    }
-
-    fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                // SAFETY: plain system call about the calling thread.
-                assert_eq!(
-                    unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) },
-                    0
-                );
-                work()
-            });
-            inside.join().expect("no panic")
-        })
-    }
-
-    fn open(&self, side: &str) -> [Port; 2] {
-        self.inside(|| {
-            [0, 1].map(|cable| Port::open(&format!("{side}{cable}"), 1_500).expect("a port"))
-        })
-    }
-}
-
-fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status();
-    assert!(status.expect("ip").success(), "ip {arguments}");
 }
