@@ -22,8 +22,11 @@ const SPACING_NS: u64 = 1_000_003;
 /// Largest frame, bytes, as the interfaces of a link may carry.
 const FRAME_BYTES: u32 = 1514;
 
-/// What `fuzz` takes: a function for each kind of file.
-pub const TARGETS: [(&str, fn(&str)); 5] = [
+/// What is done with a file's text.
+pub type Target = fn(&str);
+
+/// A name and a function for each kind of file.
+pub const TARGETS: [(&str, Target); 5] = [
     ("topology", topology),
     ("experiment", experiment),
     ("trace", trace),

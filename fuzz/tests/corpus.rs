@@ -12,7 +12,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.is_file()).collect()
 }
 
-fn try_all(directory: &Path, target: fn(&str)) -> usize {
+fn try_all(directory: &Path, target: paceline_fuzz::Target) -> usize {
     let files = files(directory);
     for path in &files {
         // As for the fuzzer, what is not text is none of the readers' business.

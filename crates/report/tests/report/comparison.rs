@@ -33,12 +33,12 @@ fn rows(page: &str) -> Vec<Vec<String>> {
     let document = parse(page);
     let table = document
         .descendants()
-        .filter(|node| node.has_tag_name("tbody"))
-        .last()
+        .rfind(|node| node.has_tag_name("tbody"))
         .expect("a table");
     let text = |node: roxmltree::Node| -> String {
         node.descendants()
-            .filter_map(|node| node.is_text().then(|| node.text().unwrap_or_default()))
+            .filter(roxmltree::Node::is_text)
+            .filter_map(|node| node.text())
             .collect::<Vec<_>>()
             .join(" ")
     };
