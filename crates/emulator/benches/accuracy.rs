@@ -2,7 +2,8 @@
 //! How exact the emulator is on this machine, as two packet sockets beside it see it.
 //! Needs root and two CPUs that have nothing else to do.
 //!
-//! `cargo bench -p paceline-emulator --bench accuracy -- [SECONDS]`, 10 if not said.
+//! `cargo bench -p paceline-emulator --bench accuracy -- [SECONDS [MBIT]...]`, 10 s at 100
+//! and 1000 Mbit/s if not said.
 
 mod common;
 
@@ -16,12 +17,13 @@ const WIRE: f64 = 1_538.0 / 1_514.0;
 const SECOND: u64 = 1_000_000_000;
 
 fn main() {
-    let seconds = std::env::args()
-        .skip(1)
-        .find_map(|argument| argument.parse::<u64>().ok())
-        .unwrap_or(10);
+    let mut numbers = std::env::args().filter_map(|argument| argument.parse::<u64>().ok());
+    let seconds = numbers.next().unwrap_or(10);
+    let mut rates: Vec<u64> = numbers.map(|mbit| mbit * 1_000_000).collect();
+    if rates.is_empty() {
+        rates = vec![100_000_000, 1_000_000_000];
+    }
     println!("{seconds} s each, both directions at once, 1500-byte packets");
-    let rates = [100_000_000, 1_000_000_000];
     for rate in rates {
         // Below the rate: what is added to the delay beside line and distance.
         let link = LinkConfig::new(rate, 5_000_000, Buffer::Bytes(1 << 20));
