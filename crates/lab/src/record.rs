@@ -128,7 +128,7 @@ pub struct FlowRecord {
     pub bursts_ns: Vec<u64>,
 }
 
-/// One run of a benchmark's skeleton, all ranks together.
+/// One run of a program of ranks, all ranks together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// Index into the plan's workloads.
@@ -136,6 +136,8 @@ pub struct RunRecord {
     /// When the last rank was through, nanoseconds since the common start: with what
     /// comes before the loop, with each iteration, with what comes after the loop.
     pub done_ns: Vec<u64>,
+    /// When the first rank began with what counts, nanoseconds since the common start.
+    pub from_ns: u64,
     /// Data segments sent, retransmissions included.
     pub segments: u64,
     /// Segments sent again.

@@ -27,11 +27,8 @@ impl Collector {
         let payload_bits = u64::from(others) * plan.block_bytes * 8;
         let from = plan.from_round.max(1) as usize - 1;
         let rates = runs.iter().filter_map(|run| {
-            let began = from
-                .checked_sub(1)
-                .map_or(Some(&0), |last| run.done_ns.get(last))?;
             let rounds = run.done_ns.len().checked_sub(from)? as u64;
-            let time = run.done_ns.last()?.saturating_sub(*began);
+            let time = run.done_ns.last()?.saturating_sub(run.from_ns);
             Some((rounds * payload_bits) as f64 / seconds(time).max(f64::EPSILON))
         });
         let rates = rates.collect();

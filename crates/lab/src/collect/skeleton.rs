@@ -140,6 +140,7 @@ mod tests {
             done_ns: [500, 5_500, 6_500, 7_500, 8_500, 8_750]
                 .map(|ms| ms * second / 1000)
                 .to_vec(),
+            from_ns: 0,
             segments: 0,
             retransmitted: 0,
             spurious: 0,

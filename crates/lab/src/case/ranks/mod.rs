@@ -189,9 +189,15 @@ fn follow_all_to_all(
     }
     let finished = finish(processes)?;
     let done_ns = last_of_each_part(&finished, start_ns);
+    // The first rank's: what others still send of rounds before costs them time, and
+    // nothing of what counts was sent earlier.
     let from_ns = match plan.from_round {
         0 | 1 => 0,
-        from => done_ns[from as usize - 2],
+        from => finished
+            .iter()
+            .map(|rank| rank.done_ns[from as usize - 2].saturating_sub(start_ns))
+            .min()
+            .unwrap_or(0),
     };
     let realtime_of = |since_start_ns| realtime_ns() - (now_ns() - start_ns - since_start_ns);
     let began_realtime_ns = realtime_of(from_ns);
@@ -204,7 +210,9 @@ fn follow_all_to_all(
         bytes_per_ms: per_millisecond(&packets, began_realtime_ns, mss),
     }))?;
     let active_ns = done_ns.last().copied().unwrap_or(0);
-    case.record(&Record::Run(run_record(workload, done_ns, &finished)))?;
+    case.record(&Record::Run(run_record(
+        workload, done_ns, from_ns, &finished,
+    )))?;
     Ok((active_ns, finished))
 }
 
@@ -217,11 +225,17 @@ fn last_of_each_part(finished: &[Finished], start_ns: u64) -> Vec<u64> {
         .collect()
 }
 
-fn run_record(workload: usize, done_ns: Vec<u64>, finished: &[Finished]) -> RunRecord {
+fn run_record(
+    workload: usize,
+    done_ns: Vec<u64>,
+    from_ns: u64,
+    finished: &[Finished],
+) -> RunRecord {
     let sum = |count: fn(&Sent) -> u64| finished.iter().map(|rank| count(&rank.sent)).sum();
     RunRecord {
         workload,
         done_ns,
+        from_ns,
         segments: sum(|sent| sent.segments),
         retransmitted: sum(|sent| sent.retransmitted),
         spurious: sum(|sent| sent.spurious),
@@ -271,7 +285,7 @@ fn follow_skeleton(
     let computing_ns = skeleton::of(plan)?.computing_ns(plan.iterations);
     let total_ns = done_ns[parts - 1];
     let active_ns = total_ns.saturating_sub(computing_ns);
-    case.record(&Record::Run(run_record(workload, done_ns, &finished)))?;
+    case.record(&Record::Run(run_record(workload, done_ns, 0, &finished)))?;
     Ok((active_ns, finished))
 }
 
