@@ -60,6 +60,14 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
 	tcp->repairing = state == TCP_CA_Recovery || (state == TCP_CA_Loss && tp->delivered != conn->loss_segs);
 }
 
+/* Whether the time for the next packet has come, as far as pacing goes. */
+static __always_inline bool is_due(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return tp->tcp_wstamp_ns <= tp->tcp_clock_cache;
+}
+
 /*
  * Pacing ends once the time for the next packet has come. The kernel stamps each packet
  * with that time, later than now by up to a packet's length at the pace: one that is sent
@@ -68,9 +76,7 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
  */
 static __always_inline void stop_pacing(struct sock *sk, struct pl_connection *conn)
 {
-	const struct tcp_sock *tp = tcp_sk(sk);
-
-	if (tp->tcp_wstamp_ns > tp->tcp_clock_cache)
+	if (!is_due(sk))
 		return;
 	conn->stopping = 0;
 	conn->own_pacing = 0;
@@ -148,6 +154,34 @@ static __noinline struct pl_path_slot *path_of(struct pl_connection *conn)
 	return bpf_map_lookup_elem(&pl_paths, &conn->path);
 }
 
+/* Whose turn it is among the connections of this one's job on this host; not inlined, for its stack. */
+static __noinline struct pl_turn_slot *turn_of(struct pl_connection *conn)
+{
+	struct pl_turn_key key = { .job = conn->path.job, .netns = conn->path.netns };
+	struct pl_turn_slot empty = {};
+	struct pl_turn_slot *slot;
+
+	slot = bpf_map_lookup_elem(&pl_turns, &key);
+	if (slot)
+		return slot;
+	bpf_map_update_elem(&pl_turns, &key, &empty, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&pl_turns, &key);
+}
+
+static __always_inline void leave_turn(struct pl_connection *conn, const struct pl_tcp *tcp, struct pl_orders *orders)
+{
+	struct pl_turn_slot *slot;
+
+	if (!conn->start.waits && !conn->start.turn)
+		return;
+	slot = turn_of(conn);
+	if (!slot)
+		return;
+	bpf_spin_lock(&slot->lock);
+	pl_turn_leave(&conn->start, &slot->turn, tcp, orders);
+	bpf_spin_unlock(&slot->lock);
+}
+
 /*
  * Goes on with the parameters of the phase that the process is in. Not inlined: its
  * stack is free again when the start-up law runs. Returns 1 when the window is what
@@ -169,6 +203,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 	slot = path_of(conn);
 	if (!slot)
 		return 0;
+	leave_turn(conn, &tcp, &orders);
 	bpf_spin_lock(&slot->lock);
 	pl_phase_leave(&conn->phases, &conn->start, &slot->path, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
@@ -218,7 +253,19 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 	bpf_spin_lock(&slot->lock);
 	pl_start_before_send(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
+	if (conn->start.turn_lost || conn->start.turn_wants || conn->start.waits) {
+		struct pl_turn_slot *turn = turn_of(conn);
+
+		if (turn) {
+			bpf_spin_lock(&turn->lock);
+			pl_turn_before_send(&conn->start, &turn->turn, &conn->policy, &tcp, is_due(sk), &orders);
+			bpf_spin_unlock(&turn->lock);
+		}
+	}
 	obey(sk, conn, &orders);
+	/* Of a message whose turn has come nothing is paced any more. */
+	if (conn->stopping)
+		stop_pacing(sk, conn);
 	return settled;
 }
 
@@ -247,6 +294,15 @@ static __always_inline int after_ack(struct sock *sk, const struct ack_sample *s
 	bpf_spin_lock(&slot->lock);
 	pl_start_on_ack(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
+	if (conn->start.waits || conn->start.turn) {
+		struct pl_turn_slot *turn = turn_of(conn);
+
+		if (turn) {
+			bpf_spin_lock(&turn->lock);
+			pl_turn_on_ack(&conn->start, &turn->turn, &tcp, &orders);
+			bpf_spin_unlock(&turn->lock);
+		}
+	}
 	obey(sk, conn, &orders);
 	return orders.settled || settled;
 }
@@ -283,10 +339,14 @@ static __always_inline void note_state(struct sock *sk, u8 new_state)
 static __always_inline void leave(struct sock *sk)
 {
 	struct pl_connection *conn = started(sk);
+	struct pl_orders unheeded = {};
 	struct pl_path_slot *slot;
+	struct pl_tcp tcp;
 
 	if (!conn)
 		return;
+	see(sk, conn, &tcp);
+	leave_turn(conn, &tcp, &unheeded);
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (slot) {
 		bpf_spin_lock(&slot->lock);

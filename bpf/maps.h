@@ -7,6 +7,7 @@
 #include "control/phases.h"
 
 #define PL_MAX_PATHS 65536 /* destinations of all jobs; allocated as they come */
+#define PL_MAX_TURNS 4096 /* jobs and the network namespaces that each is in */
 #define PL_MAX_PROCESSES 16384 /* with phases, on one host; allocated as they come */
 
 /* What Paceline keeps with a socket. */
@@ -75,6 +76,14 @@ struct {
 	__type(key, struct pl_path_key);
 	__type(value, struct pl_path_slot);
 } pl_paths SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PL_MAX_TURNS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pl_turn_key);
+	__type(value, struct pl_turn_slot);
+} pl_turns SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);

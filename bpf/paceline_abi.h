@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 3
+#define PL_ABI_VERSION 4
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
@@ -130,6 +130,33 @@ struct pl_path {
 	__u16 spread_us; /* over which messages that fit the initial window leave; 0: at once (incast.h) */
 };
 
+/* Whose turn it is among a job's connections in one network namespace (control/turns.h). */
+struct pl_turn {
+	__u64 until_us; /* the turn is over then; 0: nobody has it */
+	__u64 crowded_us; /* when a long message last lost; 0: never */
+	__u64 cut_us; /* when the window was last made smaller */
+	__u32 number; /* of this turn */
+	__u32 window; /* of who has it, in parts of a segment; 0: not known yet */
+	__u32 waiting; /* connections */
+	__u32 reserved;
+};
+
+struct pl_turn_key {
+	__u64 job; /* cgroup id */
+	__u64 netns; /* cookie of the network namespace */
+};
+
+/* Value of pl_turns: the lock comes first. */
+struct pl_turn_slot {
+#ifdef __bpf__
+	struct bpf_spin_lock lock;
+#else
+	__u32 lock;
+#endif
+	__u32 reserved;
+	struct pl_turn turn;
+};
+
 /* Value of pl_paths: the lock (a struct bpf_spin_lock) comes first. */
 struct pl_path_slot {
 #ifdef __bpf__
@@ -190,6 +217,8 @@ _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
 _Static_assert(sizeof(struct pl_path) == 136, "pl_path");
 _Static_assert(sizeof(struct pl_path_slot) == 144, "pl_path_slot");
+_Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");
+_Static_assert(sizeof(struct pl_turn_slot) == 48, "pl_turn_slot");
 _Static_assert(sizeof(struct pl_connection_record) == 160, "pl_connection_record");
 
 #endif

@@ -20,7 +20,6 @@
 #define PL_SPREAD_FIRST 8 /* round trips at most at first; then the time doubles at most: ACKs may be delayed */
 #define PL_SPREAD_MAX_US 32000 /* what crowded times may cost the first message of quiet ones */
 #define PL_SPREAD_OVER 2 /* times as long as the time, and who still has something to send waited for a timeout */
-#define PL_GOLDEN_RATIO 2654435761u /* of 2^32: multiplied by it numbers that are near each other are not */
 
 /* Nothing is in flight: what the last message said. */
 static __always_inline void pl_incast_learn(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)

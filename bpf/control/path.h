@@ -37,6 +37,7 @@
 #define PL_WARY_BURST_SEGS 2048 /* longer ones are transfers, and seldom those of many at once */
 #define PL_SPREAD 2 /* of a wary path: a burst leaves within an RTT divided by this, at best */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
+#define PL_GOLDEN_RATIO 2654435761u /* of 2^32: multiplied by it numbers that are near each other are not */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
 #define PL_USEC_PER_SEC 1000000ull
 #define PL_MIN_RTT_AGE_US (300 * PL_USEC_PER_SEC) /* tcp_min_rtt_wlen: routes change */
@@ -98,6 +99,10 @@ struct pl_start {
 	__u32 round_rtt_us; /* least RTT of this round trip; 0: none yet */
 	__u32 waited_us; /* what waited of the RTT of the last segment whose RTT is known */
 	__u32 epoch; /* of the path, when this connection was counted */
+	__u32 burst_segs; /* that arrived of the last burst */
+	__u32 gap_us; /* between the segments of a host's messages that wait for a turn (turns.h) */
+	__u32 turn; /* number of the turn that its message has, or had; 0: none */
+	__u32 turn_retransmitted, turn_delivered; /* counters when the turn's window was last set */
 	__u32 bad_row; /* bad starts in a row */
 	__u32 starts, bad_starts, breaker_opened;
 	__u8 state; /* enum pl_start_state */
@@ -112,6 +117,9 @@ struct pl_start {
 	__u8 rounds; /* round trips in which the law still leads the window */
 	__u8 waited; /* 1: in this one the sender had nothing more to send */
 	__u8 pacing; /* 1: the socket's pacing was ordered by us */
+	__u8 turn_lost; /* 1: the last message lost where it should have waited for a turn */
+	__u8 turn_wants; /* 1: one begins that waits where messages are lost */
+	__u8 waits; /* 1: it waits for its turn */
 	__u8 spread_segs; /* of a message that is being spread (incast.h); 0: none is */
 };
 

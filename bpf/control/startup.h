@@ -54,6 +54,7 @@
 #include "incast.h"
 #include "learning.h"
 #include "loss.h"
+#include "turns.h"
 
 /* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
@@ -259,7 +260,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 						 struct pl_orders *orders)
 {
 	/* Of a message that is spread each segment may have arrived before the next one leaves. */
-	int within = s->state == PL_START_PACED && (s->sent0 == tcp->sent_segs || (s->spread_segs && tcp->unsent));
+	int within = (s->state == PL_START_PACED && s->sent0 == tcp->sent_segs) ||
+		     ((s->spread_segs || s->waits || s->turn) && tcp->unsent);
 	__u32 n, window, active, burst;
 	__u64 share, quiet_us;
 
@@ -275,8 +277,11 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 
 		pl_judge_loss(s, path, policy, tcp);
 		pl_incast_learn(s, path, tcp);
+		s->turn_lost = pl_turn_lost(s, path, tcp);
+		s->turn_wants = 0;
 		quiet_us = tcp->now_us - path->started_us;
 		burst = tcp->delivered_segs - s->delivered0;
+		s->burst_segs = burst;
 		if (burst > PL_LEAD_SEGS) {
 			path->burst_segs -= path->burst_segs / 8;
 			if (burst > path->burst_segs)
@@ -331,7 +336,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 			/* A path that the initial window fills needs no more, but may need it less at once. */
 			if (pl_bdp_segs(rate, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
 				s->learning = 1;
-				if (pl_incast_begin(s, path, policy, tcp, quiet_us))
+				s->turn_wants = pl_turn_wants(s, path, policy, tcp);
+				if (!s->turn_wants && pl_incast_begin(s, path, policy, tcp, quiet_us))
 					pl_incast_send(s, tcp, orders);
 				return;
 			}
@@ -346,6 +352,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	if (s->state != PL_START_PACED)
 		return;
 	n = tcp->sent_segs - s->sent0;
+	if (s->waits)
+		return;
 	if (s->spread_segs) {
 		if (n - (tcp->retransmitted_segs - s->retransmitted0) >= s->spread_segs ||
 		    tcp->now_us > s->spread_until_us)
@@ -432,7 +440,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
  */
 static __always_inline int pl_wants_ack(const struct pl_start *s, __u32 sent_segs, __u32 unsent)
 {
-	if (s->state != PL_START_BASE || s->pacing)
+	if (s->state != PL_START_BASE || s->pacing || s->turn)
 		return 1;
 	if (!s->learning)
 		return s->rounds != 0;
@@ -460,7 +468,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	if (s->spread_segs) {
 		if (!tcp->unsent)
 			pl_incast_end(s, tcp, orders);
-	} else if (s->state == PL_START_PACED && done) {
+	} else if (s->state == PL_START_PACED && done && !s->waits) {
 		s->state = PL_START_MEASURED;
 		s->paced_segs = tcp->sent_segs - s->sent0;
 		s->paced_end = tcp->nxt;

@@ -39,9 +39,11 @@ mod bindings;
 
 pub use bindings::{
     pl_orders, pl_phases, pl_start, pl_tcp, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS,
-    PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_SPREAD_MAX_US, PL_TRAIN_FROM, PL_WARY_STARTS,
+    PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_SPREAD_MAX_US, PL_TRAIN_FROM, PL_TURN_GAP_MAX_US,
+    PL_TURN_GAP_MIN_US, PL_TURN_GAP_SEGS, PL_TURN_LEASE_US, PL_TURN_WINDOW_LEAST,
+    PL_TURN_WINDOW_MOST, PL_TURN_WINDOW_UNIT, PL_WARY_STARTS,
 };
-use paceline_abi::{pl_path, pl_policy, pl_start_state};
+use paceline_abi::{pl_path, pl_policy, pl_start_state, pl_turn};
 
 /// Where a connection is between two idle moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,6 +90,49 @@ impl Startup {
         // SAFETY: as above.
         unsafe { bindings::paceline_start_on_ack(&mut self.start, path, policy, tcp, &mut orders) };
         orders
+    }
+
+    /// To be called after [`Startup::before_send`], with its orders: a long message may
+    /// have to wait for its host's turn. `turn` belongs to all connections of one job on
+    /// one host; `due` says that pacing does not hold the transmission back.
+    pub fn before_send_in_turn(
+        &mut self,
+        turn: &mut pl_turn,
+        policy: &pl_policy,
+        tcp: &pl_tcp,
+        due: bool,
+        orders: &mut pl_orders,
+    ) {
+        let due = i32::from(due);
+        // SAFETY: as above.
+        unsafe {
+            bindings::paceline_turn_before_send(&mut self.start, turn, policy, tcp, due, orders)
+        };
+    }
+
+    /// To be called after [`Startup::on_ack`], with its orders, while [`Startup::has_turn`]
+    /// or [`Startup::waits`].
+    pub fn on_ack_in_turn(&mut self, turn: &mut pl_turn, tcp: &pl_tcp, orders: &mut pl_orders) {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_turn_on_ack(&mut self.start, turn, tcp, orders) };
+    }
+
+    /// The connection ends, or goes over to another phase: its turn is over.
+    pub fn leave_turn(&mut self, turn: &mut pl_turn, tcp: &pl_tcp) -> pl_orders {
+        let mut orders = pl_orders::default();
+        // SAFETY: as above.
+        unsafe { bindings::paceline_turn_leave(&mut self.start, turn, tcp, &mut orders) };
+        orders
+    }
+
+    /// Whether a message waits for its host's turn.
+    pub fn waits(&self) -> bool {
+        self.start.waits != 0
+    }
+
+    /// Whether a message that is under way has, or had, its host's turn.
+    pub fn has_turn(&self) -> bool {
+        self.start.turn != 0
     }
 
     /// ssthresh after a loss, in segments, where the base would set it to `base`.

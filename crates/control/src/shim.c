@@ -13,6 +13,24 @@ void paceline_start_on_ack(struct pl_start *start, struct pl_path *path, const s
 	pl_start_on_ack(start, path, policy, tcp, orders);
 }
 
+void paceline_turn_before_send(struct pl_start *start, struct pl_turn *turn, const struct pl_policy *policy,
+			       const struct pl_tcp *tcp, int due, struct pl_orders *orders)
+{
+	pl_turn_before_send(start, turn, policy, tcp, due, orders);
+}
+
+void paceline_turn_on_ack(struct pl_start *start, struct pl_turn *turn, const struct pl_tcp *tcp,
+			  struct pl_orders *orders)
+{
+	pl_turn_on_ack(start, turn, tcp, orders);
+}
+
+void paceline_turn_leave(struct pl_start *start, struct pl_turn *turn, const struct pl_tcp *tcp,
+			 struct pl_orders *orders)
+{
+	pl_turn_leave(start, turn, tcp, orders);
+}
+
 __u32 paceline_ssthresh_after_loss(const struct pl_start *start, const struct pl_path *path,
 				   const struct pl_tcp *tcp, __u32 base)
 {

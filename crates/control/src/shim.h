@@ -9,6 +9,12 @@ void paceline_start_before_send(struct pl_start *start, struct pl_path *path, co
 				const struct pl_tcp *tcp, struct pl_orders *orders);
 void paceline_start_on_ack(struct pl_start *start, struct pl_path *path, const struct pl_policy *policy,
 			   const struct pl_tcp *tcp, struct pl_orders *orders);
+void paceline_turn_before_send(struct pl_start *start, struct pl_turn *turn, const struct pl_policy *policy,
+			       const struct pl_tcp *tcp, int due, struct pl_orders *orders);
+void paceline_turn_on_ack(struct pl_start *start, struct pl_turn *turn, const struct pl_tcp *tcp,
+			  struct pl_orders *orders);
+void paceline_turn_leave(struct pl_start *start, struct pl_turn *turn, const struct pl_tcp *tcp,
+			 struct pl_orders *orders);
 __u32 paceline_ssthresh_after_loss(const struct pl_start *start, const struct pl_path *path,
 				   const struct pl_tcp *tcp, __u32 base);
 int paceline_wants_ack(const struct pl_start *start, __u32 sent_segs, __u32 unsent);

@@ -2,7 +2,7 @@
 //! What holds for any sequence of calls. In a debug build undefined behaviour
 //! in the C text ends the process.
 
-use paceline_abi::{pl_path, pl_policy, pl_target};
+use paceline_abi::{pl_path, pl_policy, pl_target, pl_turn};
 use paceline_control::{pl_orders, pl_tcp, Startup, State};
 use proptest::prelude::*;
 
@@ -92,7 +92,7 @@ fn step() -> impl Strategy<Value = Step> {
         prop_oneof![4 => 0..2_000u64, 1 => 0..100_000_000u64],
         (1..200u32, prop_oneof![3 => Just(0), 1 => 0..50u32]),
         (1..100_000u32, prop_oneof![Just(0x7fff_ffff), 2..100_000u32]),
-        1..2_000_000u32,
+        prop_oneof![1..1000u32, 1..2_000_000u32],
     )
         .prop_map(
             |((who, what, ends, recovering), later_us, segs, window, rtt_us)| Step {
@@ -119,6 +119,7 @@ struct Connection {
 struct Job {
     connections: Vec<Connection>,
     path: pl_path,
+    turn: pl_turn,
     policy: pl_policy,
     now_us: u64,
 }
@@ -141,13 +142,21 @@ impl Job {
         Self {
             connections: (0..CONNECTIONS).map(|_| connection()).collect(),
             path: pl_path::default(),
+            turn: pl_turn::default(),
             policy,
             now_us: 1,
         }
     }
 
     fn check(&self, who: usize, orders: &pl_orders) {
-        assert!(orders.cwnd != 1, "a window of one: {orders:?}");
+        let law = &self.connections[who].law;
+        let one_by_one = law.waits() || law.raw().spread_segs != 0;
+        assert!(
+            orders.cwnd != 1 || one_by_one,
+            "a window of one: {orders:?}"
+        );
+        let waiting = self.connections.iter().filter(|one| one.law.waits());
+        assert_eq!(self.turn.waiting as usize, waiting.count());
         assert!(self.path.active as usize <= CONNECTIONS, "{:?}", self.path);
         for connection in &self.connections {
             let raw = connection.law.raw();
@@ -178,11 +187,13 @@ impl Job {
         let orders = match step.what {
             0 => {
                 law.leave(&mut self.path);
-                pl_orders::default()
+                law.leave_turn(&mut self.turn, tcp)
             }
             1..=9 => {
                 tcp.unsent = step.segs * tcp.mss;
-                let orders = law.before_send(&mut self.path, &self.policy, tcp);
+                let mut orders = law.before_send(&mut self.path, &self.policy, tcp);
+                let due = step.what.is_multiple_of(3);
+                law.before_send_in_turn(&mut self.turn, &self.policy, tcp, due, &mut orders);
                 if law.state() == State::Paced {
                     assert!(orders.pacing_bps > 0, "PACED without a pace");
                 }
@@ -202,7 +213,10 @@ impl Job {
                 tcp.una = tcp.una.wrapping_add(acked * tcp.mss);
                 tcp.retransmitted_segs = tcp.retransmitted_segs.wrapping_add(step.lost);
                 tcp.unsent = if step.ends { 0 } else { step.segs };
-                let orders = law.on_ack(&mut self.path, &self.policy, tcp);
+                let mut orders = law.on_ack(&mut self.path, &self.policy, tcp);
+                if law.waits() || law.has_turn() {
+                    law.on_ack_in_turn(&mut self.turn, tcp, &mut orders);
+                }
                 if before != 0 && !learning {
                     let most = 2 * before.max(started_at);
                     assert!(
@@ -234,20 +248,32 @@ proptest! {
         ),
     ) {
         let mut path = pl_path::default();
+        let mut turn = pl_turn::default();
         let mut laws = vec![Startup::default(); CONNECTIONS];
         for call in &calls {
             let law = &mut laws[call.who];
             match call.what {
                 0 => law.leave(&mut path),
-                1..=3 => { law.before_send(&mut path, &policy, &call.tcp); }
-                _ => { law.on_ack(&mut path, &policy, &call.tcp); }
+                1..=3 => {
+                    let mut orders = law.before_send(&mut path, &policy, &call.tcp);
+                    let due = call.what != 1;
+                    law.before_send_in_turn(&mut turn, &policy, &call.tcp, due, &mut orders);
+                }
+                _ => {
+                    let mut orders = law.on_ack(&mut path, &policy, &call.tcp);
+                    if law.waits() || law.has_turn() {
+                        law.on_ack_in_turn(&mut turn, &call.tcp, &mut orders);
+                    }
+                }
             }
             prop_assert!(path.active as usize <= CONNECTIONS);
         }
         for law in &mut laws {
             law.leave(&mut path);
+            law.leave_turn(&mut turn, &pl_tcp::default());
         }
         prop_assert_eq!(path.active, 0);
+        prop_assert_eq!(turn.waiting, 0);
     }
 
     #[test]

@@ -133,8 +133,8 @@ impl Found {
         if !self.is_ours() {
             return Ok(());
         }
-        // In both maps the job's id is the first of the key.
-        for map in ["pl_paths", "pl_pages"]
+        // In all of them the job's id is the first of the key.
+        for map in ["pl_paths", "pl_turns", "pl_pages"]
             .iter()
             .filter_map(|name| self.maps.get(*name))
         {

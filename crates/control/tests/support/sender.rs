@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use paceline_abi::{pl_path, pl_policy};
+use paceline_abi::{pl_path, pl_policy, pl_turn};
 use paceline_control::{pl_orders, pl_tcp, Startup, State, PL_NO_SSTHRESH};
 
 use super::link::Link;
@@ -23,6 +23,13 @@ enum Segment {
 pub struct Packet {
     pub number: u64,
     pub segment: u64,
+}
+
+/// What the law goes by, beside the connection.
+pub struct Known<'a> {
+    pub policy: &'a pl_policy,
+    pub path: &'a mut pl_path,
+    pub turn: &'a mut pl_turn,
 }
 
 /// A segment on its way, a retransmission counts as one of its own.
@@ -173,24 +180,23 @@ impl Sender {
         }
     }
 
-    fn before_send(&mut self, now: u64, policy: Option<&pl_policy>, path: &mut pl_path) {
-        let Some(policy) = policy else { return };
+    fn before_send(&mut self, now: u64, law: Option<Known>) {
+        let Some(Known { policy, path, turn }) = law else {
+            return;
+        };
         if self.una != self.nxt && self.law.state() != State::Paced {
             return;
         }
         let tcp = self.tcp(now);
-        let orders = self.law.before_send(path, policy, &tcp);
+        let mut orders = self.law.before_send(path, policy, &tcp);
+        // Pacing was looked at before.
+        self.law
+            .before_send_in_turn(turn, policy, &tcp, true, &mut orders);
         self.obey(&orders);
     }
 
     /// Sends what window and pace allow. Each segment goes to `carry`.
-    pub fn transmit(
-        &mut self,
-        now: u64,
-        policy: Option<&pl_policy>,
-        path: &mut pl_path,
-        mut carry: impl FnMut(Packet),
-    ) {
+    pub fn transmit(&mut self, now: u64, law: Option<Known>, mut carry: impl FnMut(Packet)) {
         if self.nxt == self.written && self.lost.is_empty() {
             return;
         }
@@ -198,7 +204,7 @@ impl Sender {
             self.wake_ns = Some(self.wstamp_ns);
             return;
         }
-        self.before_send(now, policy, path);
+        self.before_send(now, law);
         loop {
             let room = u64::from(self.cwnd).saturating_sub(self.flying.len() as u64);
             let waiting = self.lost.len() as u64 + self.written - self.nxt;
@@ -321,14 +327,7 @@ impl Sender {
     }
 
     /// An ACK for the next `count` arrivals, up to segment `una`.
-    pub fn ack(
-        &mut self,
-        now: u64,
-        count: u64,
-        una: u64,
-        policy: Option<&pl_policy>,
-        path: &mut pl_path,
-    ) {
+    pub fn ack(&mut self, now: u64, count: u64, una: u64, law: Option<Known>) {
         let mut rtt_us = 0;
         let mut acked = 0;
         let mut losses = false;
@@ -378,11 +377,14 @@ impl Sender {
             self.min_rtt_us = self.min_rtt_us.min(rtt_us);
         }
         // pkts_acked() comes before the state machine sees the loss.
-        if let Some(policy) = policy {
+        if let Some(Known { policy, path, turn }) = law {
             if self.una == self.nxt || self.wants_acks(now) {
                 let mut tcp = self.tcp(now);
                 tcp.rtt_us = rtt_us;
-                let orders = self.law.on_ack(path, policy, &tcp);
+                let mut orders = self.law.on_ack(path, policy, &tcp);
+                if self.law.waits() || self.law.has_turn() {
+                    self.law.on_ack_in_turn(turn, &tcp, &mut orders);
+                }
                 self.obey(&orders);
             }
         }

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
-use paceline_abi::{pl_path, pl_policy};
+use paceline_abi::{pl_path, pl_policy, pl_turn};
 use paceline_control::State;
 
 use super::link::Link;
-use super::sender::{Packet, Sender};
+use super::sender::{Known, Packet, Sender};
 use super::SECOND;
 
 struct Arrival {
@@ -61,6 +61,8 @@ pub struct World {
     pub path: pl_path,
     /// Of connections from different hosts: a path each, and one bottleneck for all.
     pub apart: Vec<pl_path>,
+    /// A turn for each host.
+    pub turns: Vec<pl_turn>,
     pub policy: pl_policy,
     /// Of hosts that answer together the order is another one each time.
     chance: u64,
@@ -110,6 +112,7 @@ impl World {
             now: SECOND,
             path: pl_path::default(),
             apart: Vec::new(),
+            turns: vec![pl_turn::default()],
             chance: 1,
             policy,
             governed: connections,
@@ -126,10 +129,27 @@ impl World {
 
     /// Each connection is from a host of its own.
     pub fn of_hosts(link: Link, policy: pl_policy, hosts: usize) -> Self {
+        Self::of_hosts_to_many(link, policy, hosts, 1)
+    }
+
+    /// Each host has connections to `each` others, whose paths share the bottleneck.
+    pub fn of_hosts_to_many(link: Link, policy: pl_policy, hosts: usize, each: usize) -> Self {
         Self {
-            apart: vec![pl_path::default(); hosts],
-            ..Self::new(link, policy, hosts)
+            apart: vec![pl_path::default(); hosts * each],
+            turns: vec![pl_turn::default(); hosts],
+            ..Self::new(link, policy, hosts * each)
         }
+    }
+
+    /// What the law goes by for a connection; `None` where it runs the base alone.
+    fn known(&mut self, connection: usize) -> (&mut Sender, Option<Known<'_>>) {
+        let host = connection * self.turns.len() / self.senders.len();
+        let law = (connection < self.governed).then(|| Known {
+            policy: &self.policy,
+            path: self.apart.get_mut(connection).unwrap_or(&mut self.path),
+            turn: &mut self.turns[host],
+        });
+        (&mut self.senders[connection], law)
     }
 
     pub fn idle(&mut self, ns: u64) {
@@ -207,23 +227,13 @@ impl World {
     }
 
     fn transmit(&mut self, connection: usize) {
-        let Self {
-            now,
-            link,
-            path,
-            apart,
-            policy,
-            senders,
-            arrivals,
-            governed,
-            ..
-        } = self;
-        let path = apart.get_mut(connection).unwrap_or(path);
-        let policy = (connection < *governed).then_some(&*policy);
-        let sender = &mut senders[connection];
-        sender.transmit(*now, policy, path, |packet| {
-            launch(*now, link, arrivals, connection, packet);
-        });
+        let now = self.now;
+        let mut packets = Vec::new();
+        let (sender, law) = self.known(connection);
+        sender.transmit(now, law, |packet| packets.push(packet));
+        for packet in packets {
+            launch(now, &mut self.link, &mut self.arrivals, connection, packet);
+        }
         let rate: u64 = self
             .senders
             .iter()
@@ -287,9 +297,9 @@ impl World {
 
     fn acknowledge(&mut self) {
         let ack = self.acks.pop_front().expect("checked");
-        let policy = (ack.connection < self.governed).then_some(&self.policy);
-        let path = self.apart.get_mut(ack.connection).unwrap_or(&mut self.path);
-        self.senders[ack.connection].ack(self.now, ack.count, ack.una, policy, path);
+        let now = self.now;
+        let (sender, law) = self.known(ack.connection);
+        sender.ack(now, ack.count, ack.una, law);
         self.transmit(ack.connection);
     }
 

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * Turns: long messages from one host to many others at once, on paths that the initial
+ * window fills, as in an all-to-all of a local network. Each of these connections may have
+ * a window, but together they overflow queues that are as short, and what is left of a
+ * window after that is too small for a fast retransmission: timeouts repair it. One
+ * connection with a window fills such a path as well as all of them with a part of it.
+ * So once messages were lost, a host's connections take turns: one sends as its base
+ * algorithm says, under a window that all turns of the host share, until its message is
+ * over. Of the others each sends a segment now and then, which asks for the turn: a host
+ * has as many of these per second however many connections wait, and who is alone waits
+ * for next to nothing. Hosts do not know of each other: the shared window finds what is
+ * left to each of them.
+ */
+#ifndef PACELINE_TURNS_H
+#define PACELINE_TURNS_H
+
+#include "path.h"
+
+#define PL_TURN_RTT_US 1000 /* of a local network */
+/* Under a shared window of PL_LEAD_SEGS a host asks for its turn once in the time of so many */
+#define PL_TURN_GAP_SEGS 3 /* segments, under a smaller one more seldom, */
+#define PL_TURN_GAP_MAX_US 180 /* but once in so long: nobody sends from a turn's end until then. */
+#define PL_TURN_GAP_MIN_US 50 /* No more often than this: each is a timer's interrupt. */
+#define PL_TURN_LEASE_US 4000 /* a turn in which nothing arrives for so long is over */
+#define PL_TURN_WINDOW_UNIT 64 /* of the shared window: grows by a segment per so many delivered */
+#define PL_TURN_WINDOW_CUT 4 /* and loses one part in so many, */
+#define PL_TURN_CUT_US 4000 /* at most once in so long: what is lost meanwhile met the same queue */
+#define PL_TURN_WINDOW_LEAST 3 /* segments: with fewer a loss is seldom seen but by a timeout */
+#define PL_TURN_WINDOW_MOST 1024 /* segments: beyond it is no window */
+
+/* Nothing is in flight: whether the last message lost where it should have waited for a turn. */
+static __always_inline int pl_turn_lost(const struct pl_start *s, const struct pl_path *path,
+					const struct pl_tcp *tcp)
+{
+	__u32 lost = tcp->retransmitted_segs - s->retransmitted0;
+
+	return lost && s->learning && tcp->sent_segs - s->sent0 > PL_LEAD_SEGS + lost &&
+	       path->min_rtt_us <= PL_TURN_RTT_US;
+}
+
+/* A message begins: whether it is one that waits where messages are lost. */
+static __always_inline int pl_turn_wants(struct pl_start *s, const struct pl_path *path, const struct pl_policy *policy,
+					 const struct pl_tcp *tcp)
+{
+	__u64 gap_us = PL_TURN_GAP_MAX_US;
+
+	/* Where a qdisc paces nobody asks for the next segment; BBR would take the pace for the path's. */
+	if (path->min_rtt_us > PL_TURN_RTT_US || !tcp->timed || policy->base == PL_BASE_BBR)
+		return 0;
+	/* A long write may come segment by segment; then the last message tells how long they are. */
+	if (tcp->unsent <= PL_LEAD_SEGS * tcp->mss && s->burst_segs <= PL_LEAD_SEGS)
+		return 0;
+	if (path->rate_bps)
+		gap_us = PL_TURN_GAP_SEGS * tcp->mss * PL_USEC_PER_SEC / path->rate_bps;
+	s->gap_us = gap_us < PL_TURN_GAP_MAX_US ? gap_us : PL_TURN_GAP_MAX_US;
+	return 1;
+}
+
+static __always_inline __u32 pl_turn_window(const struct pl_turn *turn)
+{
+	__u32 window = turn->window / PL_TURN_WINDOW_UNIT;
+
+	return window > PL_TURN_WINDOW_LEAST ? window : PL_TURN_WINDOW_LEAST;
+}
+
+/* It waits no longer, and may send what its window allows. */
+static __always_inline void pl_turn_go(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp,
+				       struct pl_orders *orders)
+{
+	/* Counted before this map was: there is none then. */
+	if (turn->waiting)
+		turn->waiting--;
+	orders->pacing_bps = 0;
+	orders->cwnd = tcp->recovering ? 0 : s->base_cwnd;
+	orders->stop = 1;
+	s->pacing = 0;
+	s->waits = 0;
+	s->state = PL_START_BASE;
+}
+
+/* How far the host's turns may go: grows with what arrives of one, and a loss of any message cuts it. */
+static __always_inline void pl_turn_adapt(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp)
+{
+	if (tcp->retransmitted_segs == s->turn_retransmitted) {
+		if (s->waits || tcp->cwnd >= pl_turn_window(turn))
+			turn->window += tcp->delivered_segs - s->turn_delivered;
+		if (turn->window > PL_TURN_WINDOW_MOST * PL_TURN_WINDOW_UNIT)
+			turn->window = PL_TURN_WINDOW_MOST * PL_TURN_WINDOW_UNIT;
+	} else if (tcp->now_us - turn->cut_us > PL_TURN_CUT_US) {
+		turn->window -= turn->window / PL_TURN_WINDOW_CUT;
+		if (turn->window < PL_TURN_WINDOW_UNIT)
+			turn->window = PL_TURN_WINDOW_UNIT;
+		turn->cut_us = tcp->now_us;
+	}
+	s->turn_retransmitted = tcp->retransmitted_segs;
+	s->turn_delivered = tcp->delivered_segs;
+}
+
+/* Sends a segment and waits on, unless nobody has the turn. */
+static __always_inline void pl_turn_ask(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp, int due,
+					struct pl_orders *orders)
+{
+	__u32 window = tcp->packets_out + 1;
+	__u32 phase = (tcp->una * PL_GOLDEN_RATIO >> 24) + 1;
+	__u64 gap_us;
+
+	if (!due || tcp->now_us < turn->until_us) {
+		gap_us = (__u64)s->gap_us * PL_LEAD_SEGS * PL_TURN_WINDOW_UNIT / turn->window;
+		if (gap_us < PL_TURN_GAP_MIN_US)
+			gap_us = PL_TURN_GAP_MIN_US;
+		s->rate_bps = pl_rate(1, tcp->mss, gap_us * (turn->waiting ? turn->waiting : 1));
+		orders->pacing_bps = s->rate_bps;
+		/* Those that begin together must not go on in step: the first gap is random, up to two. */
+		if (tcp->sent_segs == s->sent0)
+			orders->pacing_bps = s->rate_bps * 128 / phase;
+		orders->cwnd = window < s->base_cwnd ? window : s->base_cwnd;
+		return;
+	}
+	turn->number++;
+	turn->until_us = tcp->now_us + PL_TURN_LEASE_US;
+	s->turn = turn->number;
+	s->base_cwnd = pl_turn_window(turn);
+	pl_turn_go(s, turn, tcp, orders);
+}
+
+/* Called before each transmission of a message that lost, wants a turn, or waits; `due`: nothing holds it back. */
+static __always_inline void pl_turn_before_send(struct pl_start *s, struct pl_turn *turn,
+						const struct pl_policy *policy, const struct pl_tcp *tcp, int due,
+						struct pl_orders *orders)
+{
+	if (s->turn_lost)
+		turn->crowded_us = tcp->now_us;
+	s->turn_lost = 0;
+	if (!turn->window)
+		turn->window = PL_LEAD_SEGS * PL_TURN_WINDOW_UNIT;
+	if (s->turn_wants && turn->crowded_us && pl_aged(2, tcp->now_us - turn->crowded_us, policy)) {
+		s->waits = 1;
+		s->base_cwnd = tcp->cwnd;
+		s->state = PL_START_PACED;
+		s->pacing = 1;
+		turn->waiting++;
+		s->turn_retransmitted = tcp->retransmitted_segs;
+		s->turn_delivered = tcp->delivered_segs;
+		due = 1;
+	}
+	s->turn_wants = 0;
+	if (s->waits)
+		pl_turn_ask(s, turn, tcp, due, orders);
+}
+
+/* Something has arrived of a message that waits, or that has had its turn. */
+static __always_inline void pl_turn_on_ack(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp,
+					   struct pl_orders *orders)
+{
+	__u32 window;
+
+	pl_turn_adapt(s, turn, tcp);
+	if (s->waits) {
+		if (!tcp->unsent)
+			pl_turn_go(s, turn, tcp, orders);
+		return;
+	}
+	window = pl_turn_window(turn);
+	if (!tcp->recovering && tcp->cwnd > window)
+		orders->cwnd = window;
+	if (turn->number == s->turn)
+		turn->until_us = tcp->unsent ? tcp->now_us + PL_TURN_LEASE_US : 0;
+	if (!tcp->unsent)
+		s->turn = 0;
+}
+
+/* The connection ends, or goes on as another class. */
+static __always_inline void pl_turn_leave(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp,
+					  struct pl_orders *orders)
+{
+	if (s->waits)
+		pl_turn_go(s, turn, tcp, orders);
+	if (s->turn && turn->number == s->turn)
+		turn->until_us = 0;
+	s->turn = 0;
+}
+
+#endif
