@@ -12,7 +12,7 @@ use paceline_report::interval::{self, CONFIDENCE};
 use paceline_report::results::Metric;
 use serde::Serialize;
 
-use crate::case::adaptation::Job;
+use crate::case::adaptation::{self, Job};
 use crate::case::connection::{connect, now_ns, send, sleep_until, Counters};
 use crate::case::{CaseError, Doing, Namespace};
 use crate::live::{kernel_release, LiveError};
@@ -179,9 +179,9 @@ impl Cable {
     /// One transfer: bits of payload per second that reached the receiver.
     fn transfer(&self, adaptation: &Adaptation, duration_ns: u64) -> Result<f64, CaseError> {
         let job = Job::start(adaptation)?;
-        let congestion = adaptation.congestion.as_deref();
+        let congestion = adaptation::congestion(adaptation)?;
         let (sender, receiver) = Job::inside(job.as_ref(), || {
-            connect(&self.sender, &self.listener, self.address, congestion)
+            connect(&self.sender, &self.listener, self.address, &congestion)
         })?;
         let mut source = sender.try_clone().doing("duplicating a socket")?;
         let mut drain = receiver.try_clone().doing("duplicating a socket")?;

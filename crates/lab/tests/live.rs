@@ -133,3 +133,37 @@ fn stops_when_told_to() {
     let outcome = live::run(&[plan("cubic", "cubic", 4)], 100, &progress, &stop);
     assert!(matches!(outcome, Err(LiveError::Interrupted)));
 }
+
+#[test]
+fn buffers_smaller_than_the_path_are_told() {
+    if !root() {
+        return;
+    }
+    let mut small = plan("cubic", "cubic", 4);
+    small.workloads = vec![Workload::Burst(Burst {
+        label: "500KB".to_owned(),
+        size_bytes: 500_000,
+        gap_ns: 10_000_000,
+        count: 1,
+        from_burst: 1,
+        connections: 1,
+        fresh: false,
+        sample_burst: None,
+        steps: Vec::new(),
+    })];
+    // The path holds 125,000 bytes.
+    for (buffer, enough) in [(249_999, false), (250_000, true)] {
+        small.topology.socket_buffer_bytes = buffer;
+        let results = live::run(
+            std::slice::from_ref(&small),
+            1,
+            &|_, _, _| (),
+            &AtomicBool::new(false),
+        );
+        let told = results.unwrap()[0][0].iter().any(|record| {
+            matches!(record, Record::Untrusted { text }
+                if text.contains("raise link.socket_buffer to 250000B at least"))
+        });
+        assert_ne!(told, enough, "{buffer}");
+    }
+}

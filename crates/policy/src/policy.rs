@@ -50,6 +50,16 @@ pub enum Base {
 }
 
 impl Base {
+    /// The kernel's name for it; `None` for whatever the socket has.
+    pub const fn kernel_name(self) -> Option<&'static str> {
+        match self {
+            Self::Keep => None,
+            Self::Cubic => Some("cubic"),
+            Self::Reno => Some("reno"),
+            Self::Bbr => Some("bbr"),
+        }
+    }
+
     /// The name of the registered congestion control that wraps this base, if
     /// it is wrapped.
     pub const fn congestion_control(self) -> Option<&'static str> {

@@ -100,7 +100,7 @@ impl KernelSide {
             // call them, or the verifier refuses: say which base needs them.
             (Error::Bpf { source, .. }, Some(_)) => Error::BaseUnavailable {
                 policy: policy.name.clone(),
-                base: base_name(policy.base),
+                base: policy.base.kernel_name().unwrap_or("keep"),
                 why: format!(
                     "{source}; see paceline doctor (on arm64, kernels before 6.10 lack the CUBIC and BBR functions), and paceline -vv for the verifier's words"
                 ),
@@ -409,15 +409,6 @@ fn congestion_map(policy: &Policy) -> Result<Option<&'static str>> {
                 why: "it has no bbr_main with BTF; install or build the module tcp_bbr, or use base = \"cubic\"".to_owned(),
             }),
         },
-    }
-}
-
-fn base_name(base: Base) -> &'static str {
-    match base {
-        Base::Keep => "keep",
-        Base::Cubic => "cubic",
-        Base::Reno => "reno",
-        Base::Bbr => "bbr",
     }
 }
 

@@ -10,8 +10,34 @@ use std::sync::Arc;
 use paceline_agent::job::{self, JobOptions};
 use paceline_policy::Policy;
 
+use super::connection::Congestion;
 use super::{CaseError, Doing};
 use crate::plan::{Adaptation, PolicySource};
+
+/// The policy of the senders' jobs, if they have one.
+fn policy(adaptation: &Adaptation) -> Result<Option<Policy>, CaseError> {
+    let policy = match &adaptation.policy {
+        None => return Ok(None),
+        Some(PolicySource::Preset(name)) => Policy::load(name),
+        Some(PolicySource::Text { file, text }) => Policy::parse(text, file),
+    };
+    policy.map(Some).map_err(|error| CaseError::Policy {
+        message: error.to_string(),
+    })
+}
+
+/// The congestion control that the senders' connections are to have.
+pub fn congestion(adaptation: &Adaptation) -> Result<Congestion, CaseError> {
+    let of_policy = policy(adaptation)?.and_then(|policy| match policy.startup {
+        Some(_) => policy.base.congestion_control(),
+        None => policy.base.kernel_name(),
+    });
+    let asked = adaptation.congestion.clone();
+    Ok(Congestion {
+        expected: of_policy.map(str::to_owned).or_else(|| asked.clone()),
+        asked,
+    })
+}
 
 /// A Paceline job for as long as it is needed. What the start-up law remembers is
 /// kept per host within it, so one job can serve several sender hosts.
@@ -26,16 +52,9 @@ pub struct Job {
 impl Job {
     /// A job with the adaptation's policy; `None` if it has no policy.
     pub fn start(adaptation: &Adaptation) -> Result<Option<Arc<Self>>, CaseError> {
-        let Some(source) = &adaptation.policy else {
+        let Some(policy) = policy(adaptation)? else {
             return Ok(None);
         };
-        let policy = match source {
-            PolicySource::Preset(name) => Policy::load(name),
-            PolicySource::Text { file, text } => Policy::parse(text, file),
-        }
-        .map_err(|error| CaseError::Policy {
-            message: error.to_string(),
-        })?;
         let home = own_cgroup()?;
         // ip reads commands until its input ends, which is when this process drops
         // its end of the pipe, however it dies.

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 
-use super::adaptation::Job;
+use super::adaptation::{self, Job};
 use super::connection::{
     connect, listen, now_ns, send, send_sized, serve_bursts, sleep_until, Counters,
 };
@@ -44,25 +44,23 @@ fn run_once(
 ) -> Result<(), CaseError> {
     let plan = case.plan;
     let (listener, address) = listen(&case.network)?;
-    let unadapted = Adaptation::default();
     let mut jobs = Vec::new();
     let mut pairs = Vec::new();
     for (index, group) in bulk.groups.iter().enumerate() {
-        let adaptation = if group.congestion.is_some() {
-            &unadapted
-        } else {
-            &plan.adaptation
+        let adaptation = match &group.congestion {
+            Some(name) => &Adaptation {
+                congestion: Some(name.clone()),
+                ..Adaptation::default()
+            },
+            None => &plan.adaptation,
         };
-        let congestion = group
-            .congestion
-            .as_deref()
-            .or(adaptation.congestion.as_deref());
+        let congestion = adaptation::congestion(adaptation)?;
         let host = &case.network.senders[index];
         let job = Job::start(adaptation)?;
         Job::inside(job.as_ref(), || {
             for number in 0..group.flows {
                 let after_ns = group.start_ns + random.below(group.spread_ns + 1);
-                let (sender, receiver) = connect(host, &listener, address, congestion)?;
+                let (sender, receiver) = connect(host, &listener, address, &congestion)?;
                 pairs.push((index, number, after_ns, sender, receiver));
             }
             Ok(())

@@ -6,8 +6,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 
-use super::adaptation::Job;
-use super::connection::{connect, listen, now_ns, send_sized, serve_bursts, sleep_until, Counters};
+use super::adaptation::{self, Job};
+use super::connection::{
+    connect, listen, now_ns, send_sized, serve_bursts, sleep_until, Congestion, Counters,
+};
 use super::cpu::CpuMeter;
 use super::sample::{per_millisecond, realtime_ns, Sampler};
 use super::{Case, CaseError, Doing, Namespace};
@@ -29,7 +31,7 @@ impl Connections {
         listener: &TcpListener,
         address: SocketAddr,
         count: u32,
-        congestion: Option<&str>,
+        congestion: &Congestion,
     ) -> Result<Self, CaseError> {
         let pairs: Result<Vec<_>, _> = Job::inside(job.as_ref(), || {
             (0..count)
@@ -112,7 +114,7 @@ impl Connections {
 pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseError> {
     let plan = case.plan;
     let (listener, address) = listen(&case.network)?;
-    let congestion = plan.adaptation.congestion.as_deref();
+    let congestion = adaptation::congestion(&plan.adaptation)?;
     let open = |case: &Case<'_>| -> Result<Connections, CaseError> {
         let job = Job::start(&plan.adaptation)?;
         Connections::open(
@@ -121,7 +123,7 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
             &listener,
             address,
             burst.connections,
-            congestion,
+            &congestion,
         )
     };
     let mut connections = open(case)?;

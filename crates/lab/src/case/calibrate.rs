@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use nix::sys::socket::{recvmsg, setsockopt, sockopt, MsgFlags};
 
-use super::connection::{connect, listen, now_ns, send_sized, serve_bursts, sleep_until};
+use super::connection::{
+    connect, listen, now_ns, send_sized, serve_bursts, sleep_until, Congestion,
+};
 use super::sample::{arrival_ns, realtime_ns, Sampler};
 use super::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
 use super::{CaseError, Doing, Network};
@@ -225,7 +227,8 @@ fn buffer(arrivals: &[(u64, u64)], came_in: &[u64]) -> Option<u64> {
 /// Payload of the largest packet that the first sender's TCP hands to its link.
 fn largest_packet(network: &Network) -> Result<u64, CaseError> {
     let (listener, address) = listen(network)?;
-    let (mut sender, receiver) = connect(&network.senders[0], &listener, address, None)?;
+    let (mut sender, receiver) =
+        connect(&network.senders[0], &listener, address, &Congestion::ANY)?;
     let serving = std::thread::spawn(move || serve_bursts(receiver));
     let sampler = Sampler::start(network)?;
     send_sized(&mut sender, PROBE_BYTES).doing("sending a probe")?;

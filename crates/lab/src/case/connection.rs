@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::time::{clock_gettime, clock_nanosleep, ClockId, ClockNanosleepFlags};
+use serde::{Deserialize, Serialize};
 
 use super::{CaseError, Doing, Namespace, Network};
 
@@ -122,7 +123,7 @@ pub fn connect(
     host: &Namespace,
     listener: &TcpListener,
     address: SocketAddr,
-    congestion: Option<&str>,
+    congestion: &Congestion,
 ) -> Result<(TcpStream, TcpStream), CaseError> {
     let sender = host.enter(|| connect_from_here(address, congestion))?;
     let (receiver, _) = listener.accept().doing("accepting a connection")?;
@@ -133,14 +134,15 @@ pub fn connect(
 /// Connects from the host that the calling thread is on.
 pub fn connect_from_here(
     address: SocketAddr,
-    congestion: Option<&str>,
+    congestion: &Congestion,
 ) -> Result<TcpStream, CaseError> {
     let stream = socket(address)?;
-    if let Some(name) = congestion {
+    if let Some(name) = &congestion.asked {
         set_congestion(&stream, name)?;
     }
     stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
     connect_socket(&stream, address).doing(format!("connecting to {address}"))?;
+    congestion.check(&stream)?;
     Ok(stream)
 }
 
@@ -157,6 +159,45 @@ fn socket(address: SocketAddr) -> Result<TcpStream, CaseError> {
     let descriptor = nix::errno::Errno::result(descriptor).doing("making a socket")?;
     // SAFETY: the descriptor was just made and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into())
+}
+
+/// The congestion control of a connection.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Congestion {
+    /// TCP_CONGESTION is set to it before the handshake; absent: the kernel's default.
+    pub asked: Option<String>,
+    /// What an established connection has; absent: anything.
+    pub expected: Option<String>,
+}
+
+impl Congestion {
+    /// Whatever the kernel has.
+    pub const ANY: Self = Self {
+        asked: None,
+        expected: None,
+    };
+
+    /// Whether an established connection has the expected one. A kernel that lacks it
+    /// falls back without a word where a BPF program chooses.
+    ///
+    /// # Errors
+    /// [`CaseError::Congestion`] if it has another one.
+    pub fn check(&self, stream: &TcpStream) -> Result<(), CaseError> {
+        let Some(expected) = &self.expected else {
+            return Ok(());
+        };
+        let name = nix::sys::socket::getsockopt(stream, nix::sys::socket::sockopt::TcpCongestion)
+            .doing("asking for the congestion control")?;
+        let found = name.to_string_lossy();
+        let found = found.trim_end_matches('\0');
+        if found == expected {
+            return Ok(());
+        }
+        Err(CaseError::Congestion {
+            found: found.to_owned(),
+            expected: expected.clone(),
+        })
+    }
 }
 
 fn set_congestion(socket: &impl AsRawFd, name: &str) -> Result<(), CaseError> {
@@ -294,4 +335,25 @@ pub fn serve_bursts(mut stream: TcpStream) -> io::Result<u64> {
         total += size;
     }
     Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_congestion_control_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let with = |asked: &str, expected: &str| {
+            let congestion = Congestion {
+                asked: Some(asked.to_owned()),
+                expected: Some(expected.to_owned()),
+            };
+            connect_from_here(address, &congestion).map(drop)
+        };
+        assert!(with("reno", "reno").is_ok());
+        let error = with("reno", "paceline_reno").unwrap_err().to_string();
+        assert!(error.contains("reno instead of paceline_reno"), "{error}");
+    }
 }

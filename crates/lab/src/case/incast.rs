@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-use super::adaptation::Job;
+use super::adaptation::{self, Job};
 use super::connection::{connect, listen, now_ns, send, sleep_until, Counters, REQUEST_BYTES};
 use super::cpu::{timers, timers_since, CpuMeter};
 use super::{Case, CaseError, Doing};
@@ -19,13 +19,13 @@ use crate::record::{Record, RoundRecord};
 pub fn run(case: &mut Case, workload: usize, incast: &Incast) -> Result<(), CaseError> {
     let plan = case.plan;
     let (listener, address) = listen(&case.network)?;
-    let congestion = plan.adaptation.congestion.as_deref();
+    let congestion = adaptation::congestion(&plan.adaptation)?;
     let namespaces = &case.network.senders[..incast.senders as usize];
     let job = Job::start(&plan.adaptation)?;
     let pairs: Result<Vec<_>, _> = Job::inside(job.as_ref(), || {
         namespaces
             .iter()
-            .map(|host| connect(host, &listener, address, congestion))
+            .map(|host| connect(host, &listener, address, &congestion))
             .collect()
     });
     let (senders, mut receivers): (Vec<_>, Vec<_>) = pairs?.into_iter().unzip();

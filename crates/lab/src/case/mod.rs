@@ -15,9 +15,11 @@ mod cpu;
 mod emulated;
 mod incast;
 mod namespace;
+pub(crate) mod queues;
 pub mod ranks;
 pub(crate) mod sample;
 pub mod topology;
+mod validity;
 
 use std::io;
 
@@ -25,6 +27,7 @@ pub use emulated::EmulatedBottleneck;
 pub use namespace::{batch, Namespace};
 pub use topology::{Bottleneck, KernelBottleneck, Network};
 
+use self::validity::Watch;
 use crate::plan::{Means, Plan, Workload};
 use crate::record::Record;
 
@@ -56,6 +59,14 @@ pub enum CaseError {
     Policy {
         /// The agent's message.
         message: String,
+    },
+    /// What would be measured is another algorithm than the variant's.
+    #[error("a connection has the congestion control {found} instead of {expected}: see what paceline doctor says of this kernel")]
+    Congestion {
+        /// The socket's.
+        found: String,
+        /// The variant's.
+        expected: String,
     },
     /// A rank's process failed.
     #[error("a rank failed: {0}")]
@@ -137,6 +148,7 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
     };
     let reading = calibrate::read_back(&case.network)?;
     case.record(&Record::Link(bottleneck.read_back(reading)))?;
+    let watch = Watch::start()?;
     for (index, workload) in plan.workloads.iter().enumerate() {
         match workload {
             Workload::Burst(burst) => burst::run(&mut case, index, burst)?,
@@ -145,7 +157,8 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
             Workload::Ranks(ranks) => ranks::run(&mut case, index, ranks)?,
         }
     }
-    for text in bottleneck.problems()? {
+    let problems = watch.problems(&case.network, plan)?;
+    for text in problems.into_iter().chain(bottleneck.problems()?) {
         case.record(&Record::Untrusted { text })?;
     }
     Ok(())

@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::clusters::{far_address, Far};
-use super::{CaseError, Doing, Namespace};
+use super::{validity, CaseError, Doing, Namespace};
 use crate::plan;
 use crate::record::LinkReading;
 
@@ -142,6 +142,13 @@ impl Bottleneck for KernelBottleneck {
         rate_bps: u64,
     ) -> Result<(), CaseError> {
         router.tc(&Self::shaper("change", "wan", wanted, rate_bps))
+    }
+
+    fn problems(&self) -> Result<Vec<String>, CaseError> {
+        let bridge = self.bridge.lock().unwrap_or_else(PoisonError::into_inner);
+        bridge.as_ref().map_or(Ok(Vec::new()), |bridge| {
+            validity::dropped(bridge, |queue| queue.kind == "tbf")
+        })
     }
 }
 

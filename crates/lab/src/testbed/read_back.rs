@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the kernel says of a lab's queues and settings, against what was asked for.
 
-use std::process::{Command, Stdio};
-
 use indexmap::IndexMap;
-use serde::Deserialize;
 
 use super::address::{self, Addresses};
 use super::build::{port, wan_device, Network, HOST_DEVICE};
@@ -13,32 +10,9 @@ use super::node;
 use super::probe::Measured;
 use super::state::{Kind, Line, Node, Port, Reading, Route, State, Traffic, Wan};
 use super::topology;
+use crate::case::queues::{queues, Queue};
 use crate::case::topology::EDGE_QUEUE_BYTES;
-use crate::case::{CaseError, Doing, Namespace};
-
-/// A queue as `tc -j -r -s qdisc show` tells of it.
-#[derive(Debug, Default, Deserialize)]
-struct Queue {
-    #[serde(default)]
-    dev: String,
-    kind: String,
-    #[serde(default)]
-    options: Shaper,
-    #[serde(default)]
-    bytes: u64,
-    #[serde(default)]
-    packets: u64,
-    #[serde(default)]
-    drops: u64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Shaper {
-    /// Bytes per second.
-    rate: Option<u64>,
-    /// Bytes.
-    limit: Option<u64>,
-}
+use crate::case::CaseError;
 
 /// Where launchers find what they need.
 #[derive(Debug, Clone)]
@@ -161,28 +135,6 @@ fn ports(network: &Network) -> Result<Vec<Port>, CaseError> {
         ));
     }
     Ok(ports)
-}
-
-/// The queues of a node.
-fn queues(node: &Namespace) -> Result<Vec<Queue>, CaseError> {
-    let output = node.enter(|| {
-        Command::new("tc")
-            .args(["-j", "-r", "-s", "qdisc", "show"])
-            .stdin(Stdio::null())
-            .output()
-            .doing("starting tc")
-    })?;
-    if !output.status.success() {
-        return Err(CaseError::Tool {
-            tool: "tc",
-            status: output.status,
-            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-            input: "-j -r -s qdisc show\n".to_owned(),
-        });
-    }
-    serde_json::from_slice(&output.stdout)
-        .map_err(std::io::Error::other)
-        .doing("reading what tc wrote")
 }
 
 fn wans(network: &Network) -> Vec<Wan> {

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use serde::{Deserialize, Serialize};
 
 use super::super::connection::{
-    connect_from_here, listen_here, receive_into, run_promptly, Counters,
+    connect_from_here, listen_here, receive_into, run_promptly, Congestion, Counters,
 };
 use super::super::{CaseError, Doing};
 
@@ -46,8 +46,8 @@ pub struct Mesh {
 
 impl Mesh {
     /// Listens for the ranks after this one.
-    pub fn listen(address: SocketAddr, congestion: Option<&str>) -> Result<TcpListener, CaseError> {
-        listen_here(address, congestion)
+    pub fn listen(address: SocketAddr, congestion: &Congestion) -> Result<TcpListener, CaseError> {
+        listen_here(address, congestion.asked.as_deref())
     }
 
     /// Connects to the ranks before this one and accepts those after it.
@@ -55,7 +55,7 @@ impl Mesh {
         rank: usize,
         addresses: &[SocketAddr],
         listener: &TcpListener,
-        congestion: Option<&str>,
+        congestion: &Congestion,
     ) -> Result<Self, CaseError> {
         let mut peers: Vec<Option<TcpStream>> = (0..addresses.len()).map(|_| None).collect();
         for (other, &address) in addresses.iter().enumerate().take(rank) {
@@ -68,6 +68,7 @@ impl Mesh {
         for _ in rank + 1..addresses.len() {
             let (mut stream, _) = listener.accept().doing("accepting a rank")?;
             stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
+            congestion.check(&stream)?;
             let mut number = [0; 8];
             stream
                 .read_exact(&mut number)

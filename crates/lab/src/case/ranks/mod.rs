@@ -17,7 +17,7 @@ use nix::sched::{setns, CloneFlags};
 use paceline_agent::cgroup::Hierarchy;
 use paceline_agent::pages::{PageServer, SOCKET_VARIABLE};
 
-use super::adaptation::Job;
+use super::adaptation::{self, Job};
 use super::connection::now_ns;
 use super::cpu::CpuMeter;
 use super::sample::{per_millisecond, realtime_ns, Sampler};
@@ -56,6 +56,7 @@ fn run_once(
 ) -> Result<(), CaseError> {
     let plan = case.plan;
     let job = Job::start(&plan.adaptation)?;
+    let congestion = adaptation::congestion(&plan.adaptation)?;
     // Without it the ranks have no phases: in variants without a policy.
     let pages = job.as_ref().map(|_| serve_pages()).transpose()?;
     let mut processes = Job::inside(job.as_ref(), || {
@@ -73,7 +74,7 @@ fn run_once(
         process.order(&Order::Listen(RankPlan {
             rank,
             addresses: addresses.clone(),
-            congestion: plan.adaptation.congestion.clone(),
+            congestion: congestion.clone(),
             program: ranks.program.clone(),
         }))?;
     }

@@ -10,7 +10,7 @@ use paceline::{Page, Phases};
 use paceline_agent::pages::SOCKET_VARIABLE;
 use serde::{Deserialize, Serialize};
 
-use super::super::connection::{now_ns, sleep_until, Counters};
+use super::super::connection::{now_ns, sleep_until, Congestion, Counters};
 use super::super::{CaseError, Doing};
 use super::messages::{Mesh, Sent};
 use super::skeleton;
@@ -41,8 +41,8 @@ pub struct RankPlan {
     pub rank: usize,
     /// Where each rank listens.
     pub addresses: Vec<SocketAddr>,
-    /// TCP_CONGESTION of its sockets; absent: the kernel's default.
-    pub congestion: Option<String>,
+    /// Of its connections.
+    pub congestion: Congestion,
     /// What all ranks do.
     pub program: Program,
 }
@@ -120,7 +120,7 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
         return Ok(());
     };
     let phases = phases()?;
-    let congestion = plan.congestion.as_deref();
+    let congestion = &plan.congestion;
     let listener = Mesh::listen(plan.addresses[plan.rank], congestion)?;
     tell(&Event::Ready)?;
     let Some(Order::Connect) = order(lines)? else {
