@@ -6,10 +6,12 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
-use paceline_lab::run::{Backend, Options};
+use paceline_lab::run::{Backend, Enough, Options};
+use paceline_policy::units::Time;
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::{table, Report};
 
@@ -98,9 +100,23 @@ struct RunArgs {
     /// Print results.json instead of the table
     #[arg(long)]
     json: bool,
+    /// Live: repeated until each ratio to cubic (or the first variant) is known to within so
+    /// many percent, three times at least; --quick: once
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
+    precision: f64,
+    /// Live: no round begins that would end later
+    #[arg(long, value_name = "TIME", default_value = "30min")]
+    budget: Time,
     /// Virtual machines at once [default: one for each CPU]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     jobs: usize,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|percent| (0.1..=100.0).contains(percent))
+        .ok_or_else(|| "a number from 0.1 to 100 is needed, such as 5".to_owned())
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -187,12 +203,16 @@ fn run_experiment(args: &RunArgs) -> Result<ExitCode> {
         seed: args.seed,
         variants: args.variants.clone(),
         jobs: args.jobs,
+        enough: Enough {
+            precision: args.precision / 100.0,
+            budget: Duration::from_micros(args.budget.micros()),
+        },
         progress: true,
         out,
     };
     let report = paceline_lab::run::run(&args.experiment, &options, &STOP)?;
     let page = report.write(&options.out)?;
-    paceline_lab::virtual_machine::forget(&options.out)?;
+    paceline_lab::unfinished::forget(&options.out)?;
     print(&report, args.json)?;
     if !args.json {
         println!("\n{}", page.display());

@@ -10,6 +10,7 @@
 //! - [`live`]: the `live` backend;
 //! - [`testbed`]: a network that stays up, for programs of the user's;
 //! - [`overhead`]: CUBIC against Paceline where the CPU is the limit;
+//! - [`unfinished`]: what an interrupted run leaves to the next one;
 //! - [`plan`], [`record`]: what goes into a case run and what comes out;
 //! - [`collect`], [`bounds`]: from records to metrics and their limits.
 
@@ -18,6 +19,7 @@ pub mod case;
 pub mod collect;
 pub mod experiment;
 pub mod guest;
+mod hash;
 pub mod live;
 pub mod located;
 pub mod overhead;
@@ -26,7 +28,9 @@ mod progress;
 mod random;
 pub mod record;
 pub mod recovery;
+mod rounds;
 pub mod run;
 pub mod skeleton;
 pub mod testbed;
+pub mod unfinished;
 pub mod virtual_machine;

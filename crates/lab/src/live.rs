@@ -13,6 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::case::{self, CaseError};
+use crate::hash::hash_of;
 use crate::plan::{Means, Plan};
 use crate::record::Record;
 
@@ -30,46 +31,31 @@ pub enum LiveError {
         /// Why.
         source: CaseError,
     },
+    /// What was done before would not be known again.
+    #[error("cannot read this program, /proc/self/exe: {0}")]
+    Program(io::Error),
     /// The user stopped the run.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Runs each of `plans` `repetitions` times. They take turns: every round runs
-/// all of them, and each round begins with another one. `progress` gets the index
-/// of the plan, the round from 0 and the steps done in it; `stop` ends the run
-/// early.
-///
-/// Returns what each repetition told, for each plan, in the order of `plans`.
+/// The order in which `plans` run in a round, from 0: each round begins with another one.
+pub fn turns(plans: usize, round: u32) -> impl Iterator<Item = usize> {
+    (0..plans).map(move |turn| (turn + round as usize) % plans)
+}
+
+/// Runs a plan once. `progress` gets the steps done; `stop` ends the run early.
 ///
 /// # Errors
 /// [`LiveError::Interrupted`] after `stop`; else the first thing that failed.
 pub fn run(
-    plans: &[Plan],
-    repetitions: u32,
-    progress: &dyn Fn(usize, u32, u64),
-    stop: &AtomicBool,
-) -> Result<Vec<Vec<Vec<Record>>>, LiveError> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err(LiveError::NotRoot);
-    }
-    let mut results = vec![Vec::new(); plans.len()];
-    for round in 0..repetitions {
-        for turn in 0..plans.len() {
-            let index = (turn + round as usize) % plans.len();
-            let repetition = run_once(&plans[index], &|done| progress(index, round, done), stop)?;
-            results[index].push(repetition);
-        }
-    }
-    Ok(results)
-}
-
-/// Runs one plan once.
-fn run_once(
     plan: &Plan,
     progress: &dyn Fn(u64),
     stop: &AtomicBool,
 ) -> Result<Vec<Record>, LiveError> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(LiveError::NotRoot);
+    }
     let mut records = vec![Record::Begin {
         kernel: kernel_release(),
     }];
@@ -95,6 +81,15 @@ fn run_once(
             source,
         }),
     }
+}
+
+/// A hash of all that goes into a run on this machine, but for the plan.
+///
+/// # Errors
+/// If this program cannot be read.
+pub fn inputs() -> Result<u64, LiveError> {
+    let program = std::fs::read("/proc/self/exe").map_err(LiveError::Program)?;
+    Ok(hash_of(&[kernel_release().as_bytes(), &program]))
 }
 
 /// Release of the kernel that runs.

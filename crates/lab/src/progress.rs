@@ -119,13 +119,19 @@ impl Progress {
         }
     }
 
-    /// Shard `index` was run before. To be said before the first step.
-    pub fn skip(&self, index: usize) {
+    /// So many repetitions will be needed, as it now seems.
+    pub fn expect(&self, repetitions: u32) {
+        let each = self.shards.iter().map(|shard| shard.steps).sum::<u64>();
+        self.whole.set_length(each * u64::from(repetitions));
+    }
+
+    /// Repetition `round` of shard `index`, from 0, was done before.
+    pub fn skip(&self, index: usize, round: u32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let shard = &self.shards[index];
-        state.done[index] = shard.steps;
+        state.done[index] = u64::from(round + 1) * shard.steps;
         state.before += shard.steps;
-        self.whole.set_position(state.before);
+        self.whole.set_position(state.done.iter().sum());
         if self.plain {
             eprintln!("{} was done before", shard.name);
         }

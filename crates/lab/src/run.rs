@@ -5,23 +5,24 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use paceline_report::Report;
+use paceline_report::{precision, Report};
 
 use crate::collect::{self, CollectError, Origin, Told};
 use crate::experiment::{Experiment, ExperimentError};
 use crate::live::{self, LiveError};
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::virtual_machine::{self, Machine, Unfinished, VirtualError};
+use crate::rounds::SoFar;
+use crate::unfinished::{Unfinished, UnfinishedError};
+use crate::virtual_machine::{self, Machine, VirtualError};
+
+pub use crate::rounds::Enough;
 
 /// Wall time without a word from a machine after which it is given up: ten times what
 /// the longest step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// Runs of each variant on the live backend, whose clock is real: an odd number,
-/// so that one of them is the median.
-const LIVE_REPETITIONS: u32 = 3;
 
 /// Where the case runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,10 +46,13 @@ pub struct Options {
     pub variants: Vec<String>,
     /// Machines at once; 0 for one per CPU.
     pub jobs: usize,
+    /// On the live backend: when it has been repeated often enough.
+    pub enough: Enough,
     /// Say on standard error how far the run is.
     pub progress: bool,
-    /// Where the results will go. Virtual machines that are done are kept there until
-    /// [`virtual_machine::forget`], so that an interrupted run can go on.
+    /// Where the results will go. Cases that are done are kept there until
+    /// [`unfinished::forget`](crate::unfinished::forget), so that an interrupted run can
+    /// go on.
     pub out: PathBuf,
 }
 
@@ -67,13 +71,14 @@ pub enum RunError {
     /// The records.
     #[error(transparent)]
     Collect(#[from] CollectError),
-    /// The user stopped the run, after some of its machines were done.
-    #[error("interrupted: {done} of {of} virtual machines are done and kept in {}; the same command goes on with the others", directory.display())]
+    /// What was done before.
+    #[error(transparent)]
+    Unfinished(#[from] UnfinishedError),
+    /// The user stopped the run, after some of its cases were done.
+    #[error("interrupted: {done} runs of a variant are done and kept in {}; the same command goes on with the others", directory.display())]
     Interrupted {
         /// So many.
         done: usize,
-        /// Of so many.
-        of: usize,
         /// Where.
         directory: PathBuf,
     },
@@ -96,7 +101,7 @@ pub fn run(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Report, 
     };
     let told = match options.backend {
         Backend::Virtual => run_virtual(&experiment, plans, options, stop)?,
-        Backend::Live => run_live(plans, options, stop)?,
+        Backend::Live => return run_live(&experiment, &origin, plans, options, stop),
     };
     Ok(collect::report(&experiment, &origin, &told)?)
 }
@@ -121,6 +126,14 @@ fn command(path: &Path, options: &Options) -> String {
     }
     if let Some(seed) = options.seed {
         words.push(format!("--seed {seed}"));
+    }
+    if options.backend == Backend::Live && !options.quick && options.enough != Enough::default() {
+        let Enough { precision, budget } = options.enough;
+        words.push(format!(
+            "--precision {} --budget {}s",
+            precision * 100.0,
+            budget.as_secs()
+        ));
     }
     words.extend(
         options
@@ -152,17 +165,17 @@ fn run_virtual(
     } else {
         options.jobs
     };
-    let unfinished = Unfinished::within(&options.out, &machine)?;
+    let unfinished = Unfinished::within(&options.out, virtual_machine::inputs(&machine)?);
     let before = plans
         .iter()
-        .map(|plan| unfinished.find(plan))
+        .map(|plan| unfinished.find(plan, 0))
         .collect::<Result<Vec<_>, _>>()?;
     let progress = Progress::new(&plans, 1, options.progress);
     // Shards are taken in the order of the file; results are put where they belong.
     let mut queue = VecDeque::new();
     for (index, records) in before.iter().enumerate() {
         match records {
-            Some(_) => progress.skip(index),
+            Some(_) => progress.skip(index, 0),
             None => queue.push_back(index),
         }
     }
@@ -178,9 +191,10 @@ fn run_virtual(
                 let halt = || stop.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
                 let plan = &plans[index];
                 let step = |done| progress.step(index, 0, done);
-                let outcome =
-                    virtual_machine::run(&machine, plan, &step, &halt).and_then(|records| {
-                        unfinished.keep(plan, &records)?;
+                let outcome = virtual_machine::run(&machine, plan, &step, &halt)
+                    .map_err(RunError::from)
+                    .and_then(|records| {
+                        unfinished.keep(plan, 0, &records)?;
                         Ok(records)
                     });
                 match outcome {
@@ -201,12 +215,13 @@ fn run_virtual(
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let done = results.iter().flatten().count();
     match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(VirtualError::Interrupted) if done > 0 => Err(RunError::Interrupted {
-            done,
-            of: plans.len(),
-            directory: unfinished.directory().to_owned(),
-        }),
-        Some(error) => Err(error.into()),
+        Some(RunError::Virtual(VirtualError::Interrupted)) if done > 0 => {
+            Err(RunError::Interrupted {
+                done,
+                directory: unfinished.directory().to_owned(),
+            })
+        }
+        Some(error) => Err(error),
         None => Ok(plans
             .into_iter()
             .zip(results)
@@ -220,16 +235,82 @@ fn run_virtual(
     }
 }
 
-fn run_live(plans: Vec<Plan>, options: &Options, stop: &AtomicBool) -> Result<Vec<Told>, RunError> {
-    let repetitions = if options.quick { 1 } else { LIVE_REPETITIONS };
-    let progress = Progress::new(&plans, repetitions, options.progress);
-    let step = |index: usize, round: u32, done: u64| progress.step(index, round, done);
-    let outcome = live::run(&plans, repetitions, &step, stop);
-    progress.end();
-    let told = plans.into_iter().zip(outcome?);
-    Ok(told
-        .map(|(plan, repetitions)| Told { plan, repetitions })
-        .collect())
+/// Round after round, until the variants can be told from each other or the budget ends.
+fn run_live(
+    experiment: &Experiment,
+    origin: &Origin,
+    plans: Vec<Plan>,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Report, RunError> {
+    let started = Instant::now();
+    let unfinished = Unfinished::within(&options.out, live::inputs()?);
+    let mut told: Vec<Told> = plans
+        .iter()
+        .map(|plan| Told {
+            plan: plan.clone(),
+            repetitions: Vec::new(),
+        })
+        .collect();
+    let mut so_far = SoFar {
+        done: 0,
+        before: 0,
+        gone: Duration::ZERO,
+        half_width: Some(f64::INFINITY),
+    };
+    let wanted = |so_far: &SoFar| match options.quick {
+        true => 1,
+        false => options.enough.rounds(so_far),
+    };
+    let mut rounds = wanted(&so_far);
+    let progress = Progress::new(&plans, rounds, options.progress);
+    loop {
+        let round = so_far.done;
+        let mut all_before = true;
+        for index in live::turns(plans.len(), round) {
+            let plan = &plans[index];
+            let records = match unfinished.find(plan, round)? {
+                Some(records) => {
+                    progress.skip(index, round);
+                    records
+                }
+                None => {
+                    all_before = false;
+                    let step = |done| progress.step(index, round, done);
+                    let done = told.iter().map(|told| told.repetitions.len()).sum();
+                    let records = live::run(plan, &step, stop).map_err(|error| match error {
+                        LiveError::Interrupted if done > 0 => RunError::Interrupted {
+                            done,
+                            directory: unfinished.directory().to_owned(),
+                        },
+                        error => error.into(),
+                    })?;
+                    unfinished.keep(plan, round, &records)?;
+                    records
+                }
+            };
+            told[index].repetitions.push(records);
+        }
+        let mut report = collect::report(experiment, origin, &told)?;
+        let least_sure = precision::least_sure(&report.results);
+        so_far = SoFar {
+            done: round + 1,
+            before: so_far.before + u32::from(all_before),
+            gone: started.elapsed(),
+            half_width: least_sure.as_ref().map(|ratio| ratio.half_width),
+        };
+        rounds = wanted(&so_far);
+        if rounds <= so_far.done {
+            progress.end();
+            if let Some(ratio) = least_sure {
+                options
+                    .enough
+                    .tell(so_far.done, &ratio, &mut report.results);
+            }
+            return Ok(report);
+        }
+        progress.expect(rounds);
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -6,10 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use paceline_lab::live::{self, LiveError};
 use paceline_lab::plan::{Adaptation, Burst, Plan, Step, Topology, Workload};
 use paceline_lab::record::Record;
+use paceline_lab::run::{run, Backend, Enough, Options, RunError};
+use paceline_report::Report;
 
 fn root() -> bool {
     if nix::unistd::geteuid().is_root() {
@@ -67,6 +70,10 @@ fn plan(variant: &str, congestion: &str, ip: u8) -> Plan {
     }
 }
 
+fn once(plan: &Plan) -> Vec<Record> {
+    live::run(plan, &|_| (), &AtomicBool::new(false)).unwrap()
+}
+
 #[test]
 fn plans_take_turns_and_the_link_is_the_one_asked_for() {
     if !root() {
@@ -75,17 +82,11 @@ fn plans_take_turns_and_the_link_is_the_one_asked_for() {
     let idle_restart = "/proc/sys/net/ipv4/tcp_slow_start_after_idle";
     let before = std::fs::read_to_string(idle_restart).unwrap();
     let plans = [plan("cubic", "cubic", 4), plan("reno", "reno", 6)];
-    let order = std::cell::RefCell::new(Vec::new());
-    let progress = |index, round, done| {
-        if done == 1 {
-            order.borrow_mut().push((round, index));
-        }
-    };
-    let results = live::run(&plans, 2, &progress, &AtomicBool::new(false)).unwrap();
-    assert_eq!(order.into_inner(), [(0, 0), (0, 1), (1, 1), (1, 0)]);
-    assert_eq!(std::fs::read_to_string(idle_restart).unwrap(), before);
-    assert_eq!(results.len(), 2);
-    for records in results.iter().flatten() {
+    let order: Vec<usize> = (0..2).flat_map(|round| live::turns(2, round)).collect();
+    assert_eq!(order, [0, 1, 1, 0]);
+    for index in order {
+        let records = once(&plans[index]);
+        assert_eq!(std::fs::read_to_string(idle_restart).unwrap(), before);
         let bursts: Vec<_> = records
             .iter()
             .filter_map(|record| match record {
@@ -129,8 +130,8 @@ fn stops_when_told_to() {
         return;
     }
     let stop = AtomicBool::new(false);
-    let progress = |_, _, _| stop.store(true, Ordering::Relaxed);
-    let outcome = live::run(&[plan("cubic", "cubic", 4)], 100, &progress, &stop);
+    let progress = |_| stop.store(true, Ordering::Relaxed);
+    let outcome = live::run(&plan("cubic", "cubic", 4), &progress, &stop);
     assert!(matches!(outcome, Err(LiveError::Interrupted)));
 }
 
@@ -154,16 +155,97 @@ fn buffers_smaller_than_the_path_are_told() {
     // The path holds 125,000 bytes.
     for (buffer, enough) in [(249_999, false), (250_000, true)] {
         small.topology.socket_buffer_bytes = buffer;
-        let results = live::run(
-            std::slice::from_ref(&small),
-            1,
-            &|_, _, _| (),
-            &AtomicBool::new(false),
-        );
-        let told = results.unwrap()[0][0].iter().any(|record| {
+        let told = once(&small).iter().any(|record| {
             matches!(record, Record::Untrusted { text }
                 if text.contains("raise link.socket_buffer to 250000B at least"))
         });
         assert_ne!(told, enough, "{buffer}");
     }
+}
+
+const EXPERIMENT: &str = r#"
+title = "Rounds"
+description = "A few bursts."
+
+[link]
+rate = "50mbit"
+one_way_delay = "5ms"
+buffer = "64KiB"
+
+[[burst]]
+size = "100KB"
+gap = "20ms"
+count = 4
+from_burst = 2
+
+[variant.reno]
+congestion = "reno"
+
+[variant.cubic]
+congestion = "cubic"
+"#;
+
+#[test]
+fn an_experiment_is_repeated_and_goes_on_where_it_was() {
+    if !root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rounds.toml");
+    std::fs::write(&path, EXPERIMENT).unwrap();
+    let options = |percent: f64, seconds| Options {
+        backend: Backend::Live,
+        quick: false,
+        seed: None,
+        variants: Vec::new(),
+        jobs: 1,
+        enough: Enough {
+            precision: percent / 100.0,
+            budget: Duration::from_secs(seconds),
+        },
+        progress: false,
+        out: directory.path().join("out"),
+    };
+    let kept =
+        || std::fs::read_dir(directory.path().join("out/unfinished")).map_or(0, Iterator::count);
+    let stop = AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        let run = scope.spawn(|| run(&path, &options(100.0, 0), &stop));
+        while !run.is_finished() && kept() < 1 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        stop.store(true, Ordering::Relaxed);
+        run.join().unwrap()
+    });
+    let error = outcome.expect_err("it was stopped");
+    assert!(
+        matches!(error, RunError::Interrupted { done: 1, .. }),
+        "{error}"
+    );
+    let runs = |report: &Report, rounds: usize| {
+        // Of each variant, three bursts a round count.
+        for metrics in report.results.variants.values() {
+            assert_eq!(metrics["completion_s/100KB"].runs.len(), 3 * rounds);
+        }
+        assert_eq!(kept(), 2 * rounds);
+        let told = report.results.notes.iter().chain(&report.results.warnings);
+        let told: Vec<_> = told.filter(|told| told.contains("rounds: ")).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        told[0].clone()
+    };
+    let go_on = |percent, seconds| run(&path, &options(percent, seconds), &AtomicBool::new(false));
+    // A budget of nothing still has three rounds, and no ratio is known to nothing.
+    let report = go_on(0.0, 0).unwrap();
+    let told = runs(&report, 3);
+    assert!(
+        told.contains("3 rounds: the ratio of reno to cubic in completion_s/100KB"),
+        "{told}"
+    );
+    // These are enough for who asks for less, and nothing is run again.
+    let report = go_on(100.0, 600).unwrap();
+    let told = runs(&report, 3);
+    assert!(
+        told.contains("3 rounds: each ratio to cubic is known to within"),
+        "{told}"
+    );
 }

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use paceline_lab::experiment::Experiment;
 use paceline_lab::guest;
-use paceline_lab::run::{run, Backend, Options, RunError};
-use paceline_lab::virtual_machine::{forget, prepare, run as boot, Machine, VirtualError};
+use paceline_lab::run::{run, Backend, Enough, Options, RunError};
+use paceline_lab::unfinished::forget;
+use paceline_lab::virtual_machine::{prepare, run as boot, Machine, VirtualError};
 use paceline_report::Report;
 
 const EXPERIMENT: &str = r#"
@@ -104,6 +105,7 @@ fn options(path: &Path, jobs: usize) -> Options {
         seed: None,
         variants: Vec::new(),
         jobs,
+        enough: Enough::default(),
         progress: false,
         out: path.with_extension("out"),
     }
@@ -167,7 +169,7 @@ fn an_interrupted_run_goes_on(path: &Path, whole: &str) {
     });
     let error = outcome.expect_err("it was stopped");
     assert!(
-        matches!(error, RunError::Interrupted { done: 1, of: 2, .. }),
+        matches!(error, RunError::Interrupted { done: 1, .. }),
         "{error}"
     );
     let before = kept(&options);

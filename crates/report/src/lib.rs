@@ -9,12 +9,14 @@
 //! - [`csv`]: one CSV file per series.
 //! - [`html`]: `report.html`, one file that opens offline; several runs in one page.
 //! - [`interval`]: how sure a median or a ratio of two is.
+//! - [`precision`]: the least sure ratio of a run.
 //! - [`quantity`]: numbers with the unit that suits them.
 
 pub mod claims;
 pub mod csv;
 pub mod html;
 pub mod interval;
+pub mod precision;
 pub mod quantity;
 pub mod results;
 pub mod table;

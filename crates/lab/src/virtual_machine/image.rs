@@ -14,8 +14,9 @@ use nix::fcntl::{Flock, FlockArg};
 use super::cpio::{Archive, EXECUTABLE, FILE};
 use super::elf;
 use super::kernel::{self, Kernel};
-use super::{hash_of, VirtualError, Wrong};
+use super::{VirtualError, Wrong};
 use crate::guest::{INIT, MODULES};
+use crate::hash::hash_of;
 
 /// Images of older builds that are kept: another checkout may be using them.
 const IMAGES_KEPT: usize = 4;

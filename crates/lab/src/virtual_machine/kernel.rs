@@ -181,7 +181,7 @@ fn unpacked(
     // Another list of modules is another unpacking.
     let directory = cache.join(format!(
         "{name}-{:08x}",
-        super::hash_of(&[MODULES.join(" ").as_bytes()]) as u32
+        crate::hash::hash_of(&[MODULES.join(" ").as_bytes()]) as u32
     ));
     if directory.join("vmlinuz").exists() {
         return Ok(Kernel { directory });

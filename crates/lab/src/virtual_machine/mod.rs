@@ -9,15 +9,12 @@ mod image;
 mod kernel;
 mod processor;
 mod qemu;
-mod unfinished;
 
-use std::hash::Hasher;
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use image::{prepare, Image};
-pub use qemu::{clean_stale, run, Machine};
-pub use unfinished::{forget, Unfinished};
+pub use qemu::{clean_stale, inputs, run, Machine};
 
 /// Why a virtual machine could not be made or did not run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -134,15 +131,4 @@ impl<T> Wrong<T> for io::Result<T> {
             source,
         })
     }
-}
-
-/// Tells contents apart; not meant to withstand an attacker. The cache is thrown
-/// away if the hash function ever changes.
-fn hash_of(parts: &[&[u8]]) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    for part in parts {
-        hasher.write_usize(part.len());
-        hasher.write(part);
-    }
-    hasher.finish()
 }

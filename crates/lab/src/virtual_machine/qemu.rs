@@ -14,11 +14,12 @@ use super::image::Image;
 use super::processor::Processor;
 use super::{VirtualError, Wrong};
 use crate::guest::{clock, PLAN};
+use crate::hash::hash_of;
 use crate::plan::Plan;
 use crate::record::Record;
 
 /// Found on the PATH.
-pub const PROGRAM: &str = "qemu-system-x86_64";
+const PROGRAM: &str = "qemu-system-x86_64";
 const DIRECTORY_PREFIX: &str = "paceline-lab-";
 const CONSOLE_LINES_SHOWN: usize = 20;
 /// The guest kernel's command line.
@@ -53,6 +54,33 @@ pub struct Machine {
     pub shift: i8,
     /// Wall time without a word from the guest after which it is given up.
     pub patience: Duration,
+}
+
+/// A hash of all that goes into a run on this machine, but for the plan.
+///
+/// # Errors
+/// If QEMU cannot be asked for its version, or does not say it.
+pub fn inputs(machine: &Machine) -> Result<u64, VirtualError> {
+    let qemu = Command::new(PROGRAM)
+        .arg("--version")
+        .output()
+        .map_err(|source| VirtualError::Start {
+            program: PROGRAM.to_owned(),
+            source,
+        })?;
+    if !qemu.status.success() {
+        return Err(VirtualError::Program {
+            program: format!("{PROGRAM} --version"),
+            message: qemu.status.to_string(),
+        });
+    }
+    let image = &machine.image;
+    Ok(hash_of(&[
+        &qemu.stdout,
+        image.kernel.as_os_str().as_encoded_bytes(),
+        &image.initramfs,
+        &machine.shift.to_le_bytes(),
+    ]))
 }
 
 /// Runs `plan` in a machine of its own. `progress` gets the steps done so far;

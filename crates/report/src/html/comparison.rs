@@ -5,12 +5,11 @@
 use super::svg::escape;
 use super::{document, headline};
 use crate::interval;
+use crate::precision::BASELINE;
 use crate::quantity::{alone, ratio, tail};
 use crate::results::{larger_is_better, Metric, Results};
 use crate::table::{link, metrics, verdict};
 
-/// Of it all others are told, where it was run.
-const BASELINE: &str = "cubic";
 /// No competitor: what the link would give without a buffer's limit.
 const IDEAL: &str = "ideal";
 

@@ -16,7 +16,7 @@ fn run(results: &Results) -> Run<'_> {
 }
 
 /// A run in which `metric` has these runs in each variant, with a bound of 1.
-fn results(metric: &str, variants: &[(&str, [f64; 6])]) -> Results {
+pub fn results(metric: &str, variants: &[(&str, [f64; 6])]) -> Results {
     let mut results = sample::startup().results;
     let found = variants.iter().map(|(name, runs)| {
         let found = Metric::from_runs(runs.to_vec()).unwrap();

@@ -3,6 +3,7 @@
 
 mod claims;
 mod comparison;
+mod precision;
 mod results;
 mod sample;
 mod views;

@@ -1,57 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a run that was interrupted leaves: the records of the machines that came to
-//! their end. The same run takes them from there, for they follow from a machine's
-//! inputs alone; each file is named by a hash of all of these.
+//! What a run that was interrupted leaves: the records of the cases that came to their
+//! end. The same run takes them from there; each file is named by a hash of all that
+//! goes into a case.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use super::qemu::{Machine, PROGRAM};
-use super::{hash_of, VirtualError, Wrong};
+use crate::hash::hash_of;
 use crate::plan::Plan;
 use crate::record::Record;
 
 /// In the directory that the results go to.
 const DIRECTORY: &str = "unfinished";
 
-/// The machines of one run that are done, on disk until [`forget`].
+/// What is kept could not be read, written or removed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {source}", path.display())]
+pub struct UnfinishedError {
+    /// What was being done.
+    action: &'static str,
+    /// To which file.
+    path: PathBuf,
+    /// What the system said.
+    source: io::Error,
+}
+
+/// Names the file in an error.
+trait Wrong<T> {
+    fn wrong(self, action: &'static str, path: &Path) -> Result<T, UnfinishedError>;
+}
+
+impl<T> Wrong<T> for io::Result<T> {
+    fn wrong(self, action: &'static str, path: &Path) -> Result<T, UnfinishedError> {
+        self.map_err(|source| UnfinishedError {
+            action,
+            path: path.to_owned(),
+            source,
+        })
+    }
+}
+
+/// The cases of one run that are done, on disk until [`forget`].
 pub struct Unfinished {
     directory: PathBuf,
-    /// Of everything but the plan.
+    /// Of everything but the plan and its repetition.
     inputs: u64,
 }
 
 impl Unfinished {
-    /// Looks below `out`. Makes nothing yet.
-    ///
-    /// # Errors
-    /// If QEMU cannot be asked for its version, or does not say it.
-    pub fn within(out: &Path, machine: &Machine) -> Result<Self, VirtualError> {
-        let qemu = Command::new(PROGRAM)
-            .arg("--version")
-            .output()
-            .map_err(|source| VirtualError::Start {
-                program: PROGRAM.to_owned(),
-                source,
-            })?;
-        if !qemu.status.success() {
-            return Err(VirtualError::Program {
-                program: format!("{PROGRAM} --version"),
-                message: qemu.status.to_string(),
-            });
-        }
-        let image = &machine.image;
-        Ok(Unfinished {
+    /// Looks below `out` for cases with these inputs. Makes nothing yet.
+    pub fn within(out: &Path, inputs: u64) -> Self {
+        Unfinished {
             directory: out.join(DIRECTORY),
-            inputs: hash_of(&[
-                &qemu.stdout,
-                image.kernel.as_os_str().as_encoded_bytes(),
-                &image.initramfs,
-                &machine.shift.to_le_bytes(),
-            ]),
-        })
+            inputs,
+        }
     }
 
     /// Where it is.
@@ -59,20 +62,24 @@ impl Unfinished {
         &self.directory
     }
 
-    fn file(&self, plan: &Plan) -> Result<PathBuf, VirtualError> {
+    fn file(&self, plan: &Plan, repetition: u32) -> Result<PathBuf, UnfinishedError> {
         let plan = serde_json::to_vec(plan)
             .map_err(io::Error::from)
             .wrong("encode the plan for", &self.directory)?;
-        let hash = hash_of(&[&self.inputs.to_le_bytes(), &plan]);
+        let hash = hash_of(&[&self.inputs.to_le_bytes(), &repetition.to_le_bytes(), &plan]);
         Ok(self.directory.join(format!("{hash:016x}.json")))
     }
 
-    /// The records of `plan`'s machine, if it was done before.
+    /// The records of `plan`, if this repetition of it, from 0, was done before.
     ///
     /// # Errors
     /// If they are there and cannot be read.
-    pub fn find(&self, plan: &Plan) -> Result<Option<Vec<Record>>, VirtualError> {
-        let path = self.file(plan)?;
+    pub fn find(
+        &self,
+        plan: &Plan,
+        repetition: u32,
+    ) -> Result<Option<Vec<Record>>, UnfinishedError> {
+        let path = self.file(plan, repetition)?;
         match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text)
                 .map_err(io::Error::from)
@@ -82,12 +89,17 @@ impl Unfinished {
         }
     }
 
-    /// Keeps the records of `plan`'s machine: whole, or not at all.
+    /// Keeps the records of `plan`: whole, or not at all.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn keep(&self, plan: &Plan, records: &[Record]) -> Result<(), VirtualError> {
-        let path = self.file(plan)?;
+    pub fn keep(
+        &self,
+        plan: &Plan,
+        repetition: u32,
+        records: &[Record],
+    ) -> Result<(), UnfinishedError> {
+        let path = self.file(plan, repetition)?;
         let text = serde_json::to_vec(records)
             .map_err(io::Error::from)
             .wrong("encode the records for", &path)?;
@@ -106,7 +118,7 @@ impl Unfinished {
 ///
 /// # Errors
 /// If it cannot be removed.
-pub fn forget(out: &Path) -> Result<(), VirtualError> {
+pub fn forget(out: &Path) -> Result<(), UnfinishedError> {
     let directory = out.join(DIRECTORY);
     match fs::remove_dir_all(&directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
