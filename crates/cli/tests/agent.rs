@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Output, Stdio};
 
 use common::agent::{directory_of, until_gone, Agent, GROUP, OTHER_USER, USER};
-use common::{alone, connect, is_root, jobs, status, Net, SERVER4};
+use common::{alone, connect, is_root, jobs, status, transfer, Net, SERVER4};
 
 fn part_of(process: u32) -> String {
     format!("paceline.{process}.")
@@ -171,8 +171,7 @@ fn a_killed_agent_leaves_the_job_and_its_successor_cleans() {
     agent.kill();
     let (active, _) = connect(&mut first, &mut server, SERVER4);
     assert_eq!(active, "paceline_cubic");
-    first.ask("send 100000");
-    server.ask("receive 100000");
+    transfer(&mut first, &mut server, 100_000);
 
     // One job ends while there is no agent, the other one under the next.
     let ended = second.process.id();
@@ -180,8 +179,7 @@ fn a_killed_agent_leaves_the_job_and_its_successor_cleans() {
     assert!(directory_of(ended).exists());
     agent.restart();
     until_gone(ended);
-    first.ask("send 100000");
-    server.ask("receive 100000");
+    transfer(&mut first, &mut server, 100_000);
     // A page from the former agent is as good, and a new process gets one from the new.
     assert_eq!(first.ask("enter 5"), "0");
     let mut third = agent.peer(USER, &net, "lfn");
@@ -427,8 +425,7 @@ fn a_users_job_has_phases() {
     connect(&mut client, &mut server, SERVER4);
     assert_eq!(client.ask("active"), "1");
     assert_eq!(client.ask("enter 5"), "0");
-    client.ask("send 20000");
-    server.ask("receive 20000");
+    transfer(&mut client, &mut server, 20_000);
     let shown = jobs(&status(), &part_of(client.process.id()));
     assert_eq!(shown[0]["connections"][0]["class"], 5);
     let pid: u64 = client.ask("pid").parse().unwrap();

@@ -6,7 +6,9 @@ mod common;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{alone, connect, is_root, jobs, output, status, Net, Peer, SERVER4, SERVER6};
+use common::{
+    alone, connect, is_root, jobs, output, status, transfer, Net, Peer, SERVER4, SERVER6,
+};
 
 /// A cgroup that the test made, removed when empty.
 struct Service(PathBuf);
@@ -102,8 +104,7 @@ fn the_timeout_of_an_existing_connection_comes_down_and_stays_there() {
     assert!(rto_us() >= 200_000);
     // By a quarter of the difference in each round trip.
     for _ in 0..30 {
-        client.ask("send 20000");
-        server.ask("receive 20000");
+        transfer(&mut client, &mut server, 20_000);
     }
     let short = rto_us();
     assert!(short < 100_000, "{short}");
@@ -112,8 +113,7 @@ fn the_timeout_of_an_existing_connection_comes_down_and_stays_there() {
     assert!(output(&["detach", "--cgroup", service.path()])
         .status
         .success());
-    client.ask("send 20000");
-    server.ask("receive 20000");
+    transfer(&mut client, &mut server, 20_000);
     assert!(output(&attach).status.success());
     assert!(rto_us() < 100_000);
     client.end();

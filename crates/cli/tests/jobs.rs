@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use paceline_agent::cgroup::Hierarchy;
 
 use common::{
-    alone, connect, is_root, jobs, output, paceline, status, Net, Peer, PolicyFile, SERVER4,
-    SERVER6,
+    alone, connect, is_root, jobs, output, paceline, status, transfer, Net, Peer, PolicyFile,
+    SERVER4, SERVER6,
 };
 
 /// Neither ours, nor a name that only a job could have set.
@@ -33,8 +33,7 @@ fn only_the_jobs_end_is_changed_for_both_address_families() {
         let (active, passive) = connect(&mut client, &mut server, address);
         assert_eq!(active, "paceline_cubic", "{address}");
         assert!(is_usual(&passive), "{address}: {passive}");
-        client.ask("send 300000");
-        server.ask("receive 300000");
+        transfer(&mut client, &mut server, 300_000);
 
         let pid = client.process.id();
         let shown = jobs(&status(), &format!("paceline.{pid}."));

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{alone, connect, is_root, jobs, output, status, Net, SERVER4};
+use common::{alone, connect, is_root, jobs, output, status, transfer, Net, SERVER4};
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
@@ -37,8 +37,7 @@ fn a_refused_setting_leaves_the_connection_alone_and_shows() {
     assert_eq!(removed, 1);
     let (after, _) = connect(&mut client, &mut server, SERVER4);
     assert!(!after.starts_with("paceline"), "{after}");
-    client.ask("send 100000");
-    server.ask("receive 100000");
+    transfer(&mut client, &mut server, 100_000);
 
     let shown = jobs(&status(), &format!("paceline.{}.", client.process.id()));
     assert_eq!(

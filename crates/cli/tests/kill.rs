@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::agent::{until_gone, Agent, USER};
-use common::{alone, connect, is_root, jobs, Net, Peer, SERVER4};
+use common::{alone, connect, is_root, jobs, transfer, Net, Peer, SERVER4};
 
 /// Kills at this many moments; PACELINE_KILLS asks for more.
 const KILLS: u32 = 10;
@@ -47,8 +47,7 @@ fn went_on(client: &mut Peer, net: &Net, shown: &str) -> bool {
     let mut server = net.peer(1);
     let (active, _) = connect(client, &mut server, SERVER4);
     assert_eq!(active, "paceline_cubic", "{shown}");
-    client.ask("send 100000");
-    server.ask("receive 100000");
+    transfer(client, &mut server, 100_000);
     client.ask("exit");
     server.end();
     true

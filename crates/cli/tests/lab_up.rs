@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use common::host::{interfaces, settings};
 use common::lab::{self, assert_nothing_is_left, Lab, TopologyFile, TWO_CLUSTERS};
-use common::{connect, is_root, output, paceline, Peer};
+use common::{connect, is_root, output, paceline, transfer, Peer};
 use serde_json::Value;
 
 /// Twice the delay of the link.
@@ -44,8 +44,7 @@ fn hosts_reach_each_other_as_far_as_the_link_is_long() {
         connect(&mut client, &mut server, &address("far1", family));
         let across: u32 = client.ask("round-trip-us").parse().unwrap();
         assert!(across >= ROUND_TRIP_US, "{family}: {across} us");
-        client.ask("send 100000");
-        server.ask("receive 100000");
+        transfer(&mut client, &mut server, 100_000);
 
         let mut neighbour = peer(&lab, "near1");
         connect(&mut client, &mut neighbour, &address("near1", family));

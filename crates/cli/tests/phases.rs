@@ -7,7 +7,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{alone, connect, is_root, jobs, status, wait_for, Net, Peer, SERVER4};
+use common::{
+    alone, connect, is_root, jobs, status, transfer, transfer_on_all, wait_for, Net, Peer, SERVER4,
+};
 use serde_json::Value;
 
 /// The one job of a client, and the connection that it has.
@@ -27,8 +29,7 @@ fn process_of(job: &Value, pid: u64) -> &Value {
 
 /// Sends something in the phase that the client is in.
 fn exchange(client: &mut Peer, server: &mut Peer) {
-    client.ask("send 20000");
-    server.ask("receive 20000");
+    transfer(client, server, 20_000);
 }
 
 /// A job with a connection to a peer without Paceline. The hosts go with the first.
@@ -134,11 +135,9 @@ fn ten_thousand_connections_follow_one_process() {
         server.ask(&format!("accept-many {AT_ONCE}"));
     }
     assert_eq!(client.ask("enter 5"), "0");
-    client.ask("send-on-all 1000");
-    server.ask("receive-on-all 1000");
+    transfer_on_all(&mut client, &mut server, 1_000);
     assert_eq!(client.ask("leave"), "0");
-    client.ask("send-on-all 1000");
-    server.ask("receive-on-all 1000");
+    transfer_on_all(&mut client, &mut server, 1_000);
 
     let job = job_of(&status(), &client).expect("the job is shown");
     let connections = job["connections"].as_array().unwrap();

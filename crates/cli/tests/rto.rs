@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{alone, is_root, jobs, status, Net, Peer, PolicyFile, SERVER4};
+use common::{alone, is_root, jobs, status, transfer_on_all, Net, Peer, PolicyFile, SERVER4};
 use serde_json::Value;
 
 /// Without Paceline: TCP_RTO_MIN, include/net/tcp.h.
@@ -44,8 +44,7 @@ fn ends<'p>(accepts: bool, job: &'p mut Peer, other: &'p mut Peer) -> (&'p mut P
 
 /// `receive` after each `send`: a round trip that measures the RTT.
 fn exchange(from: &mut Peer, to: &mut Peer) {
-    from.ask("send-on-all 20000");
-    to.ask("receive-on-all 20000");
+    transfer_on_all(from, to, 20_000);
 }
 
 #[test]

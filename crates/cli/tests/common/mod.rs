@@ -260,6 +260,11 @@ impl Peer {
     /// Sends one command and returns the answer; none when the peer is gone.
     pub fn try_ask(&mut self, command: &str) -> Option<String> {
         writeln!(self.commands, "{command}").ok()?;
+        self.answer()
+    }
+
+    /// The answer to the last command; none when the peer is gone.
+    fn answer(&mut self) -> Option<String> {
         let mut line = String::new();
         loop {
             line.clear();
@@ -292,6 +297,28 @@ pub fn connect(client: &mut Peer, server: &mut Peer, address: &str) -> (String, 
     let active = client.ask(&format!("connect {address} {port}"));
     let passive = server.ask("accept");
     (active, passive)
+}
+
+/// `bytes` on the latest connection of each. Both work at once: how much a sender may
+/// hand over before the other end reads is this host's setting.
+pub fn transfer(from: &mut Peer, to: &mut Peer, bytes: usize) {
+    let commands = [format!("send {bytes}"), format!("receive {bytes}")];
+    at_once(from, to, [&commands[0], &commands[1]]);
+}
+
+/// `bytes` on each connection, all of one peer's after the other.
+pub fn transfer_on_all(from: &mut Peer, to: &mut Peer, bytes: usize) {
+    let commands = [
+        format!("send-on-all {bytes}"),
+        format!("receive-on-all {bytes}"),
+    ];
+    at_once(from, to, [&commands[0], &commands[1]]);
+}
+
+fn at_once(from: &mut Peer, to: &mut Peer, commands: [&str; 2]) {
+    writeln!(from.commands, "{}", commands[0]).expect("the sender is there");
+    to.ask(commands[1]);
+    from.answer().expect("the sender is still there");
 }
 
 #[test]
