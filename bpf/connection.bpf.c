@@ -10,6 +10,7 @@
 
 #define IPPROTO_TCP 6
 #define TCP_CONGESTION 13
+#define TCP_THIN_LINEAR_TIMEOUTS 16
 #define PL_USUAL_US 200000 /* TCP_RTO_MIN and TCP_DELACK_MAX, include/net/tcp.h */
 #define PL_CGROUP_DEPTH 32 /* deeper nesting than systemd or Slurm make */
 
@@ -109,6 +110,10 @@ static __always_inline int apply(void *socket, struct pl_connection *conn, bool 
 	if (policy->rto_least_us) {
 		value = conn->rto_least_us;
 		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &value, sizeof(value));
+	}
+	if (!error && policy->rto_linear) {
+		value = 1;
+		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &value, sizeof(value));
 	}
 	if (!error && policy->delayed_ack_us) {
 		value = policy->delayed_ack_us;
@@ -292,7 +297,7 @@ int pl_release(struct bpf_iter__tcp *ctx)
 	struct pl_connection *conn;
 	char name[PL_CC_NAME_LEN];
 	struct tcp_sock *tp;
-	int usual_us = PL_USUAL_US;
+	int usual_us = PL_USUAL_US, off = 0;
 	u8 released = 1;
 
 	if (!skc)
@@ -306,6 +311,8 @@ int pl_release(struct bpf_iter__tcp *ctx)
 	if (conn->reason == PL_REASON_NONE) {
 		if (conn->policy.rto_least_us)
 			bpf_setsockopt(tp, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
+		if (conn->policy.rto_linear)
+			bpf_setsockopt(tp, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &off, sizeof(off));
 		if (conn->policy.delayed_ack_us)
 			bpf_setsockopt(tp, IPPROTO_TCP, TCP_BPF_DELACK_MAX, &usual_us, sizeof(usual_us));
 		__builtin_memcpy(name, conn->former, sizeof(name));

@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 4
+#define PL_ABI_VERSION 5
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
@@ -55,7 +55,8 @@ struct pl_policy {
 	__u32 rto_jitter_us; /* spread added to it, per connection */
 	__u32 delayed_ack_us; /* TCP_BPF_DELACK_MAX; 0: the kernel's 40-200 ms */
 	__u32 tick_us; /* the kernel's 1/HZ: the jitter is drawn in whole ticks */
-	__u32 phases; /* 1: connections follow their process's phases */
+	__u16 phases; /* 1: connections follow their process's phases */
+	__u16 rto_linear; /* 1: TCP_THIN_LINEAR_TIMEOUTS */
 };
 
 /* One job: a cgroup whose sockets get one policy. Key: the cgroup's id. */

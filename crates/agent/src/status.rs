@@ -299,8 +299,12 @@ fn changes(job: &pl_job) -> Vec<String> {
             0 => String::new(),
             jitter => format!(" plus up to {}", milliseconds(jitter.into())),
         };
+        let backoff = match policy.rto_linear {
+            0 => "",
+            _ => ", not doubled while little is in flight",
+        };
         changes.push(format!(
-            "least RTO {}{jitter}",
+            "least RTO {}{jitter}{backoff}",
             milliseconds(policy.rto_least_us.into())
         ));
     }

@@ -6,7 +6,9 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{alone, is_root, jobs, status, transfer_on_all, Net, Peer, PolicyFile, SERVER4};
+use common::{
+    alone, is_root, jobs, status, transfer_on_all, Capture, Net, Peer, PolicyFile, SERVER4,
+};
 use serde_json::Value;
 
 /// Without Paceline: TCP_RTO_MIN, include/net/tcp.h.
@@ -149,5 +151,42 @@ fn loopback_keeps_the_kernels_timeout() {
             );
         }
         job.end();
+    }
+}
+
+#[test]
+fn timeouts_of_a_thin_stream_double_unless_the_policy_says_linear() {
+    if !is_root() {
+        return;
+    }
+    // The first one may be a tail-loss probe's.
+    const TRANSMISSIONS: usize = 6;
+    let _alone = alone();
+    for backoff in ["exponential", "linear"] {
+        let text = format!("base = \"cubic\"\n[rto]\nleast = \"100ms\"\nbackoff = \"{backoff}\"\n");
+        let policy = PolicyFile::new("backoff", &text);
+        let net = Net::new();
+        let mut client = net.job(0, policy.path());
+        let mut server = net.peer(1);
+        let port = server.ask(&format!("listen {SERVER4}"));
+        client.ask(&format!("connect {SERVER4} {port}"));
+        server.ask("accept");
+        exchange(&mut client, &mut server);
+        let mut capture = Capture::start(&net, 1);
+        net.silence();
+        client.ask("send 1000");
+        let mut sent = Vec::new();
+        while sent.len() < TRANSMISSIONS {
+            let segments = capture.segments_to(port.parse().unwrap());
+            sent.extend(segments.iter().map(|segment| segment.sent_ms));
+        }
+        let gap = |number: usize| sent[number] - sent[number - 1];
+        let (early, late) = (gap(2), gap(5));
+        match backoff {
+            "linear" => assert!(late < 2 * early, "{sent:?}"),
+            _ => assert!(late >= 4 * early, "{sent:?}"),
+        }
+        client.process.kill().unwrap();
+        server.end();
     }
 }

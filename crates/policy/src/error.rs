@@ -120,6 +120,8 @@ pub enum ProblemKind {
     TargetWithoutBase,
     #[error("base \"bbr\" keeps no ssthresh to start from: write target = \"delivery-rate\", or base = \"cubic\"")]
     SsthreshOfBbr,
+    #[error("has no effect with base \"bbr\", which the kernel takes for a stream in its first slow start: leave this out, or write base = \"cubic\"")]
+    LinearOfBbr,
     #[error("has no effect while startup.target is off: write target = \"delivery-rate\" (or \"ssthresh\"), or leave this out")]
     NeedsTarget,
     #[error("has no effect with target \"ssthresh\", which remembers nothing: write target = \"delivery-rate\", or leave this out")]

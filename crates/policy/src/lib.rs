@@ -13,4 +13,6 @@ pub mod presets;
 pub mod units;
 
 pub use error::{PolicyError, Problem, ProblemKind};
-pub use policy::{Ack, Base, Breaker, Policy, Raised, Rto, Startup, Target, TickTime, Window};
+pub use policy::{
+    Ack, Backoff, Base, Breaker, Policy, Raised, Rto, Startup, Target, TickTime, Window,
+};

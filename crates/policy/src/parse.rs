@@ -12,7 +12,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{Problem, ProblemKind};
 use crate::policy::{
-    Ack, Base, Breaker, Policy, Rto, Startup, Target, TickTime, Window, LONGEST_NAME, MOST_TIMER,
+    Ack, Backoff, Base, Breaker, Policy, Rto, Startup, Target, TickTime, Window, LONGEST_NAME,
+    MOST_TIMER,
 };
 use crate::units::{quoted, Rate, Share, Time, UnitError};
 
@@ -27,7 +28,7 @@ const ROOT_KEYS: &[&str] = &[
 ];
 const STARTUP_KEYS: &[&str] = &["target", "initial_rate", "half_life", "phases", "breaker"];
 const BREAKER_KEYS: &[&str] = &["loss", "starts", "hold"];
-const RTO_KEYS: &[&str] = &["least", "jitter"];
+const RTO_KEYS: &[&str] = &["least", "jitter", "backoff"];
 const ACK_KEYS: &[&str] = &["delay"];
 const WINDOW_KEYS: &[&str] = &["initial"];
 
@@ -41,6 +42,7 @@ const TABLES: &[(&str, &[&str])] = &[
 ];
 
 const BASES: &[&str] = &["keep", "cubic", "reno", "bbr"];
+const BACKOFFS: &[&str] = &["exponential", "linear"];
 const TARGETS: &[&str] = &["off", "ssthresh", "delivery-rate"];
 
 const LONGEST_DESCRIPTION: usize = 200;
@@ -148,7 +150,7 @@ impl<'t> Reader<'t> {
             description: self.description(root),
             base: base.unwrap_or(Base::Keep),
             startup: startup.and_then(|section| self.startup(&section, base)),
-            rto: rto.and_then(|section| self.rto(&section)),
+            rto: rto.and_then(|section| self.rto(&section, base)),
             ack: ack.and_then(|section| self.ack(&section)),
             window: window.and_then(|section| self.window(&section)),
         }
@@ -312,11 +314,12 @@ impl<'t> Reader<'t> {
         })
     }
 
-    fn rto(&mut self, section: &Section<'t>) -> Option<Rto> {
+    fn rto(&mut self, section: &Section<'t>, base: Option<Base>) -> Option<Rto> {
         self.known_keys(section, RTO_KEYS);
         let jitter_field = section.field("jitter");
+        let backoff_field = section.field("backoff");
         let Some(least) = section.field("least") else {
-            if let Some(field) = jitter_field {
+            for field in [jitter_field, backoff_field].into_iter().flatten() {
                 self.report(field.key_at, field.path, ProblemKind::NeedsLeast);
             }
             return None;
@@ -325,11 +328,27 @@ impl<'t> Reader<'t> {
         let jitter = jitter_field
             .as_ref()
             .and_then(|field| self.tick_time(field, Time::from_micros(1), MOST_TIMER));
+        let backoff = match backoff_field {
+            None => Backoff::default(),
+            Some(field) => match self.choice(&field, BACKOFFS, "write the backoff in quotes")? {
+                "linear" => {
+                    if base == Some(Base::Bbr) {
+                        self.at_value(&field, ProblemKind::LinearOfBbr);
+                    }
+                    Backoff::Linear
+                }
+                _ => Backoff::Exponential,
+            },
+        };
         let least = least?;
         if let Some((field, jitter)) = jitter_field.zip(jitter) {
             self.jitter_fits(&field, least, jitter);
         }
-        Some(Rto { least, jitter })
+        Some(Rto {
+            least,
+            jitter,
+            backoff,
+        })
     }
 
     fn jitter_fits(&mut self, field: &Field<'t>, least: TickTime, jitter: TickTime) {

@@ -165,6 +165,21 @@ pub struct Rto {
     /// that lost together do not retransmit together; `Tick` is one tick.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<TickTime>,
+    /// How timeouts of one segment follow each other.
+    pub backoff: Backoff,
+}
+
+/// What becomes of the timeout when nothing arrives after a retransmission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backoff {
+    /// It doubles each time (RFC 6298, 5.5).
+    #[default]
+    Exponential,
+    /// While a connection has less than four segments in flight, six times it stays as
+    /// it is, and doubles only then (`TCP_THIN_LINEAR_TIMEOUTS`,
+    /// Documentation/networking/tcp-thin.rst).
+    Linear,
 }
 
 /// The ACKs that this side sends.
@@ -266,7 +281,7 @@ impl Policy {
             } as u8;
             abi.initial_rate_bps = startup.initial_rate.map_or(0, Rate::bytes_per_second);
             abi.half_life_ms = startup.half_life.map_or(0, millis);
-            abi.phases = startup.phases.into();
+            abi.phases = u16::from(startup.phases);
             if let Some(breaker) = &startup.breaker {
                 abi.breaker_permille = saturating_u32(breaker.loss.permille());
                 abi.breaker_starts = breaker.starts;
@@ -284,6 +299,7 @@ impl Policy {
             let room = saturating_u32(MOST_TIMER.micros()).saturating_sub(abi.rto_least_us);
             abi.rto_jitter_us = jitter.min(room);
             abi.tick_us = tick_us;
+            abi.rto_linear = u16::from(rto.backoff == Backoff::Linear);
         }
         if let Some(ack) = &self.ack {
             abi.delayed_ack_us = bound(&ack.delay);

@@ -7,7 +7,8 @@ use std::io::Write;
 use paceline_abi::{pl_base, pl_policy, pl_target};
 use paceline_policy::units::{Rate, Share, Time};
 use paceline_policy::{
-    presets, Ack, Base, Breaker, Policy, PolicyError, Rto, Startup, Target, TickTime, Window,
+    presets, Ack, Backoff, Base, Breaker, Policy, PolicyError, Rto, Startup, Target, TickTime,
+    Window,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -54,6 +55,7 @@ fn lfn_has_both_laws_and_acknowledges_in_time() {
         rto_jitter_us: 4_000,
         delayed_ack_us: 8_000,
         tick_us: TICK_US,
+        rto_linear: 1,
         ..pl_policy::default()
     };
     assert_eq!(lfn, expected);
@@ -82,7 +84,7 @@ fn every_key_reaches_the_kernel_side_in_its_unit() {
         startup.half_life = "1.5s"
         startup.phases = false
         startup.breaker = { loss = "0.5%", starts = 3, hold = "1min" }
-        rto = { least = "20ms", jitter = "6ms" }
+        rto = { least = "20ms", jitter = "6ms", backoff = "linear" }
         ack.delay = "12ms"
         window.initial = 32
         "#,
@@ -100,6 +102,7 @@ fn every_key_reaches_the_kernel_side_in_its_unit() {
         rto_jitter_us: 6_000,
         delayed_ack_us: 12_000,
         tick_us: TICK_US,
+        rto_linear: 1,
         ..pl_policy::default()
     };
     assert_eq!(policy.to_abi(TICK_US), expected);
@@ -265,13 +268,23 @@ fn startup() -> impl Strategy<Value = Startup> {
     )
 }
 
+fn rto() -> impl Strategy<Value = Rto> {
+    let jitter = option::of(tick_time(1..100_000));
+    let backoff = prop_oneof![Just(Backoff::Exponential), Just(Backoff::Linear)];
+    (tick_time(2_000..100_000), jitter, backoff).prop_map(|(least, jitter, backoff)| Rto {
+        least,
+        jitter,
+        backoff,
+    })
+}
+
 prop_compose! {
     fn policy()(
         name in "[a-zA-Z0-9._-]{1,31}",
         description in "\\PC{0,200}",
         wrapped in prop_oneof![Just(Base::Cubic), Just(Base::Reno)],
         startup in option::of(startup()),
-        rto in option::of((tick_time(2_000..100_000), option::of(tick_time(1..100_000)))),
+        rto in option::of(rto()),
         ack in option::of(tick_time(2_000..200_001)),
         window in option::of(1u16..=1000),
     ) -> Policy {
@@ -280,7 +293,7 @@ prop_compose! {
             description,
             base: if startup.is_some() { wrapped } else { Base::Keep },
             startup,
-            rto: rto.map(|(least, jitter)| Rto { least, jitter }),
+            rto,
             ack: ack.map(|delay| Ack { delay }),
             window: window.map(|initial| Window { initial }),
         }
@@ -304,6 +317,7 @@ fn nearly_a_policy() -> impl Strategy<Value = String> {
             "rto",
             "rto.least",
             "rto.jitter",
+            "rto.backoff",
             "ack.delay",
             "window",
             "window.initial",

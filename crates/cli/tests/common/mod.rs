@@ -181,6 +181,11 @@ impl Net {
         }
     }
 
+    /// From here on what reaches host 1 by IPv4 is not answered.
+    pub fn silence(&self) {
+        ip(&format!("-n {} addr del {SERVER4}/24 dev v", self.names[1]));
+    }
+
     /// A peer without paceline.
     pub fn peer(&self, host: usize) -> Peer {
         Peer::start(self, host, None)
@@ -524,6 +529,14 @@ fn congestion(stream: &TcpStream) -> String {
     String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
+/// A TCP segment with payload.
+pub struct Segment {
+    pub sequence: u32,
+    pub length: usize,
+    /// TSval: milliseconds of the sender's clock; 0 without the option.
+    pub sent_ms: u32,
+}
+
 /// What reaches a host, from the moment it was made: IPv4 headers and on.
 pub struct Capture(File);
 
@@ -549,8 +562,16 @@ impl Capture {
         Capture(thread.join().unwrap())
     }
 
-    /// TCP segments with payload to `port` so far: sequence number and length.
+    /// TCP segments with payload to `port` since the last call: sequence number and length.
     pub fn data_to(&mut self, port: u16) -> Vec<(u32, usize)> {
+        let segments = self.segments_to(port).into_iter();
+        segments
+            .map(|segment| (segment.sequence, segment.length))
+            .collect()
+    }
+
+    /// The same with the sender's time.
+    pub fn segments_to(&mut self, port: u16) -> Vec<Segment> {
         let mut found = Vec::new();
         let mut packet = [0; 1 << 16];
         while let Ok(length) = self.0.read(&mut packet) {
@@ -562,8 +583,17 @@ impl Capture {
                 && u16::from_be_bytes([tcp[2], tcp[3]]) == port
                 && total > headers
             {
-                let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
-                found.push((sequence, total - headers));
+                let word = |at: usize| u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap());
+                found.push(Segment {
+                    sequence: word(4),
+                    length: total - headers,
+                    // Linux's options of a data segment: two NOPs, kind 8, length 10.
+                    sent_ms: if tcp[20..24] == [1, 1, 8, 10] {
+                        word(24)
+                    } else {
+                        0
+                    },
+                });
             }
         }
         found
