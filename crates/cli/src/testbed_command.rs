@@ -239,7 +239,7 @@ pub fn mpirun(args: &MpirunArgs) -> Result<ExitCode> {
     command
         .args(options)
         .args(program)
-        .envs(launcher.environment(&state));
+        .envs(launcher.environment(&state.launch_paths()));
     Ok(become_command(command))
 }
 

@@ -2,17 +2,11 @@
 //! The process that holds a lab. `paceline lab up` starts it and waits until the lab
 //! stands; until then it ends with that command, from then on it is on its own.
 
-use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use nix::sys::memfd::{memfd_create, MFdFlags};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::signal::Signal;
@@ -20,22 +14,17 @@ use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, getppid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::build::Network;
+use super::door::{Door, Holder};
+use super::launching::Launching;
 use super::mark::{end_orphans, Mark};
 use super::node::Node;
-use super::read_back::{self, LaunchPaths};
-use super::socket::{self, Reply, Request};
+use super::read_back;
+use super::socket::{self, Reply};
 use super::{doing, require_root, State, TestbedError, Topology};
-use crate::case::{CaseError, Doing};
+use crate::case::CaseError;
 
 /// The hidden command of `paceline lab` that [`keep`] is behind.
 pub const COMMAND: &str = "keep";
-/// A client that says nothing is not waited for longer.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The same program as the keeper, under a path without spaces, whatever becomes of
-/// the file. `/proc/KEEPER/fd/N` names this script to launchers, which take a program
-/// without arguments, in all of the lab's namespaces.
-const SHELL: &str = "#!/bin/sh\nexec /proc/KEEPER/exe lab shell \"$@\"\n";
-
 /// What the keeper is told.
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
@@ -160,41 +149,17 @@ fn allow_many_files() -> io::Result<()> {
     Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
 }
 
-/// What `lab shell` and the list of hosts are handed out as: files that only this
-/// process has.
-#[derive(Debug)]
-struct Launching {
-    shell: OwnedFd,
-    hosts: OwnedFd,
-}
-
-impl Launching {
-    fn new(topology: &Topology) -> io::Result<Self> {
-        let hosts: String = topology.hosts().map(|(name, ..)| name + "\n").collect();
-        let shell = SHELL.replace("KEEPER", &std::process::id().to_string());
-        Ok(Launching {
-            shell: memory_file(c"shell", &shell)?,
-            hosts: memory_file(c"hosts", &hosts)?,
-        })
-    }
-}
-
-fn memory_file(name: &std::ffi::CStr, text: &str) -> io::Result<OwnedFd> {
-    let name = CString::from(name);
-    let descriptor = memfd_create(name.as_c_str(), MFdFlags::MFD_CLOEXEC)?;
-    File::from(descriptor.try_clone()?).write_all(text.as_bytes())?;
-    Ok(descriptor)
-}
-
-struct Keeper {
+/// What is kept.
+struct Kept {
     lab: String,
     topology_file: String,
     network: Network,
     launching: Launching,
-    listeners: Vec<UnixListener>,
-    /// Whoever was given a node, until it is inside: if the keeper ends before, it sees
-    /// that by its end of this.
-    entering: Vec<UnixStream>,
+}
+
+struct Keeper {
+    kept: Kept,
+    door: Door,
 }
 
 impl Keeper {
@@ -209,102 +174,54 @@ impl Keeper {
             Err(error) => return Err(failed(error)),
         };
         allow_many_files().map_err(failed)?;
-        let launching = Launching::new(&order.topology).map_err(failed)?;
+        let hosts = order.topology.hosts().map(|(name, ..)| name);
+        let launching = Launching::new(hosts).map_err(failed)?;
         let mark = Mark::own(&order.lab).map_err(failed)?;
         let built = || -> Result<(Self, State), CaseError> {
-            let network = Network::build(&order.topology, &mark)?;
-            let mut listeners = vec![listener];
-            for node in network.hosts.iter().chain(&network.switches) {
-                listeners.push(node.network().enter(|| {
-                    socket::listen(&order.lab)
-                        .doing(format!("listening in {}", node.network().name()))
-                })?);
-            }
-            let keeper = Keeper {
+            let kept = Kept {
                 lab: order.lab.clone(),
                 topology_file: order.topology_file.clone(),
-                network,
+                network: Network::build(&order.topology, &mark)?,
                 launching,
-                listeners,
-                entering: Vec::new(),
             };
-            let state = keeper.state()?;
-            Ok((keeper, state))
+            let mut door = Door::open(&order.lab, &kept.nodes())?;
+            door.add(listener);
+            let state = kept.state()?;
+            Ok((Keeper { kept, door }, state))
         };
         built().map_err(|error| Outcome::Failed(error.to_string()))
-    }
-
-    fn state(&self) -> Result<State, CaseError> {
-        let path = |file: &OwnedFd| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let launching = LaunchPaths {
-            shell: path(&self.launching.shell),
-            hosts: path(&self.launching.hosts),
-        };
-        read_back::state(&self.lab, &self.topology_file, &self.network, launching)
     }
 
     /// Answers until the process is ended.
     fn serve(mut self) -> ! {
         loop {
-            let mut sources: Vec<PollFd> = Vec::new();
-            let listeners = self.listeners.iter().map(AsFd::as_fd);
-            for source in listeners.chain(self.entering.iter().map(AsFd::as_fd)) {
-                sources.push(PollFd::new(source, PollFlags::POLLIN));
-            }
-            // It fails when a signal comes, which is for the next look.
-            let _ = poll(&mut sources, PollTimeout::NONE);
-            let ready: Vec<bool> = sources
-                .iter()
-                .map(|source| source.any().unwrap_or_default())
-                .collect();
-            let (callers, inside) = ready.split_at(self.listeners.len());
-            let mut inside = inside.iter();
-            self.entering
-                .retain(|_| !inside.next().copied().unwrap_or_default());
-            for (index, _) in callers.iter().enumerate().filter(|(_, ready)| **ready) {
-                if let Ok((stream, _)) = self.listeners[index].accept() {
-                    // One that goes away before its answer has its own reasons.
-                    let _ = self.answer(stream);
-                }
-            }
+            self.door.answer_next(&self.kept, None);
         }
     }
+}
 
-    fn answer(&mut self, stream: UnixStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        if socket::peer(&stream)?.uid() != 0 {
-            return Ok(());
-        }
-        match socket::read(&stream)? {
-            Some(Request::Describe) => {
-                let reply = match self.state() {
-                    Ok(state) => Reply::State(Box::new(state)),
-                    Err(error) => Reply::Failed(error.to_string()),
-                };
-                socket::write(&stream, &reply)
-            }
-            Some(Request::Enter(name)) => match self.node(&name) {
-                Some(node) => {
-                    socket::send_node(&stream, node.descriptors())?;
-                    self.entering.push(stream);
-                    Ok(())
-                }
-                None => {
-                    let known: Vec<&str> = self.nodes().map(|node| node.network().name()).collect();
-                    socket::write(&stream, &Reply::NoSuchNode(known.join(", ")))
-                }
-            },
-            None => Ok(()),
-        }
+impl Kept {
+    fn state(&self) -> Result<State, CaseError> {
+        read_back::state(
+            &self.lab,
+            &self.topology_file,
+            &self.network,
+            self.launching.paths(),
+        )
+    }
+}
+
+impl Holder for Kept {
+    fn nodes(&self) -> Vec<&Node> {
+        let network = &self.network;
+        network.hosts.iter().chain(&network.switches).collect()
     }
 
-    fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.network.hosts.iter().chain(&self.network.switches)
-    }
-
-    fn node(&self, name: &str) -> Option<&Node> {
-        self.nodes().find(|node| node.network().name() == name)
+    fn describe(&self) -> Reply {
+        match self.state() {
+            Ok(state) => Reply::State(Box::new(state)),
+            Err(error) => Reply::Failed(error.to_string()),
+        }
     }
 }
 

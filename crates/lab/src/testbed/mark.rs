@@ -55,7 +55,8 @@ impl Mark {
             )
     }
 
-    fn parse(source: &str) -> Option<Self> {
+    /// Reads what [`Display`](std::fmt::Display) has written.
+    pub fn parse(source: &str) -> Option<Self> {
         let mut parts = source.strip_prefix(PREFIX)?.split(':');
         let mark = Mark {
             lab: parts.next()?.to_owned(),
@@ -83,10 +84,23 @@ impl std::fmt::Display for Mark {
 /// # Errors
 /// Where some are still there after a while.
 pub fn end_orphans() -> io::Result<usize> {
+    end_where(Mark::is_orphaned)
+}
+
+/// Ends all processes that bear this mark. Returns how many there were.
+///
+/// # Errors
+/// Where some are still there after a while.
+pub fn end_inside(mark: &Mark) -> io::Result<usize> {
+    end_where(|its| its == mark)
+}
+
+fn end_where(applies: impl Fn(&Mark) -> bool) -> io::Result<usize> {
+    let bears = |process: u32| marks_of(process).iter().any(&applies);
     let mut ended = std::collections::BTreeSet::new();
     let begin = Instant::now();
     loop {
-        let orphans = orphans();
+        let orphans = processes_that(&bears);
         if orphans.is_empty() {
             return Ok(ended.len());
         }
@@ -98,7 +112,7 @@ pub fn end_orphans() -> io::Result<usize> {
             )));
         }
         for process in orphans {
-            if kill_if(process, || is_orphan(process)) {
+            if kill_if(process, || bears(process)) {
                 ended.insert(process);
             }
         }
@@ -131,7 +145,7 @@ fn marks_in(directory: &str) -> Vec<Mark> {
     marks
 }
 
-fn orphans() -> Vec<u32> {
+fn processes_that(bear: impl Fn(u32) -> bool) -> Vec<u32> {
     let mounts = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     let own = mounts("self");
     fs::read_dir("/proc")
@@ -141,12 +155,8 @@ fn orphans() -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
         // Most have the machine's mounts, like us; to read them would take longer.
         .filter(|process| mounts(&process.to_string()).is_some_and(|its| Some(its) != own))
-        .filter(|process| is_orphan(*process))
+        .filter(|process| bear(*process))
         .collect()
-}
-
-fn is_orphan(process: u32) -> bool {
-    marks_of(process).iter().any(Mark::is_orphaned)
 }
 
 /// Kills a process if `applies` to it: asked while a descriptor of the process makes
@@ -198,9 +208,18 @@ impl Process {
 
     /// Waits until it has ended; whether it has.
     pub fn wait(&self) -> io::Result<bool> {
+        self.wait_for(PATIENCE)
+    }
+
+    /// The same, but no longer than this.
+    pub fn wait_for(&self, patience: Duration) -> io::Result<bool> {
         let mut ended = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-        let timeout = PollTimeout::try_from(PATIENCE).map_err(io::Error::other)?;
-        Ok(poll(&mut ended, timeout)? > 0)
+        let timeout = PollTimeout::try_from(patience).map_err(io::Error::other)?;
+        match poll(&mut ended, timeout) {
+            Ok(count) => Ok(count > 0),
+            Err(nix::errno::Errno::EINTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
     }
 }
 

@@ -6,7 +6,9 @@
 //! - [`build`] makes it of [`node`]s and [`wan`]s, [`probe`] and [`read_back`] say what
 //!   it is like, as a [`state`];
 //! - [`keeper`] is the process that holds it, [`client`] what other commands do with it
-//!   over [`socket`]s, [`mpi`] how an MPI launcher is told of it;
+//!   over [`socket`]s, which the keeper's [`door`] has, [`mpi`] and [`launching`] how an MPI
+//!   launcher is told of it;
+//! - [`site`] makes such nodes of an experiment's hosts, for launchers;
 //! - [`mark`] finds the processes inside.
 //!
 //! Nothing of a lab is in the file system. Namespaces, links and sockets are descriptors
@@ -17,8 +19,10 @@ pub mod address;
 pub mod build;
 pub mod check;
 pub mod client;
+pub mod door;
 pub mod file;
 pub mod keeper;
+pub mod launching;
 pub mod mark;
 pub mod mpi;
 pub mod node;
@@ -27,6 +31,7 @@ mod picture;
 pub mod probe;
 pub mod read_back;
 pub mod routes;
+pub mod site;
 pub mod socket;
 pub mod state;
 pub mod topology;

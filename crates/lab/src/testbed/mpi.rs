@@ -4,13 +4,18 @@
 
 use std::process::{Command, Stdio};
 
+use serde::{Deserialize, Serialize};
+
 use super::build::HOST_DEVICE;
-use super::{State, TestbedError};
+use super::launching::LaunchPaths;
+use super::TestbedError;
 
 /// A family of MPI libraries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Library {
     /// Open MPI with ORTE, up to 4.1.
+    #[default]
     OpenMpi,
     /// MPICH and what is made of it, with the launcher Hydra.
     Mpich,
@@ -59,9 +64,9 @@ impl Launcher {
         })
     }
 
-    /// What it needs to know in order to start ranks on the hosts of `lab`, when it is
-    /// started on the first of them.
-    pub fn environment(&self, lab: &State) -> Vec<(&'static str, String)> {
+    /// What it needs to know in order to start ranks on the hosts that `launching` lists,
+    /// when it is started on the first of them.
+    pub fn environment(&self, launching: &LaunchPaths) -> Vec<(&'static str, String)> {
         let fixed = |pairs: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
             pairs
                 .iter()
@@ -85,8 +90,8 @@ impl Launcher {
                     ("OMPI_MCA_hwloc_base_binding_policy", "none"),
                     ("OMPI_MCA_mpi_yield_when_idle", "1"),
                 ]);
-                all.push(("OMPI_MCA_plm_rsh_agent", lab.remote_shell.clone()));
-                all.push(("OMPI_MCA_orte_default_hostfile", lab.host_list.clone()));
+                all.push(("OMPI_MCA_plm_rsh_agent", launching.shell.clone()));
+                all.push(("OMPI_MCA_orte_default_hostfile", launching.hosts.clone()));
                 all
             }
             Library::Mpich => {
@@ -99,8 +104,8 @@ impl Launcher {
                     ("UCX_NET_DEVICES", HOST_DEVICE),
                     ("FI_TCP_IFACE", HOST_DEVICE),
                 ]);
-                all.push(("HYDRA_LAUNCHER_EXEC", lab.remote_shell.clone()));
-                all.push(("HYDRA_HOST_FILE", lab.host_list.clone()));
+                all.push(("HYDRA_LAUNCHER_EXEC", launching.shell.clone()));
+                all.push(("HYDRA_HOST_FILE", launching.hosts.clone()));
                 all
             }
         }

@@ -34,18 +34,46 @@ impl Node {
     /// A new node called `name` whose /etc/hosts is `hosts`. Its mounts carry `mark`,
     /// by which processes inside can be found ([`super::mark`]).
     pub fn create(name: &str, hosts: &str, mark: &str) -> Result<Self, CaseError> {
+        Self::make(name, None, hosts, mark)
+    }
+
+    /// The same around a network that exists already.
+    pub fn around(
+        network: &Namespace,
+        name: &str,
+        hosts: &str,
+        mark: &str,
+    ) -> Result<Self, CaseError> {
+        Self::make(name, Some(network), hosts, mark)
+    }
+
+    /// In a thread that ends afterwards.
+    fn make(
+        name: &str,
+        network: Option<&Namespace>,
+        hosts: &str,
+        mark: &str,
+    ) -> Result<Self, CaseError> {
         std::thread::scope(|scope| {
             scope
-                .spawn(|| Self::create_here(name, hosts, mark))
+                .spawn(|| Self::make_here(name, network, hosts, mark))
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
-    /// In a thread that ends afterwards.
-    fn create_here(name: &str, hosts: &str, mark: &str) -> Result<Self, CaseError> {
-        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWNS)
-            .doing(format!("making the namespaces of {name}"))?;
+    fn make_here(
+        name: &str,
+        network: Option<&Namespace>,
+        hosts: &str,
+        mark: &str,
+    ) -> Result<Self, CaseError> {
+        match network {
+            Some(network) => setns(network, CloneFlags::CLONE_NEWNET),
+            None => unshare(CloneFlags::CLONE_NEWNET),
+        }
+        .and_then(|()| unshare(CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWNS))
+        .doing(format!("making the namespaces of {name}"))?;
         sethostname(name).doing(format!("naming {name}"))?;
         mount_own(hosts, mark).doing(format!("mounting {name}'s /etc/hosts and /sys"))?;
         let open = |kind: &str| -> Result<OwnedFd, CaseError> {
@@ -115,14 +143,20 @@ fn mount_own(hosts: &str, mark: &str) -> io::Result<()> {
 /// must have one thread only. The working directory stays, where the node sees it.
 pub fn enter(descriptors: &[OwnedFd; 3]) -> io::Result<()> {
     let directory = std::env::current_dir();
-    let [network, names, mounts] = descriptors;
-    setns(network, CloneFlags::CLONE_NEWNET)?;
-    setns(names, CloneFlags::CLONE_NEWUTS)?;
-    setns(mounts, CloneFlags::CLONE_NEWNS)?;
+    join(descriptors)?;
     // Joining mounts leads to their root, which is where a command starts that came
     // from a directory that is not there.
     if let Ok(directory) = directory {
         let _ = std::env::set_current_dir(directory);
     }
     Ok(())
+}
+
+/// The same by system calls alone, as between fork and exec: the working directory is the
+/// root afterwards.
+pub fn join(descriptors: &[OwnedFd; 3]) -> io::Result<()> {
+    let [network, names, mounts] = descriptors;
+    setns(network, CloneFlags::CLONE_NEWNET)?;
+    setns(names, CloneFlags::CLONE_NEWUTS)?;
+    Ok(setns(mounts, CloneFlags::CLONE_NEWNS)?)
 }

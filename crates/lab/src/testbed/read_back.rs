@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use super::address::{self, Addresses};
 use super::build::{port, wan_device, Network, HOST_DEVICE};
 use super::has_ipv6;
+use super::launching::LaunchPaths;
 use super::node;
 use super::probe::Measured;
 use super::state::{Kind, Line, Node, Port, Reading, Route, State, Traffic, Wan};
@@ -13,15 +14,6 @@ use super::topology;
 use crate::case::queues::{queues, Queue};
 use crate::case::topology::EDGE_QUEUE_BYTES;
 use crate::case::CaseError;
-
-/// Where launchers find what they need.
-#[derive(Debug, Clone)]
-pub struct LaunchPaths {
-    /// See [`State::remote_shell`].
-    pub shell: String,
-    /// See [`State::host_list`].
-    pub hosts: String,
-}
 
 /// All there is to say of a lab that stands.
 pub fn state(

@@ -7,6 +7,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use super::launching::LaunchPaths;
+
 /// A whole lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
@@ -145,6 +147,14 @@ pub struct Route {
 }
 
 impl State {
+    /// What launchers are told.
+    pub fn launch_paths(&self) -> LaunchPaths {
+        LaunchPaths {
+            shell: self.remote_shell.clone(),
+            hosts: self.host_list.clone(),
+        }
+    }
+
     /// The node with this name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)

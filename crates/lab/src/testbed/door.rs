@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where commands ask for a node: the sockets of whoever holds the nodes.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+
+use super::node::Node;
+use super::socket::{self, Reply, Request};
+use crate::case::{CaseError, Doing};
+
+/// A client that says nothing is not waited for longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What can be asked for.
+pub trait Holder {
+    /// All nodes.
+    fn nodes(&self) -> Vec<&Node>;
+    /// The answer to [`Request::Describe`].
+    fn describe(&self) -> Reply;
+}
+
+/// Listens, and lets in.
+#[derive(Debug)]
+pub struct Door {
+    listeners: Vec<UnixListener>,
+    /// Whoever was given a node, until it is inside: if this process ends before, it sees
+    /// that by its end of this.
+    entering: Vec<UnixStream>,
+}
+
+impl Door {
+    /// Listens in the network of each of `nodes`, under the name `lab`.
+    pub fn open(lab: &str, nodes: &[&Node]) -> Result<Self, CaseError> {
+        let listen = |node: &&Node| {
+            node.network().enter(|| {
+                socket::listen(lab).doing(format!("listening in {}", node.network().name()))
+            })
+        };
+        Ok(Door {
+            listeners: nodes.iter().map(listen).collect::<Result<_, _>>()?,
+            entering: Vec::new(),
+        })
+    }
+
+    /// Listens here, too.
+    pub fn add(&mut self, listener: UnixListener) {
+        self.listeners.push(listener);
+    }
+
+    /// Answers whoever asks next; false when `stop` can be read.
+    pub fn answer_next(&mut self, holder: &impl Holder, stop: Option<BorrowedFd>) -> bool {
+        let mut sources: Vec<PollFd> = Vec::new();
+        let listeners = self.listeners.iter().map(AsFd::as_fd);
+        let others = self.entering.iter().map(AsFd::as_fd).chain(stop);
+        for source in listeners.chain(others) {
+            sources.push(PollFd::new(source, PollFlags::POLLIN));
+        }
+        // It fails when a signal comes, which is for the next look.
+        let _ = poll(&mut sources, PollTimeout::NONE);
+        let ready: Vec<bool> = sources
+            .iter()
+            .map(|source| source.any().unwrap_or_default())
+            .collect();
+        if stop.is_some() && ready.last() == Some(&true) {
+            return false;
+        }
+        let (callers, inside) = ready.split_at(self.listeners.len());
+        let mut inside = inside.iter();
+        self.entering
+            .retain(|_| !inside.next().copied().unwrap_or_default());
+        for (index, _) in callers.iter().enumerate().filter(|(_, ready)| **ready) {
+            if let Ok((stream, _)) = self.listeners[index].accept() {
+                // One that goes away before its answer has its own reasons.
+                let _ = self.answer(holder, stream);
+            }
+        }
+        true
+    }
+
+    fn answer(&mut self, holder: &impl Holder, stream: UnixStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        if socket::peer(&stream)?.uid() != 0 {
+            return Ok(());
+        }
+        match socket::read(&stream)? {
+            Some(Request::Describe) => socket::write(&stream, &holder.describe()),
+            Some(Request::Enter(name)) => {
+                let nodes = holder.nodes();
+                match nodes.iter().find(|node| node.network().name() == name) {
+                    Some(node) => {
+                        socket::send_node(&stream, node.descriptors())?;
+                        self.entering.push(stream);
+                        Ok(())
+                    }
+                    None => {
+                        let known: Vec<&str> =
+                            nodes.iter().map(|node| node.network().name()).collect();
+                        socket::write(&stream, &Reply::NoSuchNode(known.join(", ")))
+                    }
+                }
+            }
+            None => Ok(()),
+        }
+    }
+}
