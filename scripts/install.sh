@@ -18,6 +18,7 @@ as_owner install -D -m 755 "$paceline" "$to/bin/paceline"
 as_owner install -D -m 644 include/paceline.h "$to/include/paceline.h"
 as_owner install -D -m 755 "$built/libpaceline.so" "$to/lib/libpaceline.so"
 as_owner install -D -m 755 "$built/libpaceline-mpi.so" "$to/lib/paceline/libpaceline-mpi.so"
+as_owner install -D -m 755 "$built/libpaceline-yield.so" "$to/lib/paceline/libpaceline-yield.so"
 # The shim looks for the library beside itself: there is one, wherever it is found.
 as_owner ln -sf ../libpaceline.so "$to/lib/paceline/libpaceline.so"
 as_owner install -D -m 644 python/paceline.py "$to/lib/python3/dist-packages/paceline.py"

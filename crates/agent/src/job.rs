@@ -207,7 +207,7 @@ fn serve_pages(options: &JobOptions) -> Result<Option<PageServer>> {
 }
 
 /// Whether a job with this policy follows its program's phases.
-pub(crate) fn has_phases(policy: &Policy) -> bool {
+pub fn has_phases(policy: &Policy) -> bool {
     policy
         .startup
         .as_ref()

@@ -8,6 +8,7 @@
 //! - [`status`]: what is changed on which connection, and why;
 //! - [`doctor`]: what this kernel and machine can do;
 //! - [`pages`]: the memory in which a process shows its phase;
+//! - [`preload`]: the MPI shim, and what else programs are made to load;
 //! - [`service`]: jobs for users who are not root;
 //! - [`launcher`]: launchers whose processes are not in the job;
 //! - `kernel_side`: finding, loading, registering and retiring the BPF
@@ -27,7 +28,7 @@ pub mod launcher;
 mod leftovers;
 mod lock;
 pub mod pages;
-mod preload;
+pub mod preload;
 pub mod service;
 pub mod status;
 mod supervise;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The MPI shim, loaded into the programs of a job.
+//! Libraries that are loaded into the programs of a job.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,40 @@ use std::process::Command;
 
 /// The dynamic linker's variable.
 const VARIABLE: &str = "LD_PRELOAD";
-const SHIM: &str = "libpaceline-mpi.so";
+/// The MPI shim, by which the collectives of a program are its phases.
+pub const SHIM: &str = "libpaceline-mpi.so";
+/// Makes ranks that wait sleep instead of spin: for labs, whose hosts share their CPUs.
+pub const YIELD: &str = "libpaceline-yield.so";
 
 /// Has `command` and all that it starts load the shim, if it is installed beside this
-/// program. What else the caller preloads stays.
+/// program.
 pub(crate) fn load_shim(command: &mut Command) {
-    let Some(shim) = std::env::current_exe().ok().and_then(|exe| find(&exe)) else {
-        tracing::info!("{SHIM} is not installed: MPI programs are not followed");
-        return;
-    };
-    let mut list = OsString::from(shim);
-    if let Some(former) = std::env::var_os(VARIABLE).filter(|former| !former.is_empty()) {
-        // First ours: a tool that wraps MPI functions as well is called by it.
-        list.push(":");
-        list.push(former);
+    match library(SHIM) {
+        Some(shim) => load(command, &[shim]),
+        None => tracing::info!("{SHIM} is not installed: MPI programs are not followed"),
     }
-    command.env(VARIABLE, list);
+}
+
+/// Has `command` and all that it starts load these. What else the caller preloads stays.
+pub fn load(command: &mut Command, libraries: &[PathBuf]) {
+    // First ours: a tool that wraps MPI functions as well is called by it.
+    let mut all: Vec<OsString> = libraries.iter().map(OsString::from).collect();
+    all.extend(std::env::var_os(VARIABLE).filter(|former| !former.is_empty()));
+    command.env(VARIABLE, all.join(":".as_ref()));
+}
+
+/// A library of this name that is installed with this program.
+#[must_use]
+pub fn library(name: &str) -> Option<PathBuf> {
+    find(&std::env::current_exe().ok()?, name)
 }
 
 /// Installed in PREFIX/lib/paceline beside PREFIX/bin; built beside the program itself.
-fn find(program: &Path) -> Option<PathBuf> {
+fn find(program: &Path, name: &str) -> Option<PathBuf> {
     let directory = program.parent()?;
     [
-        directory.join("../lib/paceline").join(SHIM),
-        directory.join(SHIM),
+        directory.join("../lib/paceline").join(name),
+        directory.join(name),
     ]
     .iter()
     .find_map(|candidate| candidate.canonicalize().ok())
@@ -48,11 +58,11 @@ mod tests {
             std::fs::create_dir_all(directory).expect("a directory");
         }
         let program = bin.join("paceline");
-        assert_eq!(find(&program), None);
+        assert_eq!(find(&program, SHIM), None);
         std::fs::write(bin.join(SHIM), "").expect("a file");
         let canonical = |path: PathBuf| path.canonicalize().expect("it exists");
-        assert_eq!(find(&program), Some(canonical(bin.join(SHIM))));
+        assert_eq!(find(&program, SHIM), Some(canonical(bin.join(SHIM))));
         std::fs::write(lib.join(SHIM), "").expect("a file");
-        assert_eq!(find(&program), Some(canonical(lib.join(SHIM))));
+        assert_eq!(find(&program, SHIM), Some(canonical(lib.join(SHIM))));
     }
 }
