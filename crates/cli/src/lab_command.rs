@@ -53,6 +53,9 @@ enum LabCommand {
     /// What launchers use as their remote shell
     #[command(hide = true)]
     Shell(testbed_command::ShellArgs),
+    /// What `lab run` starts beside a program
+    #[command(hide = true)]
+    Guard(testbed_command::GuardArgs),
 }
 
 impl Args {
@@ -142,6 +145,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         LabCommand::Mpirun(args) => testbed_command::mpirun(&args),
         LabCommand::Keep(_) => testbed_command::keep(),
         LabCommand::Shell(args) => testbed_command::shell(&args),
+        LabCommand::Guard(args) => testbed_command::guard(&args),
     }
 }
 

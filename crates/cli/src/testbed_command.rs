@@ -10,7 +10,7 @@ use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use paceline_lab::testbed::client::{self, Down};
 use paceline_lab::testbed::mpi::{self, Launcher, Library};
-use paceline_lab::testbed::{keeper, page, require_root, State, Topology};
+use paceline_lab::testbed::{keeper, page, require_root, site, State, Topology};
 use serde_json::to_string_pretty;
 
 use crate::output::print;
@@ -106,6 +106,13 @@ pub struct KeepArgs {
 pub struct ShellArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
+}
+
+/// Arguments of the hidden `lab guard`.
+#[derive(clap::Args, Debug)]
+pub struct GuardArgs {
+    mark: String,
+    directory: PathBuf,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -266,6 +273,20 @@ pub fn shell(args: &ShellArgs) -> Result<ExitCode> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", &words]);
     Ok(become_command(command))
+}
+
+/// `lab guard`: ends what runs on an experiment's hosts when that was killed.
+///
+/// # Errors
+/// Where something of it stays.
+pub fn guard(args: &GuardArgs) -> Result<ExitCode> {
+    if site::guard(&args.mark, &args.directory)? {
+        // The program's job: as every command does.
+        if let Err(error) = paceline_agent::clean_up() {
+            tracing::info!("the job is cleaned up by the next command: {error}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Never returns but with what stood in the way, as shells have it.

@@ -2,6 +2,7 @@
 //! From raw records to a report: metrics, bounds, validity, claims.
 
 mod all_to_all;
+mod mpi;
 mod skeleton;
 mod switch;
 
@@ -190,6 +191,7 @@ impl Collector {
                         may_have_waited_for_cpu = self.skeleton(&place, index, plan, of_all())?
                     }
                 },
+                Workload::Mpi(mpi) => self.mpi(&place, index, mpi, of_all())?,
             }
             if may_have_waited_for_cpu {
                 self.cpu(&place, workload, &cpus);

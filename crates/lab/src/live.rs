@@ -65,6 +65,7 @@ pub fn run(
         }
         if let Record::Progress { done } = record {
             progress(*done);
+            return Ok(());
         }
         records.push(record.clone());
         Ok(())

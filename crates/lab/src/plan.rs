@@ -3,10 +3,12 @@
 //! plain numbers, as it is handed to the guest.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::skeleton::{Benchmark, Class};
+use crate::testbed::mpi::Library;
 
 /// One shard of an experiment: everything that one machine, virtual or live,
 /// runs in one go.
@@ -112,6 +114,32 @@ pub enum Workload {
     Bulk(Bulk),
     /// A program of message-passing ranks, one on each host of two clusters.
     Ranks(Ranks),
+    /// A real MPI program, one rank on each host of two clusters.
+    Mpi(Mpi),
+}
+
+/// A real MPI program, started by its library's launcher: matsuda-2005, 4.5.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Mpi {
+    /// Tail of the metrics' names.
+    pub label: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// One on each host, the first half of them in the near cluster.
+    pub ranks: u32,
+    /// Whose launcher starts it.
+    pub library: Library,
+    /// What the directory that it runs in begins with; absent: nothing.
+    pub directory: Option<PathBuf>,
+    /// Hash of what is in there, so that other files are another plan.
+    pub inputs: u64,
+    /// It is ended after this.
+    pub timeout_ns: u64,
+    /// Where `values` are read from; absent: its standard output.
+    pub result_file: Option<String>,
+    /// What is read: a metric's last part, and a pattern of
+    /// [`crate::experiment::program::pattern`].
+    pub values: Vec<(String, String)>,
 }
 
 /// A program of ranks: processes of their own, connected pair by pair.
@@ -301,7 +329,7 @@ impl Plan {
 }
 
 impl Workload {
-    /// Steps of progress: bursts, rounds, seconds, cycles or iterations.
+    /// Steps of progress: bursts, rounds, seconds, cycles, iterations or programs.
     pub fn steps(&self) -> u64 {
         match self {
             Workload::Burst(burst) => u64::from(burst.count),
@@ -316,6 +344,7 @@ impl Workload {
                     u64::from(skeleton.repeats) * u64::from(skeleton.iterations)
                 }
             },
+            Workload::Mpi(_) => 1,
         }
     }
 
@@ -326,6 +355,7 @@ impl Workload {
             Workload::Incast(incast) => &incast.label,
             Workload::Bulk(bulk) => &bulk.label,
             Workload::Ranks(ranks) => &ranks.label,
+            Workload::Mpi(mpi) => &mpi.label,
         }
     }
 }

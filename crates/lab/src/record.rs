@@ -28,6 +28,8 @@ pub enum Record {
     Flow(FlowRecord),
     /// One run of a skeleton.
     Run(RunRecord),
+    /// One run of an MPI program.
+    Mpi(MpiRecord),
     /// Bandwidth over one burst.
     Samples(SampleRecord),
     /// Timers over one workload.
@@ -144,6 +146,32 @@ pub struct RunRecord {
     pub retransmitted: u64,
     /// Segments that the receiver reported as arrived twice.
     pub spurious: u64,
+}
+
+/// One run of an MPI program, all hosts together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MpiRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// From the start of its launcher to that one's end, nanoseconds.
+    pub elapsed_ns: u64,
+    /// What its output says, in the order of the plan.
+    pub values: Vec<f64>,
+    /// Data segments sent, retransmissions included.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// What Paceline did, where the variant has a policy.
+    pub governed: Option<Governed>,
+}
+
+/// What Paceline's status said of a program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Governed {
+    /// Connections that had the policy.
+    pub connections: u64,
+    /// Times that its ranks had entered a phase when it was last looked.
+    pub phases: u64,
 }
 
 /// Bytes that reached the bottleneck's input, per millisecond.

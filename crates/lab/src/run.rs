@@ -12,7 +12,7 @@ use paceline_report::{precision, Report};
 use crate::collect::{self, CollectError, Origin, Told};
 use crate::experiment::{Experiment, ExperimentError};
 use crate::live::{self, LiveError};
-use crate::plan::Plan;
+use crate::plan::{Plan, Workload};
 use crate::progress::Progress;
 use crate::rounds::SoFar;
 use crate::unfinished::{Unfinished, UnfinishedError};
@@ -68,6 +68,12 @@ pub enum RunError {
     /// The live backend.
     #[error(transparent)]
     Live(#[from] LiveError),
+    /// A guest has no MPI library, and one CPU.
+    #[error("[[program]] {program} is a real MPI program, and the virtual backend has none: sudo paceline lab run ... --backend live")]
+    OnlyLive {
+        /// Its name.
+        program: String,
+    },
     /// The records.
     #[error(transparent)]
     Collect(#[from] CollectError),
@@ -99,6 +105,14 @@ pub fn run(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Report, 
         command: command(path, options),
         partial: !options.variants.is_empty(),
     };
+    let programs = plans.iter().flat_map(|plan| &plan.workloads);
+    let program = programs
+        .filter(|workload| matches!(workload, Workload::Mpi(_)))
+        .map(|workload| workload.label().to_owned())
+        .next();
+    if let Some(program) = program.filter(|_| options.backend == Backend::Virtual) {
+        return Err(RunError::OnlyLive { program });
+    }
     let told = match options.backend {
         Backend::Virtual => run_virtual(&experiment, plans, options, stop)?,
         Backend::Live => return run_live(&experiment, &origin, plans, options, stop),

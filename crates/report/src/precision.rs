@@ -27,7 +27,7 @@ pub struct Ratio {
     pub half_width: f64,
 }
 
-/// Of all metrics that have a bound, and all variants but the baseline, the ratio to the
+/// Of all metrics that are [compared](Results::is_compared), and all variants but the baseline, the ratio to the
 /// baseline that is known least; `None` if there is nothing to compare.
 #[must_use]
 pub fn least_sure(results: &Results) -> Option<Ratio> {
@@ -40,7 +40,7 @@ pub fn least_sure(results: &Results) -> Option<Ratio> {
     let ratios = others.flat_map(|(name, metrics)| {
         let bounded = metrics
             .iter()
-            .filter(|(metric, _)| results.bounds.contains_key(*metric));
+            .filter(|(metric, _)| results.is_compared(metric));
         bounded.filter_map(move |(metric, found)| {
             let interval = interval::of_ratio(&found.runs, &reference.get(metric)?.runs);
             Some(Ratio {

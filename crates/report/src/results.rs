@@ -187,10 +187,20 @@ pub struct Hold {
 #[must_use]
 pub fn larger_is_better(metric: &str) -> bool {
     let name = metric.split('/').next().unwrap_or(metric);
-    name == "jain" || name == "mop_per_s" || name.starts_with("speedup") || name.ends_with("_bps")
+    matches!(name, "jain" | "mop_per_s" | "speed")
+        || name.starts_with("speedup")
+        || name.ends_with("_bps")
 }
 
 impl Results {
+    /// Whether `metric` says how well it went, not how: what has a bound, and the times and
+    /// speeds of programs, which have none.
+    #[must_use]
+    pub fn is_compared(&self, metric: &str) -> bool {
+        let name = metric.split('/').next().unwrap_or(metric);
+        self.bounds.contains_key(metric) || matches!(name, "time_s" | "speed")
+    }
+
     /// True if every claim holds.
     #[must_use]
     pub fn all_hold(&self) -> bool {

@@ -26,6 +26,11 @@ fn policy(adaptation: &Adaptation) -> Result<Option<Policy>, CaseError> {
     })
 }
 
+/// Whether the adaptation's jobs follow the phases of their programs.
+pub fn has_phases(adaptation: &Adaptation) -> Result<bool, CaseError> {
+    Ok(policy(adaptation)?.is_some_and(|policy| job::has_phases(&policy)))
+}
+
 /// The congestion control that the senders' connections are to have.
 pub fn congestion(adaptation: &Adaptation) -> Result<Congestion, CaseError> {
     let of_policy = policy(adaptation)?.and_then(|policy| match policy.startup {
@@ -71,6 +76,11 @@ impl Job {
             holder,
             cgroups,
         })))
+    }
+
+    /// The job's cgroup directory.
+    pub fn cgroup(&self) -> &Path {
+        &self.cgroups[0]
     }
 
     /// Runs `work` with this process in the job's cgroup, if there is a job: the

@@ -55,7 +55,7 @@ pub fn far_address(index: u32, ip: u8) -> IpAddr {
     host_address(far_link(index), ip)
 }
 
-fn far_link(index: u32) -> u8 {
+pub(super) fn far_link(index: u32) -> u8 {
     match index {
         0 => RECEIVER_LINK,
         _ => FAR_LINKS + u8::try_from(index).expect("the experiment was checked"),

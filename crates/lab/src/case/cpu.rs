@@ -138,6 +138,36 @@ pub fn timers<'a>(
     Ok(sum)
 }
 
+/// Data segments that `hosts` have sent, retransmissions included, and retransmissions.
+pub fn segments<'a>(hosts: impl Iterator<Item = &'a Namespace>) -> Result<[u64; 2], CaseError> {
+    let mut sum = [0, 0];
+    for host in hosts {
+        let read = |file: &str| {
+            let path = format!("/proc/thread-self/net/{file}");
+            host.enter(|| std::fs::read_to_string(&path).doing(format!("reading {path}")))
+        };
+        let first = counter(&read("netstat")?, "TcpExt:", "TCPOrigDataSent");
+        let again = counter(&read("snmp")?, "Tcp:", "RetransSegs");
+        let (Some(first), Some(again)) = (first, again) else {
+            return Err(CaseError::Unexpected(
+                "/proc/net has no TCPOrigDataSent or RetransSegs",
+            ));
+        };
+        sum = [sum[0] + first + again, sum[1] + again];
+    }
+    Ok(sum)
+}
+
+/// A counter in pairs of lines, names and then values, that begin with `group`.
+fn counter(text: &str, group: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter(|line| line.starts_with(group));
+    let mut pairs = lines
+        .next()?
+        .split_ascii_whitespace()
+        .zip(lines.next()?.split_ascii_whitespace());
+    pairs.find(|(found, _)| *found == name)?.1.parse().ok()
+}
+
 /// `after` minus `before`.
 pub fn timers_since(before: TimerRecord, after: TimerRecord) -> TimerRecord {
     TimerRecord {

@@ -14,6 +14,7 @@ pub(crate) mod connection;
 mod cpu;
 mod emulated;
 mod incast;
+mod mpi;
 mod namespace;
 pub(crate) mod queues;
 pub mod ranks;
@@ -67,6 +68,14 @@ pub enum CaseError {
         found: String,
         /// The variant's.
         expected: String,
+    },
+    /// An MPI program did not run to its end, or what it says has no result.
+    #[error("[[program]] {program}: {problem}")]
+    Mpi {
+        /// Its name.
+        program: String,
+        /// What is wrong.
+        problem: String,
     },
     /// A rank's process failed.
     #[error("a rank failed: {0}")]
@@ -155,6 +164,7 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
             Workload::Incast(incast) => incast::run(&mut case, index, incast)?,
             Workload::Bulk(bulk) => bulk::run(&mut case, index, bulk)?,
             Workload::Ranks(ranks) => ranks::run(&mut case, index, ranks)?,
+            Workload::Mpi(mpi) => mpi::run(&mut case, index, mpi)?,
         }
     }
     let problems = watch.problems(&case.network, plan)?;

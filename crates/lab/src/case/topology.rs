@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::clusters::{far_address, Far};
+use super::clusters::{far_address, far_link, Far};
 use super::{validity, CaseError, Doing, Namespace};
 use crate::plan;
 use crate::record::LinkReading;
@@ -245,6 +245,23 @@ impl<'a> Network<'a> {
         let near = (0..self.wanted.senders).map(move |index| host_address(sender_link(index), ip));
         let far = (0..self.wanted.far_hosts.max(1)).map(move |index| far_address(index, ip));
         near.chain(far)
+    }
+
+    /// Makes `name` the congestion control of all connections of all hosts that do not ask
+    /// for another one. By their routes: what a namespace may have as its default is a
+    /// setting of the whole machine (net.ipv4.tcp_allowed_congestion_control).
+    pub fn set_congestion(&self, name: &str) -> Result<(), CaseError> {
+        let near = (0..self.wanted.senders).map(sender_link);
+        let far = (0..self.wanted.far_hosts.max(1)).map(far_link);
+        for (host, link) in self.hosts().zip(near.chain(far)) {
+            let route = host_route(
+                router_address(link, self.wanted.ip),
+                self.wanted.initial_window,
+            );
+            let line = route.trim_end().replacen("add", "replace", 1);
+            host.ip(&format!("{line} congctl {name}\n"))?;
+        }
+        Ok(())
     }
 
     /// Changes the bottleneck's rate, bits per second.

@@ -164,7 +164,7 @@ fn window_bytes(topology: &Topology, workload: &Workload) -> u64 {
         Workload::Incast(incast) => (incast.senders, path),
         Workload::Bulk(bulk) => (bulk.groups.iter().map(|group| group.flows).sum(), path),
         // Each near host has a partner beyond the link.
-        Workload::Ranks(_) => (topology.senders, path),
+        Workload::Ranks(_) | Workload::Mpi(_) => (topology.senders, path),
     };
     path.min(most) / u64::from(connections.max(1))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use paceline_policy::Policy;
 use paceline_report::claims::Claim;
 
-use super::{Experiment, ExperimentError, File, PolicyChoice, Variant};
+use super::{program, Experiment, ExperimentError, File, PolicyChoice, Variant};
 use crate::case::clusters::MOST_HOSTS;
 use crate::located::Located;
 use crate::plan::PolicySource;
@@ -30,7 +30,7 @@ pub fn resolve_policy_files(file: &mut File, path: &Path) {
 }
 
 /// Finds places in the text for messages.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     text: &'a str,
     file: String,
 }
@@ -38,7 +38,7 @@ struct Place<'a> {
 impl Place<'_> {
     /// A problem with `key` of the `index`-th table `header`, such as `[[burst]]`,
     /// or of the top if the header is empty.
-    fn wrong(&self, header: &str, index: usize, key: &str, problem: String) -> ExperimentError {
+    pub(super) fn wrong(&self, header: &str, index: usize, key: &str, problem: String) -> ExperimentError {
         let mut line = 0;
         let mut seen = 0;
         let mut inside = header.is_empty();
@@ -79,23 +79,25 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
     };
     let file = &experiment.file;
     let dumbbell = !(file.burst.is_empty() && file.incast.is_empty() && file.bulk.is_empty());
-    let ranks = !(file.switch.is_empty() && file.alltoall.is_empty() && file.skeleton.is_empty());
+    let ranks = !(file.switch.is_empty() && file.alltoall.is_empty() && file.skeleton.is_empty())
+        || !file.program.is_empty();
     if !dumbbell && !ranks {
         let problem = "nothing to do: give at least one [[burst]], [[incast]], [[bulk]], \
-            [[switch]], [[alltoall]] or [[skeleton]]"
+            [[switch]], [[alltoall]], [[skeleton]] or [[program]]"
             .to_owned();
         return Err(place.wrong("", 0, "workload", problem));
     }
     match file.link.clusters {
         None if ranks => {
             let problem =
-                "[[switch]], [[alltoall]] and [[skeleton]] need two clusters: clusters = [8, 8]"
+                "[[switch]], [[alltoall]], [[skeleton]] and [[program]] need two clusters: clusters = [8, 8]"
                     .to_owned();
             return Err(place.wrong("[link]", 0, "clusters", problem));
         }
         Some(_) if dumbbell => {
-            let problem = "only [[switch]], [[alltoall]] and [[skeleton]] run between two clusters"
-                .to_owned();
+            let problem =
+                "only [[switch]], [[alltoall]], [[skeleton]] and [[program]] run between two clusters"
+                    .to_owned();
             return Err(place.wrong("[link]", 0, "clusters", problem));
         }
         _ => {}
@@ -107,6 +109,7 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
     switches(file, &place)?;
     all_to_alls(file, &place)?;
     skeletons(file, &place)?;
+    program::check(file, &place)?;
     if file.variants.is_empty() {
         return Err(place.wrong(
             "",

@@ -3,12 +3,14 @@
 //! hold. The keys are described in `docs/experiments.md`.
 
 mod check;
+pub mod program;
 mod shard;
 
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 use paceline_policy::units::{Rate, Size, Time};
+pub use program::Program;
 use serde::Deserialize;
 
 use crate::located::Located;
@@ -91,6 +93,9 @@ pub struct File {
     /// Communication skeletons of the NAS Parallel Benchmarks, between two clusters.
     #[serde(default)]
     pub skeleton: Vec<Skeleton>,
+    /// Real MPI programs, on two clusters.
+    #[serde(default)]
+    pub program: Vec<Program>,
     /// What is compared.
     #[serde(rename = "variant")]
     pub variants: IndexMap<String, Variant>,
@@ -400,6 +405,7 @@ impl Experiment {
             .into_owned();
         let mut experiment = Experiment { name, file };
         check::resolve_policy_files(&mut experiment.file, path);
+        program::resolve_directories(&mut experiment.file.program, path);
         check::experiment(&experiment, text, path)?;
         Ok(experiment)
     }

@@ -115,7 +115,7 @@ fn finish(processes: &mut [Process]) -> Result<Vec<Finished>, CaseError> {
     all(processes, Process::finish)
 }
 
-fn serve_pages() -> Result<PageServer, CaseError> {
+pub(super) fn serve_pages() -> Result<PageServer, CaseError> {
     Hierarchy::find()
         .and_then(|hierarchy| PageServer::start(&hierarchy))
         .map_err(|error| CaseError::Policy {

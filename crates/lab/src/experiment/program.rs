@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `[[program]]`: a real MPI program on the hosts of two clusters, and what of its output
+//! is a result.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use indexmap::IndexMap;
+use paceline_policy::units::Time;
+use regex::Regex;
+use serde::Deserialize;
+
+use super::check::Place;
+use super::{ExperimentError, File};
+use crate::hash::hash_of;
+use crate::plan;
+use crate::testbed::mpi::Library;
+
+/// A real MPI program; see [`crate::plan::Mpi`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// Tail of the metrics' names; absent: the program's file name.
+    pub name: Option<String>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// One on each host; absent: on all hosts.
+    pub ranks: Option<u32>,
+    /// Whose launcher starts it.
+    #[serde(default)]
+    pub mpi: Library,
+    /// Input files, beside the experiment.
+    pub directory: Option<String>,
+    /// The same, from where the experiment is.
+    #[serde(skip)]
+    place: Option<PathBuf>,
+    /// A run that takes longer is an error.
+    #[serde(default = "ten_minutes")]
+    pub timeout: Time,
+    /// What of its output is a result.
+    pub result: Option<Output>,
+}
+
+/// What is read from a program's output.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Output {
+    /// A file in the directory that it runs in; absent: its standard output.
+    pub file: Option<String>,
+    /// The last part of a metric's name, and where its value is: see [`pattern`].
+    pub values: IndexMap<String, String>,
+}
+
+/// Of a program's time, microseconds.
+const LONGEST_TIMEOUT: u64 = 24 * 3600 * 1_000_000;
+
+fn ten_minutes() -> Time {
+    Time::from_micros(600_000_000)
+}
+
+impl Program {
+    /// Its own name, or its file's.
+    fn label(&self) -> String {
+        let file = || Path::new(self.command.first()?).file_name();
+        match &self.name {
+            Some(name) => name.clone(),
+            None => file().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        }
+    }
+
+    /// What is run, where there are so many hosts.
+    pub(super) fn plan(&self, hosts: u32) -> plan::Mpi {
+        let values = self.result.iter().flat_map(|output| &output.values);
+        plan::Mpi {
+            label: self.label(),
+            command: self.command.clone(),
+            ranks: self.ranks.unwrap_or(hosts),
+            library: self.mpi,
+            directory: self.place.clone(),
+            inputs: self.place.as_deref().map_or(0, hash_of_files),
+            timeout_ns: self.timeout.micros() * 1000,
+            result_file: self.result.as_ref().and_then(|output| output.file.clone()),
+            values: values.map(|(key, text)| (key.clone(), text.clone())).collect(),
+        }
+    }
+}
+
+/// Where a value stands in a program's output: `NAME` is for a line `NAME=VALUE`, anything
+/// else a regular expression with one group, which is the value.
+///
+/// # Errors
+/// What is wrong with the expression.
+pub fn pattern(text: &str) -> Result<Regex, String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if !text.is_empty() && text.chars().all(is_name) {
+        let line = format!(r"(?m)^\s*{text}\s*=\s*(\S+)\s*$");
+        return Regex::new(&line).map_err(|error| error.to_string());
+    }
+    let expression = Regex::new(&format!("(?m){text}")).map_err(|error| error.to_string())?;
+    match expression.captures_len() {
+        2 => Ok(expression),
+        _ => Err(
+            "must be the NAME of a line NAME=VALUE, or a regular expression with one group, \
+             as \"Mop/s total *= *([0-9.]+)\""
+                .to_owned(),
+        ),
+    }
+}
+
+/// The value that `pattern` finds in `text`: the last one.
+///
+/// # Errors
+/// Why there is none.
+pub fn value(pattern: &Regex, text: &str) -> Result<f64, String> {
+    let found = pattern.captures_iter(text).last();
+    let Some(found) = found.as_ref().and_then(|captures| captures.get(1)) else {
+        return Err("it is not there".to_owned());
+    };
+    match found.as_str().parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err(format!("\"{}\" is no number", found.as_str())),
+    }
+}
+
+/// All files below a directory, by their paths in it, in order. Links to directories are
+/// not followed.
+pub fn files_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut waiting = vec![PathBuf::new()];
+    while let Some(place) = waiting.pop() {
+        for entry in fs::read_dir(directory.join(&place))? {
+            let entry = entry?;
+            let path = place.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                waiting.push(path);
+            } else if fs::metadata(entry.path())?.is_file() {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Names and contents; what cannot be read is found when it is copied.
+fn hash_of_files(directory: &Path) -> u64 {
+    let mut parts = Vec::new();
+    for file in files_below(directory).unwrap_or_default() {
+        parts.push(fs::read(directory.join(&file)).unwrap_or_default());
+        parts.push(file.into_os_string().into_encoded_bytes());
+    }
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    hash_of(&parts)
+}
+
+/// Makes directories relative to the experiment.
+pub(super) fn resolve_directories(programs: &mut [Program], path: &Path) {
+    let beside = path.parent().unwrap_or(Path::new(""));
+    for program in programs {
+        let directory = program.directory.as_ref().filter(|name| is_below(name));
+        program.place = directory
+            .map(|directory| beside.join(directory))
+            .filter(|place| place.is_dir())
+            .map(|place| std::path::absolute(&place).unwrap_or(place));
+    }
+}
+
+/// Whether a path leads down from where it begins.
+fn is_below(path: &str) -> bool {
+    !path.is_empty()
+        && Path::new(path)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Whether it can be part of a metric's name, and be named in a claim.
+fn is_tail(name: &str) -> bool {
+    let in_names = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !name.is_empty() && name.chars().all(in_names)
+}
+
+pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    const TAIL: &str = "must be of letters, digits, -, _ and .: it is part of a metric's name";
+    let hosts = file.link.clusters.map_or(0, |[near, far]| near + far);
+    for (index, program) in file.program.iter().enumerate() {
+        let wrong =
+            |key: &str, problem: String| Err(place.wrong("[[program]]", index, key, problem));
+        let no_nul = |word: &String| !word.contains('\0');
+        if program.command.first().is_none_or(String::is_empty)
+            || !program.command.iter().all(no_nul)
+        {
+            let problem = "give the program and its arguments, as [\"hpcc\"]".to_owned();
+            return wrong("command", problem);
+        }
+        if !is_tail(&program.label()) {
+            return wrong("name", TAIL.to_owned());
+        }
+        let same = |other: &Program| other.label() == program.label();
+        if file.program[..index].iter().any(same) {
+            let problem = format!("another [[program]] is \"{}\", too", program.label());
+            return wrong("name", problem);
+        }
+        if program.ranks.is_some_and(|ranks| !(2..=hosts).contains(&ranks)) {
+            let problem = format!("must be 2 to the number of hosts, {hosts}: one on each");
+            return wrong("ranks", problem);
+        }
+        if file.link.ip != 4 {
+            let problem = "[[program]] runs on IPv4, as MPI libraries do".to_owned();
+            return Err(place.wrong("[link]", 0, "ip", problem));
+        }
+        if !(1_000_000..=LONGEST_TIMEOUT).contains(&program.timeout.micros()) {
+            return wrong("timeout", "must be 1s to 24h".to_owned());
+        }
+        if let Some(directory) = program.directory.as_ref().filter(|_| program.place.is_none()) {
+            let problem = match is_below(directory) {
+                true => format!("there is no directory \"{directory}\" beside the experiment"),
+                false => "must be the name of a directory beside the experiment".to_owned(),
+            };
+            return wrong("directory", problem);
+        }
+        let Some(output) = &program.result else {
+            continue;
+        };
+        if output.values.is_empty() {
+            let problem = "give values, as { Mops = \"Mop/s total *= *([0-9.]+)\" }".to_owned();
+            return wrong("result", problem);
+        }
+        if output.file.as_ref().is_some_and(|file| !is_below(file)) {
+            let problem = "file must be in the directory that the program runs in".to_owned();
+            return wrong("result", problem);
+        }
+        for (key, text) in &output.values {
+            if !is_tail(key) {
+                return wrong("result", format!("{key}: {TAIL}"));
+            }
+            if let Err(problem) = pattern(text) {
+                return wrong("result", format!("{key}: {problem}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_that_of_a_line() {
+        let text = "N=1\nPTRANS_GBs=0.25\nStarPTRANS_GBs=9\nPTRANS_GBs_max=8\n";
+        assert_eq!(value(&pattern("PTRANS_GBs").unwrap(), text), Ok(0.25));
+        assert!(value(&pattern("PTRANS").unwrap(), text).is_err());
+        assert!(value(&pattern("N").unwrap(), "N=one\n").unwrap_err().contains("one"));
+    }
+
+    #[test]
+    fn an_expression_has_one_group_and_its_last_match_counts() {
+        let npb = pattern("Mop/s total *= *([0-9.]+)").unwrap();
+        let text = " Mop/s total     =  1.00\n Mop/s total     =                   893.62\n";
+        assert_eq!(value(&npb, text), Ok(893.62));
+        for wrong in ["", "no group", "(two)(groups)", "(open"] {
+            assert!(pattern(wrong).is_err(), "{wrong}");
+        }
+    }
+}
