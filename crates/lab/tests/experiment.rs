@@ -207,6 +207,102 @@ fn errors_name_file_line_and_key() {
     assert!(nothing.contains("variant"), "{nothing}");
 }
 
+const PROGRAM: &str = r#"
+title = "A program"
+description = "On two clusters."
+
+[link]
+rate = "100mbit"
+one_way_delay = "10ms"
+buffer = "64KiB"
+clusters = [2, 2]
+
+[[program]]
+command = ["./bin/is.B.4"]
+ranks = 4
+mpi = "openmpi"
+timeout = "5min"
+result = { values = { Mops = "Mop/s total *= *([0-9.]+)" } }
+
+[variant.cubic]
+congestion = "cubic"
+"#;
+
+#[test]
+fn a_program_is_a_workload() {
+    let plans = parse(PROGRAM).unwrap().shards(false, None, &[]).unwrap();
+    let [Workload::Mpi(program)] = &plans[0].workloads[..] else {
+        panic!("{:?}", plans[0].workloads);
+    };
+    assert_eq!(program.label, "is.B.4");
+    assert_eq!((program.ranks, program.timeout_ns), (4, 300_000_000_000));
+    let rest = PROGRAM.replace("ranks = 4\n", "name = \"IS\"\n");
+    let plans = parse(&rest).unwrap().shards(false, None, &[]).unwrap();
+    assert_eq!(plans[0].workloads[0].label(), "IS");
+}
+
+#[test]
+fn errors_of_programs_name_line_and_key() {
+    let told = |from: &str, to: &str, line: usize, key: &str, words: &str| {
+        assert!(PROGRAM.contains(from), "{from}");
+        let error = parse(&PROGRAM.replacen(from, to, 1)).expect_err(to);
+        let place = format!("experiments/startup.toml:{line}: {key}: ");
+        assert!(
+            error.starts_with(&place) && error.contains(words),
+            "{error}"
+        );
+    };
+    let bare = "command = [\"./bin/is.B.4\"]";
+    told(bare, "command = []", 12, "command", "hpcc");
+    told(bare, "command = [\"/\"]", 11, "name", "metric's name");
+    told(
+        "ranks = 4",
+        "ranks = 5",
+        13,
+        "ranks",
+        "2 to the number of hosts, 4",
+    );
+    told("ranks = 4", "rank = 4", 13, "rank", "unknown field");
+    told("openmpi", "lam", 14, "mpi", "openmpi");
+    told("5min", "0s", 15, "timeout", "1s to 24h");
+    told("\"5min\"", "300", 15, "timeout", "s");
+    told("([0-9.]+)", "[0-9.]+", 16, "result", "one group");
+    told("([0-9.]+)", "([0-9.+)", 16, "result", "Mops");
+    told(
+        "values = {",
+        "file = \"../out\", values = {",
+        16,
+        "result",
+        "in the directory",
+    );
+    told("Mops = ", "\"M/s\" = ", 16, "result", "metric's name");
+    let there = "ranks = 4\ndirectory = ";
+    told(
+        "ranks = 4",
+        &format!("{there}\"none\""),
+        14,
+        "directory",
+        "no directory",
+    );
+    told(
+        "ranks = 4",
+        &format!("{there}\"../lab\""),
+        14,
+        "directory",
+        "beside",
+    );
+    told("clusters = [2, 2]", "", 5, "clusters", "[[program]]");
+    told(
+        "clusters = [2, 2]",
+        "clusters = [2, 2]\nip = 6",
+        10,
+        "ip",
+        "IPv4",
+    );
+    let twice = "[[program]]\ncommand = [\"is.B.4\"]\n\n[variant.cubic]";
+    told("[variant.cubic]", twice, 18, "name", "another");
+}
+
 #[test]
 fn the_experiments_of_this_repository_are_valid() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");

@@ -10,6 +10,7 @@
 pub mod agent;
 pub mod host;
 pub mod lab;
+pub mod mpi;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

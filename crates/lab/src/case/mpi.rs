@@ -254,9 +254,7 @@ impl Place {
         let text = String::from_utf8_lossy(&text);
         let read = |(key, wanted): &(String, String)| {
             let found = pattern(wanted).and_then(|pattern| value(&pattern, &text));
-            found.map_err(|problem| {
-                format!("{key}: no value by \"{wanted}\" in {name}: {problem}")
-            })
+            found.map_err(|problem| format!("{key}: no value by \"{wanted}\" in {name}: {problem}"))
         };
         mpi.values.iter().map(read).collect()
     }
@@ -267,7 +265,10 @@ impl Place {
         for file in [OUTPUT, ERRORS] {
             let text = fs::read(self.0.path().join(file)).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
-            let filled: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+            let filled: Vec<&str> = text
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .collect();
             let from = filled.len().saturating_sub(SHOWN_LINES);
             lines.extend(filled[from..].iter().map(|line| format!("\n    {line}")));
         }
@@ -298,9 +299,7 @@ impl Launched {
     fn start(job: Option<&Arc<Job>>, command: &mut Command) -> Result<Self, CaseError> {
         let program = Path::new(command.get_program()).display().to_string();
         let started = Instant::now();
-        let child = Job::inside(job, || {
-            command.spawn().doing(format!("starting {program}"))
-        })?;
+        let child = Job::inside(job, || command.spawn().doing(format!("starting {program}")))?;
         let process = Process::open(child.id()).doing(format!("watching {program}"))?;
         Ok(Launched {
             child,
@@ -322,4 +321,3 @@ impl Drop for Launched {
         drop(self.child.wait());
     }
 }
-

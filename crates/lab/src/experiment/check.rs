@@ -38,7 +38,13 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     /// A problem with `key` of the `index`-th table `header`, such as `[[burst]]`,
     /// or of the top if the header is empty.
-    pub(super) fn wrong(&self, header: &str, index: usize, key: &str, problem: String) -> ExperimentError {
+    pub(super) fn wrong(
+        &self,
+        header: &str,
+        index: usize,
+        key: &str,
+        problem: String,
+    ) -> ExperimentError {
         let mut line = 0;
         let mut seen = 0;
         let mut inside = header.is_empty();

@@ -81,7 +81,9 @@ impl Program {
             inputs: self.place.as_deref().map_or(0, hash_of_files),
             timeout_ns: self.timeout.micros() * 1000,
             result_file: self.result.as_ref().and_then(|output| output.file.clone()),
-            values: values.map(|(key, text)| (key.clone(), text.clone())).collect(),
+            values: values
+                .map(|(key, text)| (key.clone(), text.clone()))
+                .collect(),
         }
     }
 }
@@ -201,7 +203,10 @@ pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
             let problem = format!("another [[program]] is \"{}\", too", program.label());
             return wrong("name", problem);
         }
-        if program.ranks.is_some_and(|ranks| !(2..=hosts).contains(&ranks)) {
+        if program
+            .ranks
+            .is_some_and(|ranks| !(2..=hosts).contains(&ranks))
+        {
             let problem = format!("must be 2 to the number of hosts, {hosts}: one on each");
             return wrong("ranks", problem);
         }
@@ -212,7 +217,11 @@ pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
         if !(1_000_000..=LONGEST_TIMEOUT).contains(&program.timeout.micros()) {
             return wrong("timeout", "must be 1s to 24h".to_owned());
         }
-        if let Some(directory) = program.directory.as_ref().filter(|_| program.place.is_none()) {
+        if let Some(directory) = program
+            .directory
+            .as_ref()
+            .filter(|_| program.place.is_none())
+        {
             let problem = match is_below(directory) {
                 true => format!("there is no directory \"{directory}\" beside the experiment"),
                 false => "must be the name of a directory beside the experiment".to_owned(),
@@ -251,7 +260,9 @@ mod tests {
         let text = "N=1\nPTRANS_GBs=0.25\nStarPTRANS_GBs=9\nPTRANS_GBs_max=8\n";
         assert_eq!(value(&pattern("PTRANS_GBs").unwrap(), text), Ok(0.25));
         assert!(value(&pattern("PTRANS").unwrap(), text).is_err());
-        assert!(value(&pattern("N").unwrap(), "N=one\n").unwrap_err().contains("one"));
+        assert!(value(&pattern("N").unwrap(), "N=one\n")
+            .unwrap_err()
+            .contains("one"));
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub fn check(network: &Network, congestion: &Congestion) -> Result<(), CaseError
         .receiver
         .enter(|| TcpListener::bind(place).doing("listening on a host"))?;
     let address = listener.local_addr().doing("listening on a host")?;
-    let stream = network.senders[0]
-        .enter(|| TcpStream::connect(address).doing("connecting two hosts"))?;
+    let stream =
+        network.senders[0].enter(|| TcpStream::connect(address).doing("connecting two hosts"))?;
     let (accepted, _) = listener.accept().doing("connecting two hosts")?;
     congestion.check(&stream)?;
     congestion.check(&accepted)
@@ -98,7 +98,10 @@ impl<'a> Seen<'a> {
             }
         }
         for process in &job.processes {
-            let entered = process.phases.iter().flat_map(|phases| phases.entered.values());
+            let entered = process
+                .phases
+                .iter()
+                .flat_map(|phases| phases.entered.values());
             let most = self.phases.entry(process.pid).or_default();
             *most = (*most).max(entered.sum());
         }
