@@ -33,6 +33,8 @@ as_root "$binary" --out "$place-live-overhead.json" || failed+=("live_overhead")
 
 for experiment in experiments/*.toml; do
 	name=$(basename "$experiment" .toml)
+	# Real programs run on this machine's kernel only, and need their own packages.
+	! grep -q '^\[\[program\]\]' "$experiment" || continue
 	heading "virtual: $name"
 	"$paceline" lab run "$experiment" --backend virtual --out "$place-virtual/$name" || failed+=("$name")
 done

@@ -52,7 +52,7 @@ pub(crate) fn run(case: &mut Case, workload: usize, mpi: &Mpi) -> Result<(), Cas
     }
     let place = Place::new(mpi)?;
     let site = open(case, mpi)?;
-    let guard = site.guard(place.0.path())?;
+    let _guard = site.guard(place.0.path())?;
     let job = Job::start(adaptation)?;
     let pages = match adaptation::has_phases(adaptation)? {
         true => Some(ranks::serve_pages()?),
@@ -87,7 +87,7 @@ pub(crate) fn run(case: &mut Case, workload: usize, mpi: &Mpi) -> Result<(), Cas
 
     let before = cpu::segments(case.network.hosts())?;
     let meter = CpuMeter::start()?;
-    let mut launched = Launched::start(job.as_ref(), &mut command)?;
+    let mut launched = Launched::start(&site, job.as_ref(), &mut command)?;
     let timeout = Duration::from_nanos(mpi.timeout_ns);
     let status = loop {
         if let Some(status) = launched.ended_within(HEARTBEAT)? {
@@ -109,12 +109,11 @@ pub(crate) fn run(case: &mut Case, workload: usize, mpi: &Mpi) -> Result<(), Cas
             seen.look_after(gone)?;
         }
     };
-    let elapsed = launched.started.elapsed();
-    let elapsed_ns = elapsed.as_nanos() as u64;
+    let elapsed_ns = launched.started.elapsed().as_nanos() as u64;
     let cpu = meter.stop(workload, elapsed_ns, 0)?;
     let after = cpu::segments(case.network.hosts())?;
     let governed = seen.as_mut().map(Seen::at_the_end).transpose()?;
-    site.end_all()?;
+    drop(launched);
     if !status.success() {
         let problem = format!(
             "{} ended with {}{}",
@@ -130,10 +129,6 @@ pub(crate) fn run(case: &mut Case, workload: usize, mpi: &Mpi) -> Result<(), Cas
         )));
     }
     let values = place.values(mpi).map_err(wrong)?;
-    drop(launched);
-    drop(site);
-    drop(place);
-    drop(guard);
     case.record(&Record::Mpi(MpiRecord {
         workload,
         elapsed_ns,
@@ -287,21 +282,26 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The launcher. It is killed if it still runs when this is dropped; its ranks are the
-/// [`Site`]'s.
-struct Launched {
+/// The launcher. It ends when this is dropped, and with it all that runs on the hosts.
+struct Launched<'a> {
+    site: &'a Site,
     child: Child,
     process: Process,
     started: Instant,
 }
 
-impl Launched {
-    fn start(job: Option<&Arc<Job>>, command: &mut Command) -> Result<Self, CaseError> {
+impl<'a> Launched<'a> {
+    fn start(
+        site: &'a Site,
+        job: Option<&Arc<Job>>,
+        command: &mut Command,
+    ) -> Result<Self, CaseError> {
         let program = Path::new(command.get_program()).display().to_string();
         let started = Instant::now();
         let child = Job::inside(job, || command.spawn().doing(format!("starting {program}")))?;
         let process = Process::open(child.id()).doing(format!("watching {program}"))?;
         Ok(Launched {
+            site,
             child,
             process,
             started,
@@ -315,9 +315,11 @@ impl Launched {
     }
 }
 
-impl Drop for Launched {
+impl Drop for Launched<'_> {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        // Before the job ends, which they are in. What stays, the next command ends.
+        drop(self.site.end_all());
     }
 }
