@@ -85,8 +85,10 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
     };
     let file = &experiment.file;
     let dumbbell = !(file.burst.is_empty() && file.incast.is_empty() && file.bulk.is_empty());
-    let ranks = !(file.switch.is_empty() && file.alltoall.is_empty() && file.skeleton.is_empty())
-        || !file.program.is_empty();
+    let ranks = !(file.switch.is_empty()
+        && file.alltoall.is_empty()
+        && file.skeleton.is_empty()
+        && file.program.is_empty());
     if !dumbbell && !ranks {
         let problem = "nothing to do: give at least one [[burst]], [[incast]], [[bulk]], \
             [[switch]], [[alltoall]], [[skeleton]] or [[program]]"

@@ -100,7 +100,7 @@ fn end_where(applies: impl Fn(&Mark) -> bool) -> io::Result<usize> {
     let mut ended = std::collections::BTreeSet::new();
     let begin = Instant::now();
     loop {
-        let orphans = processes_that(&bears);
+        let orphans = processes_that(bears);
         if orphans.is_empty() {
             return Ok(ended.len());
         }
