@@ -260,12 +260,16 @@ impl Collector {
                 (busy_ns as f64 / (cpu.active_ns * u64::from(cpu.cpus)).max(1) as f64).min(1.0);
             self.most_busy = self.most_busy.max(busy);
             if busy > MOST_BUSY {
-                self.invalid.push(format!(
+                let problem = format!(
                     "{} {}: the CPU was {:.0} % busy while data was sent: it, not the link, may have set the pace",
                     place.shard,
                     workload.label(),
                     busy * 100.0
-                ));
+                );
+                // Once for all runs that were as busy.
+                if !self.invalid.contains(&problem) {
+                    self.invalid.push(problem);
+                }
             }
         }
     }
