@@ -87,7 +87,7 @@ impl Enough {
             true => f64::from(done) * (half_width / self.precision).powi(2),
             false => 2.0 * f64::from(done),
         };
-        let wanted = (wanted.ceil() as u32).clamp(done + 1, MOST.max(done));
+        let wanted = (wanted.ceil() as u32).max(done + 1).min(MOST.max(done));
         let own = done - so_far.before;
         let affordable = match own {
             // Nobody knows how long one takes.
