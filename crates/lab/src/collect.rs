@@ -373,6 +373,7 @@ impl Collector {
                 vec![share],
                 None,
             )?;
+            self.empty_loop(place, &tails, &within)?;
         }
         let samples = records.into_iter().find_map(|record| match record {
             Record::Samples(samples) if samples.workload == index => Some(samples),
@@ -383,6 +384,23 @@ impl Collector {
             self.series(place, &burst.label, x_label, samples);
         }
         Ok(())
+    }
+
+    /// What an empty loop lost to each burst.
+    fn empty_loop(
+        &mut self,
+        place: &Place,
+        tails: &[&str],
+        bursts: &[&BurstRecord],
+    ) -> Result<(), CollectError> {
+        let lost: Vec<(u64, u64)> = bursts.iter().filter_map(|burst| burst.loop_ns).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let times = lost.iter().map(|(lost, _)| seconds(*lost)).collect();
+        self.put(place, &place.metric("cpu_s", tails), times, None)?;
+        let shares = lost.iter().map(|loss| share([*loss].into_iter())).collect();
+        self.put(place, &place.metric("loop_share", tails), shares, None)
     }
 
     /// The shares of segments that were sent again, and of those that arrived twice, of

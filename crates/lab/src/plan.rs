@@ -229,6 +229,10 @@ pub struct Burst {
     pub fresh: bool,
     /// The burst, from 1, whose bandwidth is sampled.
     pub sample_burst: Option<u32>,
+    /// An empty loop runs beside the bursts, and what it loses to them is measured.
+    // Left out where it is false, so that other plans are what they were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub empty_loop: bool,
     /// Changes of the bottleneck's rate, by burst.
     pub steps: Vec<Step>,
 }

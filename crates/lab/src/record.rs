@@ -88,6 +88,9 @@ pub struct BurstRecord {
     pub cwnd: [u32; 2],
     /// Slow-start threshold likewise; 2147483647 is the kernel's "none".
     pub ssthresh: [u32; 2],
+    /// What an empty loop beside the burst lost, of how much time, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_ns: Option<(u64, u64)>,
 }
 
 /// One round of incast.

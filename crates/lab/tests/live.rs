@@ -62,6 +62,7 @@ fn plan(variant: &str, congestion: &str, ip: u8) -> Plan {
             connections: 1,
             fresh: false,
             sample_burst: Some(4),
+            empty_loop: false,
             steps: vec![Step {
                 at_burst: 4,
                 rate_bps: 50_000_000,
@@ -150,6 +151,7 @@ fn buffers_smaller_than_the_path_are_told() {
         connections: 1,
         fresh: false,
         sample_burst: None,
+        empty_loop: false,
         steps: Vec::new(),
     })];
     // The path holds 125,000 bytes.

@@ -11,6 +11,7 @@ use super::connection::{
     connect, listen, now_ns, send_sized, serve_bursts, sleep_until, Congestion, Counters,
 };
 use super::cpu::CpuMeter;
+use super::empty_loop::EmptyLoop;
 use super::sample::{per_millisecond, realtime_ns, Sampler};
 use super::{Case, CaseError, Doing, Namespace};
 use crate::plan::Burst;
@@ -127,6 +128,11 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
         )
     };
     let mut connections = open(case)?;
+    let empty_loop = burst
+        .empty_loop
+        .then(EmptyLoop::start)
+        .transpose()?;
+    let mut lost_ns = 0;
     let mut meter = CpuMeter::start()?;
     // What else the machine does between bursts is none of the workload's.
     meter.pause()?;
@@ -146,10 +152,16 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
         let before = connections.counters()?;
         let start_realtime_ns = realtime_ns();
         meter.resume()?;
+        let beside = empty_loop.as_ref().map(EmptyLoop::run);
         let (start, end) = connections.burst(burst.size_bytes)?;
+        let loop_ns = empty_loop
+            .as_ref()
+            .zip(beside)
+            .map(|(empty_loop, stretch)| empty_loop.lost(&stretch));
         meter.pause()?;
         let after = connections.counters()?;
-        active_ns += end - start;
+        active_ns += loop_ns.map_or(end - start, |(_, all)| all);
+        lost_ns += loop_ns.map_or(0, |(lost, _)| lost);
         let packets = sampler.map(Sampler::stop).transpose()?;
         let grown = |what: fn(&Counters) -> u32| -> u64 {
             let sum = |of: &[Counters]| {
@@ -168,6 +180,7 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
             spurious: grown(|counters| counters.duplicates_reported),
             cwnd: [before[0].cwnd, after[0].cwnd],
             ssthresh: [before[0].ssthresh, after[0].ssthresh],
+            loop_ns,
         }))?;
         if let Some(packets) = packets {
             let bytes_per_ms = per_millisecond(&packets, start_realtime_ns, before[0].mss);
@@ -184,5 +197,10 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
         case.network.set_rate(case.network.wanted.rate_bps)?;
     }
     payload += connections.close()?;
-    case.record(&Record::Cpu(meter.stop(workload, active_ns, payload)?))
+    let mut cpu = meter.stop(workload, active_ns, payload)?;
+    if empty_loop.is_some() {
+        // With the loop no CPU is idle, and the loop knows better.
+        (cpu.busy_ns, cpu.unsure_ns) = (lost_ns, 0);
+    }
+    case.record(&Record::Cpu(cpu))
 }

@@ -13,6 +13,7 @@ pub(crate) mod clusters;
 pub(crate) mod connection;
 mod cpu;
 mod emulated;
+mod empty_loop;
 mod incast;
 mod mpi;
 mod namespace;

@@ -205,6 +205,9 @@ pub struct Burst {
     pub fresh: bool,
     /// The burst, from 1, whose bandwidth is sampled.
     pub sample_burst: Option<u32>,
+    /// Measure what an empty loop on the same CPU loses to each burst.
+    #[serde(default)]
+    pub empty_loop: bool,
 }
 
 /// Many senders answer at once; every number of senders with every answer.

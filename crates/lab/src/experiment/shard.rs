@@ -211,6 +211,7 @@ impl Experiment {
             connections: burst.connections,
             fresh: burst.fresh,
             sample_burst: burst.sample_burst,
+            empty_loop: burst.empty_loop,
             steps: steps
                 .map(|step| plan::Step {
                     at_burst: step.at_burst,

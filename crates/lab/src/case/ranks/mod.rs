@@ -160,6 +160,7 @@ fn follow_switch(
             spurious: transfer.spurious,
             cwnd: [before.cwnd, transfer.begun.cwnd],
             ssthresh: [before.ssthresh, transfer.begun.ssthresh],
+            loop_ns: None,
         }))?;
         case.record(&Record::Samples(SampleRecord {
             workload,
