@@ -12,7 +12,7 @@ use paceline_report::results::{Checked, Link, Metric, Results, ResultsError};
 use paceline_report::{Report, Series};
 
 use crate::bounds;
-use crate::experiment::Experiment;
+use crate::experiment::{self, Experiment};
 use crate::plan::{Bulk, Burst, Incast, Plan, Program, Workload};
 use crate::record::{
     BurstRecord, CpuRecord, FlowRecord, LinkReading, Record, RoundRecord, SampleRecord,
@@ -101,6 +101,12 @@ pub fn report(
         variants: collector.variants,
         bounds: collector.bounds,
         holds: Vec::new(),
+        paper: experiment
+            .file
+            .paper
+            .iter()
+            .map(experiment::Paper::for_results)
+            .collect(),
     };
     results.warnings.extend(collector.warnings);
     for claim in &experiment.file.holds {

@@ -9,6 +9,7 @@
 //! - [`csv`]: one CSV file per series.
 //! - [`html`]: `report.html`, one file that opens offline; several runs in one page.
 //! - [`interval`]: how sure a median or a ratio of two is.
+//! - [`paper`]: what a paper printed of the same thing.
 //! - [`precision`]: the least sure ratio of a run.
 //! - [`quantity`]: numbers with the unit that suits them.
 
@@ -16,6 +17,7 @@ pub mod claims;
 pub mod csv;
 pub mod html;
 pub mod interval;
+pub mod paper;
 pub mod precision;
 pub mod quantity;
 pub mod results;
@@ -71,7 +73,7 @@ pub enum ReportError {
 
 impl Report {
     /// Writes `results.json`, `series/*.csv`, `report.html` and the page's figures
-    /// of bandwidth over time, `figure-PART.svg`, into `directory`, which is made
+    /// of bandwidth over time, `figure-PART.svg` and `traffic-PART.svg`, into `directory`, which is made
     /// if it is not there. Returns the path of the page.
     ///
     /// # Errors
@@ -92,6 +94,10 @@ impl Report {
         for part in parts {
             if let Some(svg) = html::figure_svg(self, part) {
                 let file = directory.join(format!("figure-{}.svg", part.replace('/', "-")));
+                std::fs::write(&file, svg).map_err(|e| io(&file, e))?;
+            }
+            if let Some(svg) = html::traffic_svg(self, part) {
+                let file = directory.join(format!("traffic-{}.svg", part.replace('/', "-")));
                 std::fs::write(&file, svg).map_err(|e| io(&file, e))?;
             }
         }

@@ -2,6 +2,9 @@
 //! How the numbers of a metric are shown: one unit and one number of decimals
 //! for all that stand together.
 
+/// A rate that ends like a time; its name says its unit.
+const OPERATIONS: &str = "mop_per_s";
+
 /// A unit that fits a set of numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
@@ -16,6 +19,9 @@ pub struct Scale {
 /// A metric's name without its unit and tail: `completion` of `completion_s/1MB`.
 pub fn name(metric: &str) -> String {
     let family = family(metric);
+    if family == OPERATIONS {
+        return "Mop/s".to_owned();
+    }
     let bare = ["_s", "_bps", "_share", "_bytes"]
         .iter()
         .find_map(|unit| family.strip_suffix(unit));
@@ -46,7 +52,9 @@ impl Scale {
         }
         let least = least.min(greatest);
         let family = family(metric);
-        let (factor, unit) = if family.ends_with("_s") {
+        let (factor, unit) = if family == OPERATIONS {
+            (1.0, "")
+        } else if family.ends_with("_s") {
             match (least, greatest) {
                 (_, g) if g < 1e-3 => (1e6, "\u{b5}s"),
                 (l, g) if l >= 1.0 || g >= 10.0 => (1.0, "s"),

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::paper::Paper;
+
 /// Significant decimal digits of each floating-point number in `results.json`.
 ///
 /// Nine hold a rate of 999 Mbit/s to the bit and a time of 999 s to the
@@ -93,6 +95,9 @@ pub struct Results {
     pub bounds: IndexMap<String, f64>,
     /// What had to hold, and whether it did.
     pub holds: Vec<Hold>,
+    /// What papers printed of the same; absent in results of versions that did not know it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paper: Vec<Paper>,
 }
 
 /// The link that the variants shared.
@@ -315,6 +320,17 @@ impl Results {
                 format!("value of the claim `{}`", hold.claim),
                 &mut hold.value,
             )?;
+        }
+        for paper in &mut self.paper {
+            for (variant, values) in &mut paper.values {
+                for (metric, value) in values {
+                    let place = format!("paper.values.{variant}.{metric}");
+                    value.each_number(|number| visit(place.clone(), number))?;
+                }
+            }
+            if let Some(rate) = &mut paper.link_rate_bps {
+                visit("paper.link_rate_bps".into(), rate)?;
+            }
         }
         Ok(())
     }

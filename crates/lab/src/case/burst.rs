@@ -128,10 +128,7 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
         )
     };
     let mut connections = open(case)?;
-    let empty_loop = burst
-        .empty_loop
-        .then(EmptyLoop::start)
-        .transpose()?;
+    let empty_loop = burst.empty_loop.then(EmptyLoop::start).transpose()?;
     let mut lost_ns = 0;
     let mut meter = CpuMeter::start()?;
     // What else the machine does between bursts is none of the workload's.

@@ -143,6 +143,7 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
             return Err(place.wrong(&header, 0, "policy", problem));
         }
     }
+    super::paper::check(file, &place)?;
     for claim in &file.holds {
         if let Err(error) = Claim::parse(claim) {
             return Err(place.wrong("", 0, "holds", error.to_string()));

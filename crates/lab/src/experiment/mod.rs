@@ -4,6 +4,7 @@
 
 mod check;
 pub mod program;
+mod paper;
 mod shard;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ use serde::Deserialize;
 use crate::located::Located;
 use crate::plan::Means;
 use crate::skeleton::{Benchmark, Class};
+
+pub use paper::{Paper, Values};
 
 /// Why an experiment file was refused.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +99,9 @@ pub struct File {
     /// Real MPI programs, on two clusters.
     #[serde(default)]
     pub program: Vec<Program>,
+    /// What papers printed of the same.
+    #[serde(default)]
+    pub paper: Vec<Paper>,
     /// What is compared.
     #[serde(rename = "variant")]
     pub variants: IndexMap<String, Variant>,

@@ -251,7 +251,8 @@ fn summary(report: &Report, series: &Series, end: f64) -> String {
     }
 }
 
-fn positive(number: f64) -> f64 {
+/// The number, or 1 in place of one that is no length.
+pub fn positive(number: f64) -> f64 {
     if number > 0.0 {
         number
     } else {
@@ -260,7 +261,7 @@ fn positive(number: f64) -> f64 {
 }
 
 /// End of the last sample that is not zero.
-fn traffic_end(series: &Series) -> f64 {
+pub fn traffic_end(series: &Series) -> f64 {
     let points = &series.points;
     let last = points.iter().rposition(|point| point.1 > 0.0).unwrap_or(0);
     points
@@ -277,7 +278,7 @@ fn step(points: &[(f64, f64)]) -> f64 {
 }
 
 /// The stairs over the samples, and the way back along the floor.
-fn outline(
+pub fn outline(
     points: &[(f64, f64)],
     x_end: f64,
     x: &impl Fn(f64) -> f64,

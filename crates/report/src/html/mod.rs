@@ -6,7 +6,9 @@
 mod chart;
 pub mod comparison;
 mod figure;
+mod paper;
 pub mod svg;
+mod traffic;
 
 use indexmap::IndexMap;
 
@@ -24,6 +26,15 @@ pub fn figure_svg(report: &Report, part: &str) -> Option<String> {
     figure::figure(report, part)
 }
 
+/// The traffic of `part` in the manner of the paper that the results name, as an SVG
+/// file. `None` if they name none, or there is no traffic of that part.
+#[must_use]
+pub fn traffic_svg(report: &Report, part: &str) -> Option<String> {
+    let mut traffic = report.results.paper.iter();
+    let traffic = traffic.find_map(|paper| paper.traffic.as_ref())?;
+    traffic::figure(report, traffic, part)
+}
+
 /// The whole page.
 #[must_use]
 pub fn page(report: &Report) -> String {
@@ -36,6 +47,7 @@ pub fn page(report: &Report) -> String {
     let mut body = String::new();
     body.push_str(&heading(results, &title));
     body.push_str(&question(results));
+    body.push_str(&paper::section(report, &colors));
     body.push_str(&figures(report));
     body.push_str(&charts(results, &colors));
     body.push_str(&tables(results, &colors));
@@ -167,6 +179,17 @@ fn figures(report: &Report) -> String {
         .collect();
     if drawn.is_empty() {
         return String::new();
+    }
+    if !report
+        .series
+        .iter()
+        .any(|series| series.x_label.contains("chunk"))
+    {
+        return format!(
+            "<section>\n<h2>Bandwidth over time</h2>\n<p>What passed the link, sample by sample. Every panel of a figure \
+             has the same axes.</p>\n{}</section>\n",
+            drawn.concat()
+        );
     }
     format!(
         "<section>\n<h2>Bandwidth over one chunk</h2>\n<p>What passed the link, sample by sample, from the chunk\u{2019}s \

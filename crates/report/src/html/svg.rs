@@ -164,6 +164,39 @@ impl Canvas {
         ));
     }
 
+    /// A bar: filled, or only its outline.
+    pub fn bar(
+        &mut self,
+        from: (f64, f64),
+        size: (f64, f64),
+        color: &str,
+        filled: bool,
+        title: &str,
+    ) {
+        // The stroke lies on the edge: half of it inside.
+        let (from, size) = match filled {
+            true => (from, size),
+            false => (
+                (from.0 + 0.8, from.1 + 0.8),
+                ((size.0 - 1.6).max(0.0), (size.1 - 0.8).max(0.0)),
+            ),
+        };
+        let paint = match filled {
+            true => format!("fill=\"{color}\""),
+            false => format!(
+                "fill=\"{color}\" fill-opacity=\"0.14\" stroke=\"{color}\" stroke-width=\"1.6\""
+            ),
+        };
+        self.body.push_str(&format!(
+            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" {paint}><title>{}</title></rect>\n",
+            short(from.0),
+            short(from.1),
+            short(size.0),
+            short(size.1),
+            escape(title)
+        ));
+    }
+
     /// A box with round corners, filled white.
     pub fn rounded(&mut self, from: (f64, f64), size: (f64, f64), color: &str, title: &str) {
         self.body.push_str(&format!(

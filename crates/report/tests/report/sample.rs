@@ -92,6 +92,7 @@ pub fn startup() -> Report {
         variants,
         bounds,
         holds: Vec::new(),
+        paper: Vec::new(),
     };
     results.holds = evaluate_all(
         &[

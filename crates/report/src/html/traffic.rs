@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Traffic at the bottleneck, standard TCP above and modified TCP below, in seconds and
+//! Mbit/s: the manner of appendix A of matsuda-2005.
+
+use crate::paper::Traffic;
+use crate::{Report, Series};
+
+use super::figure;
+use super::svg::{colors, escape, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+
+const WIDTH: f64 = 470.0;
+const LEFT: f64 = 50.0;
+const RIGHT: f64 = 10.0;
+const TOP: f64 = 22.0;
+const PANEL: f64 = 84.0;
+const BETWEEN: f64 = 24.0;
+const BOTTOM: f64 = 40.0;
+/// A part whose peak is below this share of the link has a scale of its own, as LU has
+/// in the paper.
+const LITTLE: f64 = 0.12;
+
+/// All parts of which there is traffic, as a grid of figures.
+pub fn figures(report: &Report, traffic: &Traffic) -> String {
+    let drawn: Vec<String> = figure::parts(report)
+        .into_iter()
+        .filter_map(|part| {
+            Some(format!(
+                "<figure>\n<figcaption><strong>{}</strong></figcaption>\n{}</figure>\n",
+                escape(part),
+                figure(report, traffic, part)?
+            ))
+        })
+        .collect();
+    if drawn.is_empty() {
+        return String::new();
+    }
+    format!("<div class=\"pairs\">\n{}</div>\n", drawn.concat())
+}
+
+/// The panels of one part; `None` if there is no traffic of it.
+pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> {
+    let of = |variant: &str| {
+        report.series.iter().find(|series| {
+            series.experiment_part == part && series.variant == variant && !series.points.is_empty()
+        })
+    };
+    let panels: Vec<&Series> = traffic.variants().filter_map(of).collect();
+    let first = *panels.first()?;
+    let colors = colors(
+        &report.results,
+        report.series.iter().map(|series| series.variant.clone()),
+    );
+    // The paper's axis is in seconds.
+    let in_seconds = match first.x_label.contains("(ms)") {
+        true => 1e-3,
+        false => 1.0,
+    };
+    let x_label = first.x_label.replace("(ms)", "(s)");
+    let ends = panels.iter().map(|series| figure::traffic_end(series));
+    let x_end = figure::positive(ends.fold(0.0, f64::max) * 1.02);
+    let peak = panels
+        .iter()
+        .flat_map(|series| series.points.iter().map(|point| point.1))
+        .filter(|y| y.is_finite())
+        .fold(0.0, f64::max);
+    let rate = (report.results.link.rate_bps.asked / 1e6)
+        .max(0.0)
+        .min(f64::MAX);
+    let own_scale = peak < LITTLE * rate || !first.y_label.contains("Mbit/s");
+    let y_end = figure::positive(if own_scale { peak } else { peak.max(rate) } * 1.06);
+    let x = |value: f64| LEFT + (value / x_end).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);
+    let x_ticks = ticks(x_end * in_seconds, 6);
+    let y_ticks = ticks(y_end, 3);
+    let mut canvas = Canvas::new(WIDTH);
+    for (index, series) in panels.iter().enumerate() {
+        let top = TOP + index as f64 * (PANEL + BETWEEN);
+        let y = |value: f64| top + PANEL - (value / y_end).clamp(0.0, 1.0) * PANEL;
+        for &tick in &x_ticks {
+            let at = x(tick / in_seconds);
+            canvas.line((at, top), (at, top + PANEL), GRID, 1.0, "");
+        }
+        for &tick in &y_ticks {
+            canvas.line((LEFT, y(tick)), (WIDTH - RIGHT, y(tick)), GRID, 1.0, "");
+            canvas.text(
+                (LEFT - 6.0, y(tick) + 4.0),
+                Anchor::End,
+                FAINT,
+                10.5,
+                "",
+                &tick_label(tick, &y_ticks),
+            );
+        }
+        if !own_scale {
+            canvas.line((LEFT, y(rate)), (WIDTH - RIGHT, y(rate)), FAINT, 1.0, "2 3");
+        }
+        let color = colors[&series.variant];
+        let (outline, floor) = figure::outline(&series.points, x_end, &x, &y);
+        canvas.area(&outline, &floor, color);
+        canvas.line(
+            (LEFT, top + PANEL),
+            (WIDTH - RIGHT, top + PANEL),
+            FAINT,
+            1.0,
+            "",
+        );
+        canvas.circle((LEFT + 5.0, top - 8.5), 4.5, color, &series.variant);
+        canvas.text(
+            (LEFT + 14.0, top - 5.0),
+            Anchor::Start,
+            INK,
+            12.0,
+            "font-weight=\"650\"",
+            &series.variant,
+        );
+    }
+    let panels_end = TOP + panels.len() as f64 * (PANEL + BETWEEN) - BETWEEN;
+    for &tick in &x_ticks {
+        canvas.text(
+            (x(tick / in_seconds), panels_end + 14.0),
+            Anchor::Middle,
+            FAINT,
+            10.5,
+            "",
+            &tick_label(tick, &x_ticks),
+        );
+    }
+    canvas.text(
+        (LEFT + (WIDTH - LEFT - RIGHT) / 2.0, panels_end + 31.0),
+        Anchor::Middle,
+        INK,
+        11.0,
+        "",
+        &x_label,
+    );
+    let centre = (TOP + panels_end) / 2.0;
+    let turned = format!("transform=\"rotate(-90 11 {})\"", short(centre));
+    canvas.text(
+        (11.0, centre),
+        Anchor::Middle,
+        INK,
+        11.0,
+        &turned,
+        &first.y_label,
+    );
+    let title = format!("{} of {part} over time", first.y_label);
+    Some(canvas.finish(panels_end + BOTTOM, &title))
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a paper printed of the thing that an experiment does again: the content of
+//! [`Results::paper`](crate::results::Results::paper). Numbers are the paper's own, in
+//! the units of our metrics; what a figure shows only as a curve is not among them.
+
+use std::fmt;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+/// A table or figure of a paper.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Paper {
+    /// Such as `matsuda-2005, Table 2`.
+    pub source: String,
+    /// What it shows, in words.
+    pub says: String,
+    /// What is different here.
+    pub differs: String,
+    /// Its values per variant and metric, as in
+    /// [`Results::variants`](crate::results::Results::variants). The variant `bound` is
+    /// the physical limit of a metric.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub values: IndexMap<String, IndexMap<String, Printed>>,
+    /// The variant that the paper divides by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative_to: Option<String>,
+    /// Further variants to show, of which the paper has no value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
+    /// The paper's link, bits per second, where rates are to be compared as shares of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_rate_bps: Option<f64>,
+    /// Traffic over time, drawn as the paper has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
+}
+
+/// Traffic of several variants on the same axes, one below the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// On top: the paper's standard TCP.
+    pub above: String,
+    /// Below it, in this order: what was changed.
+    pub below: Vec<String>,
+}
+
+impl Traffic {
+    /// All variants from the top down.
+    pub fn variants(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.above)
+            .chain(&self.below)
+            .map(String::as_str)
+    }
+}
+
+/// A value as it was printed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Printed {
+    /// `29`
+    Exactly(f64),
+    /// `1.8 to 2.0`
+    Between {
+        /// The less one.
+        from: f64,
+        /// The greater one.
+        to: f64,
+    },
+    /// `over 200`
+    Over {
+        /// More than this.
+        over: f64,
+    },
+}
+
+/// Why a text is no printed value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is no value: a number, \"A to B\" or \"over A\" is needed, in the metric's own unit"
+)]
+pub struct NotPrinted(pub String);
+
+impl std::str::FromStr for Printed {
+    type Err = NotPrinted;
+
+    fn from_str(text: &str) -> Result<Self, NotPrinted> {
+        let number = |part: &str| part.trim().parse().ok().filter(|n: &f64| n.is_finite());
+        let found = if let Some(over) = text.trim().strip_prefix("over ") {
+            number(over).map(|over| Printed::Over { over })
+        } else if let Some((from, to)) = text.split_once(" to ") {
+            let both = number(from).zip(number(to));
+            both.filter(|(from, to)| from < to)
+                .map(|(from, to)| Printed::Between { from, to })
+        } else {
+            number(text).map(Printed::Exactly)
+        };
+        found.ok_or_else(|| NotPrinted(text.to_owned()))
+    }
+}
+
+impl Printed {
+    /// One number for a drawing: the middle of two, the least of what is over.
+    #[must_use]
+    pub fn number(self) -> f64 {
+        match self {
+            Printed::Exactly(value) => value,
+            Printed::Between { from, to } => from / 2.0 + to / 2.0,
+            Printed::Over { over } => over,
+        }
+    }
+
+    /// As words, each number shown by `show`.
+    #[must_use]
+    pub fn words(self, show: impl Fn(f64) -> String) -> String {
+        match self {
+            Printed::Exactly(value) => show(value),
+            Printed::Between { from, to } => format!("{} to {}", show(from), show(to)),
+            Printed::Over { over } => format!("over {}", show(over)),
+        }
+    }
+
+    /// Calls `visit` with each of its numbers.
+    pub(crate) fn each_number<E>(
+        &mut self,
+        mut visit: impl FnMut(&mut f64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Printed::Exactly(value) | Printed::Over { over: value } => visit(value),
+            Printed::Between { from, to } => {
+                visit(from)?;
+                visit(to)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Printed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words(|number| number.to_string()))
+    }
+}
