@@ -51,6 +51,9 @@ pub fn experiment(text: &str) {
             let plans = experiment.shards(quick, None, &[]);
             plans.expect("no variant was named");
         }
+        for paper in &experiment.file.paper {
+            paper.for_results();
+        }
     }
 }
 

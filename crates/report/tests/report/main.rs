@@ -3,6 +3,7 @@
 
 mod claims;
 mod comparison;
+mod paper;
 mod precision;
 mod results;
 mod sample;
