@@ -8,6 +8,8 @@ use std::fmt;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::quantity::tail;
+
 /// A table or figure of a paper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Paper {
@@ -43,6 +45,15 @@ pub struct Traffic {
     pub above: String,
     /// Below it, in this order: what was changed.
     pub below: Vec<String>,
+}
+
+impl Paper {
+    /// Whether it is about a part of the experiment, such as `10MB`: where it has values,
+    /// about those that they are of, else about all.
+    pub(crate) fn is_about(&self, part: &str) -> bool {
+        let mut metrics = self.values.values().flat_map(|values| values.keys());
+        self.values.is_empty() || metrics.any(|metric| tail(metric) == part)
+    }
 }
 
 impl Traffic {

@@ -31,7 +31,8 @@ pub fn figure_svg(report: &Report, part: &str) -> Option<String> {
 #[must_use]
 pub fn traffic_svg(report: &Report, part: &str) -> Option<String> {
     let mut traffic = report.results.paper.iter();
-    let traffic = traffic.find_map(|paper| paper.traffic.as_ref())?;
+    let traffic =
+        traffic.find_map(|paper| paper.traffic.as_ref().filter(|_| paper.is_about(part)))?;
     traffic::figure(report, traffic, part)
 }
 

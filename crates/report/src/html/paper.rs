@@ -4,7 +4,7 @@
 use indexmap::IndexMap;
 
 use crate::paper::{Paper, Printed};
-use crate::quantity::{family, name, ratio, tail, Scale};
+use crate::quantity::{alone, family, name, ratio, tail, Scale};
 use crate::results::Results;
 use crate::Report;
 
@@ -36,7 +36,7 @@ pub fn section(report: &Report, colors: &IndexMap<String, &'static str>) -> Stri
             None => text.push_str(&values(&report.results, paper)),
         }
         if let Some(of) = &paper.traffic {
-            text.push_str(&traffic::figures(report, of));
+            text.push_str(&traffic::figures(report, of, |part| paper.is_about(part)));
         }
         text.push_str(&format!(
             "<p class=\"faint\">What differs: {}</p>\n",
@@ -320,7 +320,7 @@ fn values(results: &Results, paper: &Paper) -> String {
 
 /// A value with its unit, and a rate as a share of the link's too.
 fn shown(metric: &str, value: Printed, link_bps: Option<f64>) -> String {
-    let words = value.words(|number| Scale::fit(metric, [number]).with_unit(number));
+    let words = value.words(|number| alone(metric, number));
     let share = link_bps
         .filter(|_| family(metric).ends_with("_bps"))
         .and_then(|link| finite(value.number() / link))

@@ -19,10 +19,11 @@ const BOTTOM: f64 = 40.0;
 /// in the paper.
 const LITTLE: f64 = 0.12;
 
-/// All parts of which there is traffic, as a grid of figures.
-pub fn figures(report: &Report, traffic: &Traffic) -> String {
+/// All `wanted` parts of which there is traffic, as a grid of figures.
+pub fn figures(report: &Report, traffic: &Traffic, wanted: impl Fn(&str) -> bool) -> String {
     let drawn: Vec<String> = figure::parts(report)
         .into_iter()
+        .filter(|part| wanted(part))
         .filter_map(|part| {
             Some(format!(
                 "<figure>\n<figcaption><strong>{}</strong></figcaption>\n{}</figure>\n",

@@ -100,7 +100,7 @@ fn values_are_drawn_beside_ours() {
         "paper, 10MB, the paper: 0.75 of cubic",
         "paceline, 1MB, here: ",
         "over 200 ms",
-        "60.0 ms to 70.0 ms",
+        "60 ms to 70 ms",
     ] {
         assert!(section.contains(text), "{text} is not in {section}");
     }
