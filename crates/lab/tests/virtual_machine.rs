@@ -19,7 +19,7 @@ use paceline_report::Report;
 const EXPERIMENT: &str = r#"
 title = "Two runs"
 description = "A few bursts and a round of incast."
-holds = ["cubic/completion_s/100KB >= bound", "cubic/round_s/2KB/2 >= 0.9 * bound"]
+holds = ["cubic/completion_s/100KB >= bound", "cubic/loop_share/beside > 0", "cubic/loop_share/beside < 0.9", "cubic/round_s/2KB/2 >= 0.9 * bound"]
 
 [link]
 rate = "100mbit"
@@ -32,6 +32,13 @@ gap = "100ms"
 count = 3
 from_burst = 2
 sample_burst = 2
+
+[[burst]]
+name = "beside"
+size = "200KB"
+gap = "50ms"
+count = 2
+empty_loop = true
 
 [[incast]]
 senders = [2]

@@ -64,9 +64,7 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
         .flat_map(|series| series.points.iter().map(|point| point.1))
         .filter(|y| y.is_finite())
         .fold(0.0, f64::max);
-    let rate = (report.results.link.rate_bps.asked / 1e6)
-        .max(0.0)
-        .min(f64::MAX);
+    let rate = (report.results.link.rate_bps.asked / 1e6).clamp(0.0, f64::MAX);
     let own_scale = peak < LITTLE * rate || !first.y_label.contains("Mbit/s");
     let y_end = figure::positive(if own_scale { peak } else { peak.max(rate) } * 1.06);
     let x = |value: f64| LEFT + (value / x_end).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);
