@@ -3,8 +3,8 @@
 //! hold. The keys are described in `docs/experiments.md`.
 
 mod check;
-pub mod program;
 mod paper;
+pub mod program;
 mod shard;
 
 use std::path::{Path, PathBuf};
