@@ -95,58 +95,58 @@ fn errors_name_file_line_and_key() {
     wrong(
         "1MB = 2,",
         "1MB = \"two\",",
-        22,
+        23,
         "values.cubic",
         "\"two\" is no value",
     );
-    wrong("1MB = 2,", "1MB = [2],", 22, "values.cubic", "a number");
-    wrong("1MB = 2,", "1MB = nan,", 22, "values.cubic", "is no value");
+    wrong("1MB = 2,", "1MB = [2],", 23, "values.cubic", "a number");
+    wrong("1MB = 2,", "1MB = nan,", 23, "values.cubic", "is no value");
     wrong(
         "\"0.25 to 0.5\"",
         "\"0.5 to 0.25\"",
-        23,
+        24,
         "values.paper",
         "A to B",
     );
     wrong(
         "values.paper =",
         "values.vegas =",
-        23,
+        24,
         "values.vegas",
         "no variant \"vegas\"",
     );
     wrong(
         "also = [\"bbr\"]",
         "also = [\"vegas\"]",
-        20,
+        21,
         "also",
         "no variant \"vegas\"",
     );
     wrong(
         "relative_to = \"cubic\"",
         "relative_to = \"bbr\"",
-        19,
+        20,
         "relative_to",
         "values.bbr",
     );
-    wrong("1MB = 2,", "1MB = 0,", 22, "values.cubic", "above zero");
+    wrong("1MB = 2,", "1MB = 0,", 23, "values.cubic", "above zero");
     wrong(
         "says = \"It was short.\"",
         "says = \" \"",
-        27,
+        28,
         "says",
         "empty",
     );
-    wrong("values.bound = 0.2\n", "", 29, "metric", "together");
+    wrong("values.bound = 0.2\n", "", 30, "metric", "together");
     wrong(
         "traffic = [\"cubic\", \"paper\"]",
         "traffic = [\"cubic\"]",
-        31,
+        32,
         "traffic",
         "two",
     );
-    wrong("link = \"1gbit\"", "link = 1", 21, "link", "");
-    wrong("differs =", "differ =", 17, "differ", "unknown field");
+    wrong("link = \"1gbit\"", "link = 1", 22, "link", "");
+    wrong("differs =", "differ =", 18, "differ", "unknown field");
 }
 
 #[test]
