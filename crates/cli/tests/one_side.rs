@@ -8,7 +8,8 @@ mod common;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use common::{alone, is_root, Capture, Net, Peer, PolicyFile, SERVER4};
+use common::capture::Capture;
+use common::{alone, is_root, Net, Peer, PolicyFile, SERVER4};
 
 /// More than a delayed ACK's 40 ms, and less than what makes Linux ACK at once.
 const PAUSE: Duration = Duration::from_millis(60);

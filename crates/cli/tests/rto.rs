@@ -6,9 +6,8 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{
-    alone, is_root, jobs, status, transfer_on_all, Capture, Net, Peer, PolicyFile, SERVER4,
-};
+use common::capture::Capture;
+use common::{alone, is_root, jobs, status, transfer_on_all, Net, Peer, PolicyFile, SERVER4};
 use serde_json::Value;
 
 /// Without Paceline: TCP_RTO_MIN, include/net/tcp.h.
