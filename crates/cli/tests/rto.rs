@@ -185,7 +185,7 @@ fn timeouts_of_a_thin_stream_double_unless_the_policy_says_linear() {
             "linear" => assert!(late < 2 * early, "{sent:?}"),
             _ => assert!(late >= 4 * early, "{sent:?}"),
         }
-        client.process.kill().unwrap();
+        client.end();
         server.end();
     }
 }
