@@ -94,18 +94,20 @@ fn show(seen: &Seen, asked: f64, load_bits: u64) {
     let millis = seen.arrivals.as_slice().len();
     if load_bits as f64 > asked && millis > 1_400 {
         // Between the first packets and the last ones the line is never idle.
-        let rates = seen.rates(100, 200..millis - 600, WIRE);
+        let rates = seen.rates(100, 200..millis - 600, WIRE, asked);
         let error = |rate: f64| (rate / asked - 1.0) * 100.0;
         let within = rates
             .iter()
             .filter(|rate| error(**rate).abs() <= 0.1)
             .count();
         println!(
-            "    rate over any 100 ms: {:+.4} % to {:+.4} %, median {:+.4} %; within 0.1 % in {:.2} % of them",
+            "    rate over any 100 ms: {:+.4} % to {:+.4} %, median {:+.4} %; within 0.1 % in {:.2} % of {}; in {} more the sender stood still",
             error(rates[0]),
             error(rates[rates.len() - 1]),
             error(rates[rates.len() / 2]),
-            within as f64 / rates.len() as f64 * 100.0
+            within as f64 / rates.len() as f64 * 100.0,
+            rates.len(),
+            (millis - 800 - 99).saturating_sub(rates.len())
         );
     }
 }

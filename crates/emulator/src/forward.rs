@@ -35,12 +35,16 @@ const LEAST_MARGIN_NS: u64 = 5_000;
 const MOST_MARGIN_NS: u64 = 100_000;
 /// Most packets taken from one ring before due ones are sent.
 const READ_BATCH: usize = 64;
-/// Window over which the thread watches its own CPU time, nanoseconds.
-const WATCH_NS: u64 = 500_000;
+/// Window over which the thread watches its own CPU time, nanoseconds; also its period
+/// under SCHED_DEADLINE. A rest takes some 50 us where timers are late by that much, so
+/// the window is as long as makes that a twentieth of it: what is due in a rest is late.
+const WATCH_NS: u64 = 1_000_000;
 /// CPU time in one such window after which the thread rests for the remainder,
-/// nanoseconds: 90 %, where the kernel throttles real-time threads at 95 %,
-/// and then for 50 ms at a time. Short rests, as a packet that is due meanwhile is late.
-const BUSY_NS: u64 = WATCH_NS / 10 * 9;
+/// nanoseconds: 94 %, where the kernel grants 95 % to deadlines and real-time
+/// priorities, and stops for longer who takes more.
+const BUSY_NS: u64 = WATCH_NS / 100 * 94;
+/// Shortest rest to ask for, nanoseconds: enough for the thread to leave the CPU at all.
+const LEAST_REST_NS: u64 = 1_000;
 /// Real-time priority of the thread: above all ordinary threads, below the
 /// kernel's own.
 const PRIORITY: libc::c_int = 10;
@@ -299,7 +303,7 @@ impl Forwarder {
             let [forward, reverse] = &mut self.paths;
             forward.send_due(second, seen[0], ahead);
             reverse.send_due(first, seen[1], ahead);
-            watch.rest_if_busy();
+            watch.rest_if_busy(&mut self.oversleep);
             self.wait()?;
         }
     }
@@ -466,9 +470,8 @@ impl Oversleep {
     }
 }
 
-/// Watches the thread's own CPU time. A real-time thread that never sleeps is
-/// stopped by the kernel for 50 ms of each second; one that yields a little
-/// and often keeps the lateness small.
+/// Watches the thread's own CPU time: one that never sleeps is stopped by the kernel,
+/// and for longer than the rests take by which it avoids that.
 struct Watch {
     since: u64,
     cpu_since: u64,
@@ -476,7 +479,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn rest_if_busy(&mut self) {
+    fn rest_if_busy(&mut self, oversleep: &mut Oversleep) {
         let now = clock(libc::CLOCK_MONOTONIC);
         let elapsed = now - self.since;
         if elapsed < WATCH_NS {
@@ -485,21 +488,43 @@ impl Watch {
                 return;
             }
             self.rests += 1;
-            std::thread::sleep(Duration::from_nanos(WATCH_NS - elapsed));
+            // Waking late is rest, too.
+            let rest = (WATCH_NS - elapsed).saturating_sub(oversleep.average);
+            std::thread::sleep(Duration::from_nanos(rest.max(LEAST_REST_NS)));
+            oversleep.see(clock(libc::CLOCK_MONOTONIC), now + rest);
         }
         self.since = clock(libc::CLOCK_MONOTONIC);
         self.cpu_since = clock(libc::CLOCK_THREAD_CPUTIME_ID);
     }
 }
 
-/// Real-time priority and exact timers, as far as allowed; true if allowed.
+/// Real time and exact timers, as far as allowed; true if allowed.
+///
+/// SCHED_DEADLINE comes first. From Linux 6.12 on ordinary threads have a deadline server
+/// (kernel/sched/deadline.c), which takes a CPU from real-time priorities for 50 ms at a
+/// time where it believes them starved; its deadline is a second away, and a sooner one
+/// goes before it. Where the bandwidth is not free, or the thread may not run on every
+/// CPU, a real-time priority remains.
 fn become_realtime() -> bool {
-    let parameters = libc::sched_param {
-        sched_priority: PRIORITY,
-    };
-    // SAFETY: plain system calls about the calling thread.
+    // SAFETY: plain system calls about the calling thread; the attributes are live.
     unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
+        let attributes = libc::sched_attr {
+            size: size_of::<libc::sched_attr>() as u32,
+            sched_policy: libc::SCHED_DEADLINE as u32,
+            sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
+            sched_nice: 0,
+            sched_priority: 0,
+            sched_runtime: BUSY_NS,
+            sched_deadline: WATCH_NS,
+            sched_period: WATCH_NS,
+        };
+        if libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 {
+            return true;
+        }
+        let parameters = libc::sched_param {
+            sched_priority: PRIORITY,
+        };
         libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) == 0
     }
 }

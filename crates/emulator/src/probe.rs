@@ -57,6 +57,8 @@ pub struct Seen {
     pub early: Lateness,
     /// Bytes of frames by the time they arrived.
     pub arrivals: Bins,
+    /// What the arithmetic says of them: bytes that are due in each millisecond.
+    pub expected: Bins,
 }
 
 impl Seen {
@@ -68,19 +70,32 @@ impl Seen {
 
     /// The rate over each window of `millis` milliseconds that lies between two moments
     /// of the run, in milliseconds: bits per second of frames that take `wire_share` times
-    /// their size on the line. In rising order.
+    /// their size on the line. In rising order. Only windows over which the arithmetic has
+    /// the line busy at `rate_bits` to a thousandth: where the sender stood still, no link
+    /// could have carried more.
     pub fn rates(
         &self,
         millis: usize,
         between: std::ops::Range<usize>,
         wire_share: f64,
+        rate_bits: f64,
     ) -> Vec<f64> {
-        let arrivals = self.arrivals.as_slice().get(between).unwrap_or_default();
+        let of = |bins: &Bins| -> Vec<u32> {
+            let mut bins = bins.as_slice().to_vec();
+            bins.resize(between.end.max(bins.len()), 0);
+            bins[between.clone()].to_vec()
+        };
+        let (arrivals, expected) = (of(&self.arrivals), of(&self.expected));
         let seconds = millis as f64 * BIN_NS as f64 / 1e9;
         let rate = |window: &[u32]| {
             window.iter().map(|bytes| f64::from(*bytes)).sum::<f64>() * 8.0 * wire_share / seconds
         };
-        let mut rates: Vec<f64> = arrivals.windows(millis).map(rate).collect();
+        let mut rates: Vec<f64> = arrivals
+            .windows(millis)
+            .zip(expected.windows(millis))
+            .filter(|(_, expected)| rate(expected) >= rate_bits * 0.999)
+            .map(|(arrivals, _)| rate(arrivals))
+            .collect();
         rates.sort_by(f64::total_cmp);
         rates
     }
@@ -116,11 +131,12 @@ impl Side {
                 late: Lateness::default(),
                 early: Lateness::default(),
                 arrivals: Bins::new(load.duration_ns + 2 * LINGER_NS, BIN_NS),
+                expected: Bins::new(load.duration_ns + 2 * LINGER_NS, BIN_NS),
             },
         }
     }
 
-    fn send(&mut self, port: &Port, frames: &mut [Vec<u8>]) {
+    fn send(&mut self, port: &Port, frames: &mut [Vec<u8>], started: u64) {
         for (frame, number) in frames.iter_mut().zip(self.next_number..) {
             frame[NUMBER].copy_from_slice(&number.to_be_bytes());
         }
@@ -132,9 +148,12 @@ impl Side {
         for frame in &frames[..sent] {
             self.seen.sent += 1;
             match self.model.arrive(now, frame.len() as u32, ()) {
-                Ok(schedule) => self
-                    .expected
-                    .push_back((self.next_number, schedule.delivery)),
+                Ok(schedule) => {
+                    let delivery = schedule.delivery;
+                    self.expected.push_back((self.next_number, delivery));
+                    let since_start = delivery.saturating_sub(started);
+                    self.seen.expected.add(since_start, frame.len() as u32);
+                }
                 Err(_) => self.seen.expected_drops += 1,
             }
             self.next_number += 1;
@@ -210,7 +229,7 @@ pub fn measure(ends: [Port; 2], expected: [&LinkConfig; 2], load: Load) -> [Seen
         let over = now >= started + load.duration_ns;
         if !over && now >= due {
             for (side, port) in sides.iter_mut().zip(&ends) {
-                side.send(port, &mut frames);
+                side.send(port, &mut frames, started);
             }
             bursts += 1;
         }

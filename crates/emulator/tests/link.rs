@@ -154,6 +154,19 @@ impl Hosts {
                 .set_read_timeout(Some(Duration::from_secs(5)))
                 .unwrap();
         }
+        // What a test reads late, because links have the CPUs, must not be lost in the socket.
+        let room: libc::c_int = 16 << 20;
+        // SAFETY: the option's value is live and as long as is said.
+        let set = unsafe {
+            libc::setsockopt(
+                right.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVBUFFORCE,
+                (&raw const room).cast(),
+                size_of_val(&room) as libc::socklen_t,
+            )
+        };
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
         left.connect("10.0.0.2:7000").unwrap();
         right.connect("10.0.0.1:7000").unwrap();
         (left, right)
