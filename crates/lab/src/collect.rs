@@ -4,6 +4,7 @@
 mod all_to_all;
 mod mpi;
 mod skeleton;
+mod streams;
 mod switch;
 
 use indexmap::IndexMap;
@@ -186,6 +187,7 @@ impl Collector {
                 Workload::Burst(burst) => self.burst(&place, index, burst, of_all())?,
                 Workload::Incast(incast) => self.incast(&place, index, incast, of_all())?,
                 Workload::Bulk(bulk) => self.bulk(&place, index, bulk, of_all(), &cpus)?,
+                Workload::Streams(streams) => self.streams(&place, index, streams, of_all())?,
                 Workload::Ranks(ranks) => match &ranks.program {
                     Program::Switch(switch) => {
                         self.switch(&place, index, (&ranks.label, switch), of_all())?

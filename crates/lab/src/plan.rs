@@ -112,6 +112,8 @@ pub enum Workload {
     Incast(Incast),
     /// Groups of long flows, bursty ones among them.
     Bulk(Bulk),
+    /// Parallel transfers that begin together.
+    Streams(Streams),
     /// A program of message-passing ranks, one on each host of two clusters.
     Ranks(Ranks),
     /// A real MPI program, one rank on each host of two clusters.
@@ -264,6 +266,41 @@ pub struct Incast {
     pub period_ns: u64,
 }
 
+/// Parallel streams: as many bytes on each of several hosts' connections, all at once:
+/// kamezawa-2004, 2.1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Streams {
+    /// Tail of the metrics' names; empty for none.
+    pub label: String,
+    /// Sender hosts: the first ones of the topology.
+    pub hosts: u32,
+    /// Connections of each.
+    pub per_host: u32,
+    /// Bytes of each connection.
+    pub size_bytes: u64,
+    /// How often the whole is run.
+    pub repeats: u32,
+    /// Hosts with a longer route, from the first on.
+    pub distant_hosts: u32,
+    /// Added to their round trip, nanoseconds.
+    pub distant_rtt_ns: u64,
+    /// A host whose programs stand still for a while.
+    pub pause: Option<Pause>,
+    /// Congestion control of an endless flow beside them, from the host after theirs.
+    pub beside: Option<String>,
+}
+
+/// When the programs of a host stand still.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Which, from 1.
+    pub host: u32,
+    /// Since the common start, nanoseconds.
+    pub at_ns: u64,
+    /// For how long, nanoseconds.
+    pub for_ns: u64,
+}
+
 /// Groups of flows side by side for a fixed time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bulk {
@@ -341,6 +378,7 @@ impl Workload {
             Workload::Bulk(bulk) => {
                 u64::from(bulk.repeats) * bulk.duration_ns.div_ceil(1_000_000_000)
             }
+            Workload::Streams(streams) => u64::from(streams.repeats),
             Workload::Ranks(ranks) => match &ranks.program {
                 Program::Switch(switch) => u64::from(switch.cycles),
                 Program::AllToAll(all) => u64::from(all.rounds),
@@ -358,6 +396,7 @@ impl Workload {
             Workload::Burst(burst) => &burst.label,
             Workload::Incast(incast) => &incast.label,
             Workload::Bulk(bulk) => &bulk.label,
+            Workload::Streams(streams) => &streams.label,
             Workload::Ranks(ranks) => &ranks.label,
             Workload::Mpi(mpi) => &mpi.label,
         }

@@ -26,6 +26,8 @@ pub enum Record {
     Round(RoundRecord),
     /// One flow of a bulk workload.
     Flow(FlowRecord),
+    /// One run of parallel streams.
+    Streams(StreamsRecord),
     /// One run of a skeleton.
     Run(RunRecord),
     /// One run of an MPI program.
@@ -131,6 +133,48 @@ pub struct FlowRecord {
     pub retransmitted: u64,
     /// Each burst's completion, nanoseconds; empty for endless transfers.
     pub bursts_ns: Vec<u64>,
+}
+
+/// One run of parallel streams.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamsRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// From 0.
+    pub repeat: u32,
+    /// When the last byte of each had arrived, nanoseconds since the common start.
+    pub done_ns: Vec<u64>,
+    /// Data segments sent, retransmissions included.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Segments that the receiver reported as arrived twice.
+    pub spurious: u64,
+    /// Bytes that arrived of the flow beside them, until the last stream was over.
+    pub beside_bytes: u64,
+    /// And over which time, nanoseconds.
+    pub beside_ns: u64,
+    /// From one sample to the next, nanoseconds.
+    pub step_ns: u64,
+    /// How they went on, since the common start.
+    pub samples: Vec<StreamSample>,
+}
+
+/// All streams at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamSample {
+    /// That have not arrived whole.
+    pub active: u32,
+    /// Arrived of the slowest.
+    pub slowest_bytes: u64,
+    /// Arrived of the fastest.
+    pub fastest_bytes: u64,
+    /// Of those that are active, segments.
+    pub least_inflight: u32,
+    /// Likewise.
+    pub most_inflight: u32,
+    /// Of all that are active, segments.
+    pub total_inflight: u64,
 }
 
 /// One run of a program of ranks, all ranks together.

@@ -336,3 +336,41 @@ fn a_skeleton_is_run_once_at_least() {
     let wanted = format!(":{line}: repeats: must be 1 to 1000");
     assert!(told.ends_with(&wanted), "{told}");
 }
+
+#[test]
+fn streams_that_cannot_be_are_named() {
+    let with = |keys: &str| {
+        let text = GOOD.replacen(
+            "[variant.cubic]",
+            &format!("[[streams]]\nsize = \"1MB\"\n{keys}\n\n[variant.cubic]"),
+            1,
+        );
+        parse(&text).map(|experiment| experiment.shards(true, None, &[]).expect("plans"))
+    };
+    let plans = with("hosts = 8\nper_host = 4\nquick = \"10KB\"\nbeside = \"cubic\"").unwrap();
+    let Some(Workload::Streams(plan)) = plans[0].workloads.last() else {
+        panic!("streams come after bursts and incast");
+    };
+    assert_eq!((plan.size_bytes, plan.hosts, plan.per_host), (10_000, 8, 4));
+    for (keys, key, right) in [
+        ("hosts = 0", "hosts", "1 to 250"),
+        ("hosts = 250\nbeside = \"cubic\"", "hosts", "1 to 249"),
+        ("hosts = 8\nper_host = 200", "per_host", "1 to 1000"),
+        ("hosts = 8\nrepeats = 0", "repeats", "1 to 1000"),
+        (
+            "hosts = 8\ndistant_hosts = 9",
+            "distant_hosts",
+            "there are 8 hosts",
+        ),
+        ("hosts = 8\ndistant_hosts = 1", "distant_hosts", "together"),
+        (
+            "hosts = 2\npause = { host = 3, at = \"1s\", for = \"1s\" }",
+            "pause",
+            "1 to 2",
+        ),
+    ] {
+        let message = with(keys).expect_err(keys);
+        let found = message.contains("startup.toml:") && message.contains(key);
+        assert!(found && message.contains(right), "{keys}: {message}");
+    }
+}

@@ -42,6 +42,8 @@ pub struct Counters {
     pub data_segments: u32,
     pub duplicates_reported: u32,
     pub received_bytes: u64,
+    /// Segments sent and not acknowledged.
+    pub inflight: u32,
 }
 
 impl Counters {
@@ -49,6 +51,7 @@ impl Counters {
     pub fn of(stream: &TcpStream) -> Result<Self, CaseError> {
         // struct tcp_info of linux/tcp.h as of 4.19 and later: offsets in bytes.
         const SND_MSS: usize = 16;
+        const UNACKED: usize = 24;
         const SND_SSTHRESH: usize = 76;
         const SND_CWND: usize = 80;
         const TOTAL_RETRANS: usize = 100;
@@ -76,6 +79,7 @@ impl Counters {
         let word =
             |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
         Ok(Counters {
+            inflight: word(UNACKED),
             cwnd: word(SND_CWND),
             ssthresh: word(SND_SSTHRESH),
             mss: word(SND_MSS),

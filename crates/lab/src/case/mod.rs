@@ -20,6 +20,7 @@ mod namespace;
 pub(crate) mod queues;
 pub mod ranks;
 pub(crate) mod sample;
+mod streams;
 pub mod topology;
 mod validity;
 
@@ -164,6 +165,7 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
             Workload::Burst(burst) => burst::run(&mut case, index, burst)?,
             Workload::Incast(incast) => incast::run(&mut case, index, incast)?,
             Workload::Bulk(bulk) => bulk::run(&mut case, index, bulk)?,
+            Workload::Streams(streams) => streams::run(&mut case, index, streams)?,
             Workload::Ranks(ranks) => ranks::run(&mut case, index, ranks)?,
             Workload::Mpi(mpi) => mpi::run(&mut case, index, mpi)?,
         }

@@ -163,6 +163,7 @@ fn window_bytes(topology: &Topology, workload: &Workload) -> u64 {
         Workload::Burst(burst) => (burst.connections, burst.size_bytes),
         Workload::Incast(incast) => (incast.senders, path),
         Workload::Bulk(bulk) => (bulk.groups.iter().map(|group| group.flows).sum(), path),
+        Workload::Streams(streams) => (streams.hosts * streams.per_host, path),
         // Each near host has a partner beyond the link.
         Workload::Ranks(_) | Workload::Mpi(_) => (topology.senders, path),
     };

@@ -15,7 +15,7 @@ use crate::skeleton::RANKS;
 /// A full frame, bytes.
 const LEAST_SWITCH_BUFFER: u64 = 1514;
 /// Hosts that fit the lab's addresses.
-const MOST_SENDERS: u32 = 250;
+pub(super) const MOST_SENDERS: u32 = 250;
 
 /// Makes relative policy files relative to the experiment.
 pub fn resolve_policy_files(file: &mut File, path: &Path) {
@@ -84,14 +84,17 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
         file: path.display().to_string(),
     };
     let file = &experiment.file;
-    let dumbbell = !(file.burst.is_empty() && file.incast.is_empty() && file.bulk.is_empty());
+    let dumbbell = !(file.burst.is_empty()
+        && file.incast.is_empty()
+        && file.bulk.is_empty()
+        && file.streams.is_empty());
     let ranks = !(file.switch.is_empty()
         && file.alltoall.is_empty()
         && file.skeleton.is_empty()
         && file.program.is_empty());
     if !dumbbell && !ranks {
         let problem = "nothing to do: give at least one [[burst]], [[incast]], [[bulk]], \
-            [[switch]], [[alltoall]], [[skeleton]] or [[program]]"
+            [[streams]], [[switch]], [[alltoall]], [[skeleton]] or [[program]]"
             .to_owned();
         return Err(place.wrong("", 0, "workload", problem));
     }
@@ -114,6 +117,7 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
     bursts(file, &place)?;
     incasts(file, &place)?;
     bulks(file, &place)?;
+    super::streams::check(file, &place)?;
     switches(file, &place)?;
     all_to_alls(file, &place)?;
     skeletons(file, &place)?;

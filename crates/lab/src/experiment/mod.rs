@@ -6,6 +6,7 @@ mod check;
 mod paper;
 pub mod program;
 mod shard;
+pub mod streams;
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use indexmap::IndexMap;
 use paceline_policy::units::{Rate, Size, Time};
 pub use program::Program;
 use serde::Deserialize;
+pub use streams::Streams;
 
 use crate::located::Located;
 use crate::plan::Means;
@@ -87,6 +89,9 @@ pub struct File {
     /// Flows side by side.
     #[serde(default)]
     pub bulk: Vec<Bulk>,
+    /// Parallel transfers that begin together.
+    #[serde(default)]
+    pub streams: Vec<Streams>,
     /// All-to-all and one-to-one in turn, between two clusters.
     #[serde(default)]
     pub switch: Vec<Switch>,

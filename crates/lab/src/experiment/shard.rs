@@ -132,7 +132,8 @@ impl Experiment {
             .iter()
             .flat_map(|incast| incast.senders.iter().copied());
         let bulk = self.file.bulk.iter().map(|bulk| bulk.flows.len() as u32);
-        incast.chain(bulk).max().unwrap_or(1)
+        let streams = self.file.streams.iter().map(|streams| streams.senders());
+        incast.chain(bulk).chain(streams).max().unwrap_or(1)
     }
 
     fn workloads(&self, quick: bool) -> Vec<Workload> {
@@ -160,6 +161,8 @@ impl Experiment {
         for bulk in &file.bulk {
             workloads.push(bulk_plan(bulk, quick));
         }
+        let streams = file.streams.iter();
+        workloads.extend(streams.map(|streams| Workload::Streams(streams.plan(quick))));
         for skeleton in &file.skeleton {
             let each = skeleton.benchmarks.iter();
             workloads.extend(each.map(|&benchmark| skeleton_plan(benchmark, skeleton, quick)));

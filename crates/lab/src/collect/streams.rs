@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Metrics of parallel streams.
+
+use paceline_report::Series;
+
+use super::{pick, seconds, CollectError, Collector, Place};
+use crate::bounds;
+use crate::plan::Streams;
+use crate::record::{Record, StreamSample, StreamsRecord};
+
+impl Collector {
+    pub(super) fn streams<'r>(
+        &mut self,
+        place: &Place,
+        index: usize,
+        plan: &Streams,
+        records: impl Iterator<Item = &'r Record> + Clone,
+    ) -> Result<(), CollectError> {
+        let runs: Vec<&StreamsRecord> = pick(records, |record| match record {
+            Record::Streams(run) if run.workload == index => Some(run),
+            _ => None,
+        });
+        let complete = || runs.iter().filter(|run| !run.done_ns.is_empty());
+        if complete().next().is_none() {
+            return Ok(());
+        }
+        let name = |metric| place.metric(metric, &[&plan.label]);
+        let of_each = |value: fn(&[u64]) -> f64| -> Vec<f64> {
+            complete()
+                .map(|run| {
+                    let mut done = run.done_ns.clone();
+                    done.sort_unstable();
+                    value(&done)
+                })
+                .collect()
+        };
+        let first = |done: &[u64]| seconds(done[0]);
+        let last = |done: &[u64]| seconds(done[done.len() - 1]);
+        self.put(place, &name("first_s"), of_each(first), None)?;
+        let bound = last_bound_s(place, plan);
+        self.put(place, &name("last_s"), of_each(last), Some(bound))?;
+        let middle = |done: &[u64]| seconds(done[done.len() / 2]);
+        self.put(place, &name("median_s"), of_each(middle), None)?;
+        let apart = |done: &[u64]| done[done.len() - 1] as f64 / done[0].max(1) as f64;
+        self.put(place, &name("last_to_first"), of_each(apart), Some(1.0))?;
+        let sent = runs
+            .iter()
+            .map(|run| (run.retransmitted, run.spurious, run.segments));
+        self.sent_again(place, name, sent)?;
+        if plan.beside.is_some() {
+            let rate = |run: &&&StreamsRecord| run.beside_bytes as f64 * 8e9 / run.beside_ns as f64;
+            let rates = complete().map(|run| rate(&run)).collect();
+            let tails = [plan.label.as_str(), "beside"];
+            let all = f64::from(plan.hosts * plan.per_host + 1);
+            let topology = &place.plan.topology;
+            let fair = bounds::goodput_bps(topology.rate_bps, topology.ip) / all;
+            let metric = place.metric("goodput_bps", &tails);
+            self.put(place, &metric, rates, Some(fair))?;
+        }
+        if let Some(run) = runs.last() {
+            self.progress(place, plan, run);
+        }
+        Ok(())
+    }
+
+    /// How the streams went on together, over time: of the last repetition.
+    fn progress(&mut self, place: &Place, plan: &Streams, run: &StreamsRecord) {
+        type Value = fn(&StreamSample) -> f64;
+        let quantities: [(&str, &str, Value); 5] = [
+            ("slowest", "arrived of the slowest stream (MB)", |sample| {
+                sample.slowest_bytes as f64 / 1e6
+            }),
+            ("fastest", "arrived of the fastest stream (MB)", |sample| {
+                sample.fastest_bytes as f64 / 1e6
+            }),
+            ("least-in-flight", "least in flight (segments)", |sample| {
+                f64::from(sample.least_inflight)
+            }),
+            ("most-in-flight", "most in flight (segments)", |sample| {
+                f64::from(sample.most_inflight)
+            }),
+            ("in-flight", "in flight, all streams (segments)", |sample| {
+                sample.total_inflight as f64
+            }),
+        ];
+        for (tail, y_label, value) in quantities {
+            let step_s = seconds(run.step_ns);
+            self.series.push(Series {
+                experiment_part: place.metric(&plan.label, &[tail]),
+                variant: place.plan.variant.clone(),
+                x_label: "time since the common start (s)".to_owned(),
+                y_label: y_label.to_owned(),
+                points: (0u32..)
+                    .map(|step| f64::from(step) * step_s)
+                    .zip(run.samples.iter().map(value))
+                    .collect(),
+            });
+        }
+    }
+}
+
+/// All streams' bytes with their headers at the link's rate, and a round trip. Where a
+/// host stands still, the others can use what it leaves; a flow beside them has its share.
+fn last_bound_s(place: &Place, plan: &Streams) -> f64 {
+    let topology = &place.plan.topology;
+    let streams = u64::from(plan.hosts * plan.per_host);
+    let rate_bps = match plan.beside {
+        None => topology.rate_bps,
+        Some(_) => topology.rate_bps * streams / (streams + 1),
+    };
+    bounds::completion_s(
+        streams * plan.size_bytes,
+        streams,
+        rate_bps,
+        2 * topology.one_way_delay_ns,
+        topology.ip,
+    )
+}
