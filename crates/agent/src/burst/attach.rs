@@ -139,14 +139,16 @@ fn attach_tcx(
     let object = load(&points.iter().map(|point| point.0).collect::<Vec<_>>())?;
     let links = points.iter().map(|(name, place, _)| {
         // First of all: another program may have the last word on a packet.
-        create_link(&object, name, &options.interface, *place, sys::BPF_F_BEFORE).map_err(|source| {
-            let hint = match is_unknown(&source) {
-                true => ": this kernel has no TCX (Linux 6.6), try --attach tc",
-                false => "",
-            };
-            let name = options.interface.name();
-            Error::system(format!("cannot attach to {name} by TCX{hint}"), source)
-        })
+        create_link(&object, name, &options.interface, *place, sys::BPF_F_BEFORE).map_err(
+            |source| {
+                let hint = match is_unknown(&source) {
+                    true => ": this kernel has no TCX (Linux 6.6), try --attach tc",
+                    false => "",
+                };
+                let name = options.interface.name();
+                Error::system(format!("cannot attach to {name} by TCX{hint}"), source)
+            },
+        )
     });
     let links = links.collect::<Result<_>>()?;
     Ok((object, Attachment::Links(Kind::Tcx, links)))

@@ -119,8 +119,7 @@ fn sign(interface: &Interface, place: u32) -> std::io::Result<UnixListener> {
 /// Whether it was made, and not there already.
 fn make_discipline(interface: &Interface) -> Result<bool> {
     // SAFETY: the struct lives across the call.
-    let result =
-        unsafe { sys::bpf_tc_hook_create(&mut hook(interface, TC_INGRESS | TC_EGRESS)) };
+    let result = unsafe { sys::bpf_tc_hook_create(&mut hook(interface, TC_INGRESS | TC_EGRESS)) };
     match -result {
         0 => Ok(true),
         libc::EEXIST => Ok(false),

@@ -319,13 +319,9 @@ fn check(terms: &layout::Filter) -> Result<(), FilterError> {
     if terms.protocol == ICMP6 && families.contains(&4) {
         return no("icmp6", "IPv4 (write icmp)");
     }
-    let asks_port = [
-        terms.either_port,
-        terms.source_port,
-        terms.destination_port,
-    ]
-    .iter()
-    .any(|ports| ports.asked != 0);
+    let asks_port = [terms.either_port, terms.source_port, terms.destination_port]
+        .iter()
+        .any(|ports| ports.asked != 0);
     if asks_port && !matches!(terms.protocol, layout::ANY | 6 | 17 | 33 | 132 | 136) {
         return no("of a protocol without ports", "of a port");
     }
@@ -342,8 +338,12 @@ mod tests {
 
     #[test]
     fn terms_come_in_any_order_and_may_be_joined() {
-        let one: Filter = "tcp and src host 10.1.2.3/8 and dst port 5001-5010".parse().unwrap();
-        let other: Filter = " dst port 5001-5010  tcp src host 10.0.0.0/8 ".parse().unwrap();
+        let one: Filter = "tcp and src host 10.1.2.3/8 and dst port 5001-5010"
+            .parse()
+            .unwrap();
+        let other: Filter = " dst port 5001-5010  tcp src host 10.0.0.0/8 "
+            .parse()
+            .unwrap();
         assert_eq!(one.terms, other.terms);
         assert_eq!(one.text(), "tcp src host 10.1.2.3/8 dst port 5001-5010");
         assert_eq!(one.terms.source.bits[0], [10, 0, 0, 0]);

@@ -95,8 +95,7 @@ fn hardware_type(name: &str) -> io::Result<u16> {
         *to = *from as libc::c_char;
     }
     // SAFETY: the request lives across the call, which fills in the address.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -4,7 +4,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use nix::sys::socket::{recv, send, socket, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType};
+use nix::sys::socket::{
+    recv, send, socket, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType,
+};
 
 /// include/uapi/linux/pkt_sched.h: TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS or _EGRESS).
 const PARENTS: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
@@ -56,7 +58,10 @@ fn dump(socket: &OwnedFd, index: u32, parent: u32) -> io::Result<usize> {
     };
     // SAFETY: plain integers without padding, read as bytes.
     let bytes = unsafe {
-        std::slice::from_raw_parts(std::ptr::from_ref(&request).cast::<u8>(), size_of::<Request>())
+        std::slice::from_raw_parts(
+            std::ptr::from_ref(&request).cast::<u8>(),
+            size_of::<Request>(),
+        )
     };
     send(socket.as_raw_fd(), bytes, MsgFlags::empty())?;
     let mut count = 0;
@@ -78,7 +83,9 @@ fn dump(socket: &OwnedFd, index: u32, parent: u32) -> io::Result<usize> {
                 kind if kind == i32::from(libc::RTM_NEWTFILTER) => count += 1,
                 _ => {}
             }
-            rest = rest.get(length.next_multiple_of(4).max(16)..).unwrap_or(&[]);
+            rest = rest
+                .get(length.next_multiple_of(4).max(16)..)
+                .unwrap_or(&[]);
         }
     }
 }

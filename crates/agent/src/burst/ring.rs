@@ -46,8 +46,17 @@ impl Ring {
         let bytes = slots as usize * cpus as usize * size_of::<Slot>();
         let bytes = NonZeroUsize::new(bytes).ok_or(Error::Incomplete { what: "counters" })?;
         // SAFETY: a new mapping of a map of that size, which is kept until drop.
-        let first = unsafe { mmap(None, bytes, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, fd, 0) }
-            .map_err(|error| Error::system("cannot map the counters", error.into()))?;
+        let first = unsafe {
+            mmap(
+                None,
+                bytes,
+                ProtFlags::PROT_READ,
+                MapFlags::MAP_SHARED,
+                fd,
+                0,
+            )
+        }
+        .map_err(|error| Error::system("cannot map the counters", error.into()))?;
         Ok(Ring {
             first: first.cast(),
             bytes,
@@ -71,7 +80,12 @@ impl Ring {
                 let packets = (&raw const (*slot).packets).read_volatile();
                 let bytes = (&raw const (*slot).bytes).read_volatile();
                 fence(Ordering::Acquire);
-                (before, packets, bytes, (&raw const (*slot).window).read_volatile())
+                (
+                    before,
+                    packets,
+                    bytes,
+                    (&raw const (*slot).window).read_volatile(),
+                )
             };
             if before > window || after > window {
                 return None;
@@ -112,7 +126,10 @@ mod tests {
         for cpus in [1, 2, 3, 7, 64, 256, 4096] {
             let slots = slots(100_000, cpus);
             assert!(slots.is_power_of_two() && slots >= 64);
-            assert!(u64::from(slots) * u64::from(cpus) * 32 <= MOST_BYTES, "{cpus}");
+            assert!(
+                u64::from(slots) * u64::from(cpus) * 32 <= MOST_BYTES,
+                "{cpus}"
+            );
         }
     }
 }
