@@ -39,7 +39,7 @@ enum { HOP_BY_HOP = 0, TCP = 6, UDP = 17, DCCP = 33, ROUTING = 43, FRAGMENT = 44
 
 const volatile struct pl_burst_config pl_burst_config = {};
 
-/* CPUs times slots; its length is set before it is loaded. */
+/* A row of slots and one more for each CPU; its length is set before it is loaded. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -58,21 +58,43 @@ struct packet {
 	bool has_ports;
 };
 
-static __always_inline bool load(void *ctx, bool xdp, u32 at, void *to, u32 length)
+static __always_inline bool asks_for_ports(void)
 {
-	return (xdp ? bpf_xdp_load_bytes(ctx, at, to, length)
-		    : bpf_skb_load_bytes(ctx, at, to, length)) == 0;
+	return pl_burst_config.filter.either_port.asked ||
+	       pl_burst_config.filter.source_port.asked ||
+	       pl_burst_config.filter.destination_port.asked;
+}
+
+/* A packet as a hook shows it: `data` to `end` can be read at once, the rest by a call,
+ * which costs as much as everything else here. */
+struct view {
+	void *ctx;
+	void *data, *end;
+	bool xdp;
+};
+
+static __always_inline bool load(const struct view *view, u32 at, void *to, u32 length)
+{
+	const u8 *from = view->data + at;
+
+	if (from + length <= (const u8 *)view->end) {
+		__builtin_memcpy(to, from, length);
+		return true;
+	}
+	return (view->xdp ? bpf_xdp_load_bytes(view->ctx, at, to, length)
+			  : bpf_skb_load_bytes(view->ctx, at, to, length)) == 0;
 }
 
 /* Reads what follows IP's header at `at`. */
-static __always_inline void parse_ports(void *ctx, bool xdp, u32 at, struct packet *packet)
+static __always_inline void parse_ports(const struct view *view, u32 at, bool gso,
+					struct packet *packet)
 {
 	u16 ports[2];
 	u8 length;
 
 	switch (packet->protocol) {
 	case TCP:
-		if (load(ctx, xdp, at + 12, &length, sizeof(length)))
+		if (gso && load(view, at + 12, &length, sizeof(length)))
 			packet->header_bytes = at + (length >> 4) * 4;
 		break;
 	case UDP:
@@ -85,18 +107,19 @@ static __always_inline void parse_ports(void *ctx, bool xdp, u32 at, struct pack
 	default:
 		return;
 	}
-	if (!load(ctx, xdp, at, ports, sizeof(ports)))
+	if (!asks_for_ports() || !load(view, at, ports, sizeof(ports)))
 		return;
 	packet->source_port = bpf_ntohs(ports[0]);
 	packet->destination_port = bpf_ntohs(ports[1]);
 	packet->has_ports = true;
 }
 
-static __always_inline void parse_ipv4(void *ctx, bool xdp, u32 at, struct packet *packet)
+static __always_inline void parse_ipv4(const struct view *view, u32 at, bool gso,
+				       struct packet *packet)
 {
 	u32 header[5];
 
-	if (!load(ctx, xdp, at, header, sizeof(header)))
+	if (!load(view, at, header, sizeof(header)))
 		return;
 	packet->family = 4;
 	packet->protocol = bpf_ntohl(header[2]) >> 16 & 0xff;
@@ -104,16 +127,17 @@ static __always_inline void parse_ipv4(void *ctx, bool xdp, u32 at, struct packe
 	packet->destination[0] = header[4];
 	/* A fragment that is not the first has no ports. */
 	if ((bpf_ntohl(header[1]) & 0x1fff) == 0)
-		parse_ports(ctx, xdp, at + (bpf_ntohl(header[0]) >> 24 & 0xf) * 4, packet);
+		parse_ports(view, at + (bpf_ntohl(header[0]) >> 24 & 0xf) * 4, gso, packet);
 }
 
-static __always_inline void parse_ipv6(void *ctx, bool xdp, u32 at, struct packet *packet)
+static __always_inline void parse_ipv6(const struct view *view, u32 at, bool gso,
+				       struct packet *packet)
 {
 	u32 header[10];
 	u16 extension[2]; /* next header and length; a fragment's offset */
 	u32 next, length;
 
-	if (!load(ctx, xdp, at, header, sizeof(header)))
+	if (!load(view, at, header, sizeof(header)))
 		return;
 	packet->family = 6;
 	__builtin_memcpy(packet->source, &header[2], 16);
@@ -125,7 +149,7 @@ static __always_inline void parse_ipv6(void *ctx, bool xdp, u32 at, struct packe
 		if (next != HOP_BY_HOP && next != ROUTING && next != FRAGMENT &&
 		    next != AUTHENTICATION && next != DESTINATION)
 			break;
-		if (!load(ctx, xdp, at, extension, sizeof(extension)))
+		if (!load(view, at, extension, sizeof(extension)))
 			return;
 		length = bpf_ntohs(extension[0]) & 0xff;
 		packet->protocol = next;
@@ -143,39 +167,39 @@ static __always_inline void parse_ipv6(void *ctx, bool xdp, u32 at, struct packe
 		next = bpf_ntohs(extension[0]) >> 8;
 	}
 	packet->protocol = next;
-	parse_ports(ctx, xdp, at, packet);
+	parse_ports(view, at, gso, packet);
 }
 
-static __always_inline void parse(void *ctx, bool xdp, struct packet *packet)
+static __always_inline void parse(const struct view *view, bool gso, struct packet *packet)
 {
 	u16 type, tag;
 	u32 at = 0;
 	u8 version;
 
 	if (pl_burst_config.ethernet) {
-		if (!load(ctx, xdp, 12, &type, sizeof(type)))
+		if (!load(view, 12, &type, sizeof(type)))
 			return;
 		at = 14;
 #pragma unroll
 		for (int i = 0; i < MOST_TAGS; i++) {
 			if (type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD))
 				break;
-			if (!load(ctx, xdp, at, &tag, sizeof(tag)) ||
-			    !load(ctx, xdp, at + 2, &type, sizeof(type)))
+			if (!load(view, at, &tag, sizeof(tag)) ||
+			    !load(view, at + 2, &type, sizeof(type)))
 				return;
 			if (packet->vlan == PL_BURST_ANY)
 				packet->vlan = bpf_ntohs(tag) & VLAN_VID_MASK;
 			at += 4;
 		}
 	} else {
-		if (!load(ctx, xdp, 0, &version, sizeof(version)))
+		if (!load(view, 0, &version, sizeof(version)))
 			return;
 		type = version >> 4 == 6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
 	}
 	if (type == bpf_htons(ETH_P_IP))
-		parse_ipv4(ctx, xdp, at, packet);
+		parse_ipv4(view, at, gso, packet);
 	else if (type == bpf_htons(ETH_P_IPV6))
-		parse_ipv6(ctx, xdp, at, packet);
+		parse_ipv6(view, at, gso, packet);
 }
 
 static __always_inline bool has_address(const volatile struct pl_burst_address *wanted,
@@ -229,18 +253,35 @@ static __always_inline bool matches(const struct packet *packet)
 	return true;
 }
 
+/* The window of a CPU's last packet, in the slot behind its row: most packets are in the
+ * same one, and a division costs more than all the rest of this. */
+static __always_inline u64 window_of(u64 now, struct pl_burst_slot *last)
+{
+	u64 window;
+
+	if (now - last->start_ns < pl_burst_config.window_ns)
+		return last->window;
+	window = (now - pl_burst_config.origin_ns) / pl_burst_config.window_ns;
+	last->window = window;
+	last->start_ns = pl_burst_config.origin_ns + window * pl_burst_config.window_ns;
+	return window;
+}
+
 static __always_inline void count(u64 packets, u64 bytes)
 {
-	struct pl_burst_slot *slot;
+	struct pl_burst_slot *last, *slot;
 	u64 now = bpf_ktime_get_ns();
+	u32 row = bpf_get_smp_processor_id() * (pl_burst_config.slots + 1);
+	u32 at = row + pl_burst_config.slots;
 	u64 window;
-	u32 at;
 
 	if (now < pl_burst_config.origin_ns)
 		return;
-	window = (now - pl_burst_config.origin_ns) / pl_burst_config.window_ns;
-	at = bpf_get_smp_processor_id() * pl_burst_config.slots +
-	     ((u32)window & (pl_burst_config.slots - 1));
+	last = bpf_map_lookup_elem(&pl_burst_slots, &at);
+	if (!last)
+		return;
+	window = window_of(now, last);
+	at = row + ((u32)window & (pl_burst_config.slots - 1));
 	slot = bpf_map_lookup_elem(&pl_burst_slots, &at);
 	if (!slot)
 		return;
@@ -258,11 +299,16 @@ static __always_inline int on_skb(struct __sk_buff *skb)
 	struct packet packet = { .vlan = PL_BURST_ANY };
 	u64 segments = 1, bytes = skb->len;
 	bool gso = !pl_burst_config.whole_packets && skb->gso_size;
+	const struct view view = {
+		.ctx = skb,
+		.data = (void *)(long)skb->data,
+		.end = (void *)(long)skb->data_end,
+	};
 
 	if (pl_burst_config.filter.active || gso) {
 		if (skb->vlan_present)
 			packet.vlan = skb->vlan_tci & VLAN_VID_MASK;
-		parse(skb, false, &packet);
+		parse(&view, gso, &packet);
 	}
 	if (pl_burst_config.filter.active && !matches(&packet))
 		return NEXT;
@@ -298,9 +344,15 @@ SEC("xdp.frags")
 int pl_burst_xdp(struct xdp_md *xdp)
 {
 	struct packet packet = { .vlan = PL_BURST_ANY };
+	const struct view view = {
+		.ctx = xdp,
+		.data = (void *)(long)xdp->data,
+		.end = (void *)(long)xdp->data_end,
+		.xdp = true,
+	};
 
 	if (pl_burst_config.filter.active) {
-		parse(xdp, true, &packet);
+		parse(&view, false, &packet);
 		if (!matches(&packet))
 			return XDP_PASS;
 	}

@@ -12,12 +12,13 @@
 #define PL_BURST_TAGGED 0xfffe /* vlan: any tag */
 
 /* One window of one CPU. The row of a CPU is a ring: a slot is used again after
- * `slots` windows, and says by `window` whose counts it holds. */
+ * `slots` windows, and says by `window` whose counts it holds. Behind the row is one
+ * more, in which the programs keep the CPU's latest window. */
 struct pl_burst_slot {
 	__u64 window; /* since the origin */
 	__u64 packets;
 	__u64 bytes;
-	__u64 reserved;
+	__u64 start_ns; /* CLOCK_MONOTONIC; of the one behind the row only */
 };
 
 struct pl_burst_address {

@@ -72,7 +72,7 @@ impl Attachment {
     /// Fails if packets are not counted any more.
     pub fn check(&self, interface: &Interface) -> Result<()> {
         let attached = match self {
-            Attachment::Links(_, links) => links.iter().all(|link| link_is_attached(link)),
+            Attachment::Links(_, links) => links.iter().all(link_is_attached),
             Attachment::Classic(classic) => classic.is_attached(),
         };
         if attached {

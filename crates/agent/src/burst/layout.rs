@@ -13,7 +13,7 @@ pub struct Slot {
     pub window: u64,
     pub packets: u64,
     pub bytes: u64,
-    pub reserved: u64,
+    pub start_ns: u64,
 }
 
 /// `struct pl_burst_address`.

@@ -118,7 +118,7 @@ impl Meter {
         let slots = ring::slots(options.window_ns, cpus);
         let (object, attachment) = attach::attach(options, |programs| {
             let mut open = open_object()?;
-            configure(&mut open, &options.config(slots), slots * cpus)?;
+            configure(&mut open, &options.config(slots), (slots + 1) * cpus)?;
             for mut program in open.progs_mut() {
                 let name = program.name().to_string_lossy().into_owned();
                 program.set_autoload(programs.contains(&name.as_str()));

@@ -29,7 +29,7 @@ pub(super) fn slots(window_ns: u64, cpus: u32) -> u32 {
     u32::try_from(slots).expect("32 MB of slots are fewer than 2^32")
 }
 
-/// The mapped counters: a row of `slots` for each CPU.
+/// The mapped counters: a row of `slots`, and one more, for each CPU.
 #[derive(Debug)]
 pub(super) struct Ring {
     first: NonNull<Slot>,
@@ -43,7 +43,7 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     pub fn map(fd: impl AsFd, slots: u32, cpus: u32) -> Result<Self> {
-        let bytes = slots as usize * cpus as usize * size_of::<Slot>();
+        let bytes = (slots as usize + 1) * cpus as usize * size_of::<Slot>();
         let bytes = NonZeroUsize::new(bytes).ok_or(Error::Incomplete { what: "counters" })?;
         // SAFETY: a new mapping of a map of that size, which is kept until drop.
         let first = unsafe {
@@ -70,8 +70,9 @@ impl Ring {
     pub fn read(&self, window: u64) -> Option<Counts> {
         let mut counts = Counts::default();
         for cpu in 0..self.cpus {
-            let at = u64::from(cpu) * u64::from(self.slots) + window % u64::from(self.slots);
-            // SAFETY: below slots * cpus, so inside the mapping; the kernel writes there,
+            let row = u64::from(cpu) * (u64::from(self.slots) + 1);
+            let at = row + window % u64::from(self.slots);
+            // SAFETY: below (slots + 1) * cpus, so inside the mapping; the kernel writes there,
             // hence the volatile reads.
             let (before, packets, bytes, after) = unsafe {
                 let slot = self.first.add(at as usize).as_ptr();
@@ -115,6 +116,31 @@ impl Drop for Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_is_summed_over_cpus_and_not_read_once_its_slots_are_used_again() {
+        use std::io::Write;
+        let mut file = tempfile::tempfile().unwrap();
+        // Two CPUs with four slots each, and one behind them.
+        let windows = [[8, 5, 2, 7, 8], [4, 9, 6, 3, 9]];
+        for (cpu, row) in windows.iter().enumerate() {
+            for window in row {
+                for number in [*window, 10 + cpu as u64, 1000, 0] {
+                    file.write_all(&number.to_ne_bytes()).unwrap();
+                }
+            }
+        }
+        let ring = Ring::map(&file, 4, 2).unwrap();
+        let packets = |window| ring.read(window).map(|counts| counts.packets);
+        assert_eq!(packets(8), Some(10)); // the second CPU saw none: its slot has window 4
+        assert_eq!(packets(6), Some(11));
+        assert_eq!(packets(7), Some(10));
+        assert_eq!(packets(10), Some(0));
+        // Window 4 is with the second CPU still, but the first has used the slot again.
+        for gone in [1, 2, 3, 4, 5] {
+            assert_eq!(packets(gone), None, "{gone}");
+        }
+    }
 
     #[test]
     fn slots_hold_the_time_or_fill_the_memory() {
