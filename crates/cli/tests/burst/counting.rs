@@ -11,11 +11,8 @@ use paceline_agent::burst::Interface;
 use crate::common::{is_root, output, paceline};
 use crate::place::{inside, Burst, Place, ADDRESSES, ADDRESSES6};
 
-/// Long enough for what is sent after the start, on a busy machine too.
-const TWO_SECONDS: [&str; 4] = ["--window", "100ms", "--windows", "20"];
-
 fn count(burst: Burst) -> (u64, u64) {
-    let end = burst.end();
+    let end = burst.end_after_this();
     (
         end["packets"].as_u64().unwrap(),
         end["bytes"].as_u64().unwrap(),
@@ -63,10 +60,7 @@ fn filters_count_what_was_sent_and_nothing_else() {
     };
     let bursts: Vec<_> = cases
         .iter()
-        .map(|(filter, _)| {
-            let arguments = [&TWO_SECONDS[..2], &["--windows", "60", "--filter", filter]];
-            Burst::start(&interface, &arguments.concat())
-        })
+        .map(|(filter, _)| Burst::start(&interface, &["--filter", filter]))
         .collect();
     inside(&place.names[0], || {
         let four = UdpSocket::bind((ADDRESSES[0], 6999)).unwrap();
@@ -131,8 +125,7 @@ fn a_gso_packet_counts_as_its_segments_unless_whole_ones_are_asked_for() {
     }
     let place = Place::cable();
     let interface = place.interface(0, "eth0");
-    let filter = ["--filter", "tcp dst port 7000", "--direction", "out"];
-    let arguments = [&TWO_SECONDS[..], &filter].concat();
+    let arguments = ["--filter", "tcp dst port 7000", "--direction", "out"];
     let segments = Burst::start(&interface, &arguments);
     let whole = Burst::start(&interface, &[&arguments[..], &["--whole-packets"]].concat());
     let listener = inside(&place.names[1], || {
@@ -150,7 +143,8 @@ fn a_gso_packet_counts_as_its_segments_unless_whole_ones_are_asked_for() {
     sender.write_all(&vec![0; 4 << 20]).unwrap();
     let receiver = reader.join().unwrap();
     let (sent, payload) = sent(&sender);
-    // Nothing more is sent until both have counted: the connection stays open.
+    // Nothing more is sent until both have counted: the connection stays open, and what
+    // was written has arrived.
     let (packets, bytes) = count(segments);
     assert_eq!(packets, u64::from(sent));
     // Ethernet, IP and TCP with time stamps; the SYN has 8 bytes more of options.
@@ -191,7 +185,7 @@ fn both_ways_are_the_sum_and_every_hook_counts_the_same() {
     let place = Place::cable();
     let interface = place.interface(1, "eth0");
     let udp = ["--filter", "udp port 7000"];
-    let with = |more: &[&str]| Burst::start(&interface, &[&TWO_SECONDS[..], &udp, more].concat());
+    let with = |more: &[&str]| Burst::start(&interface, &[&udp, more].concat());
     let ways = ["in", "out", "both"].map(|way| with(&["--direction", way]));
     let hooks = ["tcx", "tc"].map(|hook| with(&["--attach", hook, "--direction", "both"]));
     let xdp = with(&["--attach", "xdp"]);

@@ -162,6 +162,20 @@ impl Burst {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
+    /// Lets it count all that was sent before now, and ends it; its last line.
+    pub fn end_after_this(mut self) -> Value {
+        let now_ns = monotonic_ns();
+        let mut start_ns = 0;
+        while start_ns <= now_ns {
+            let mut line = String::new();
+            self.lines.read_line(&mut line).unwrap();
+            let line: Value = serde_json::from_str(&line).expect("it still counts");
+            start_ns = line["start_ns"].as_u64().unwrap_or(0);
+        }
+        self.signal(libc::SIGINT);
+        self.end()
+    }
+
     /// The rest of its lines, its end and what it complained of.
     pub fn finish(mut self) -> (Vec<Value>, ExitStatus, String) {
         let lines = (&mut self.lines)
