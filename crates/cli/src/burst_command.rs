@@ -90,6 +90,14 @@ static STOP: AtomicBool = AtomicBool::new(false);
 pub fn run(args: &Args) -> Result<ExitCode> {
     let window_ns = window_ns(args.window)?;
     let limit = limit(args, window_ns)?;
+    let ahead_ns = args.align.saturating_sub(monotonic_ns());
+    if ahead_ns > burst::MOST_WINDOW_NS {
+        bail!(
+            "--align {}: CLOCK_MONOTONIC is there only in {} hours; an hour ahead at most",
+            args.align,
+            ahead_ns / burst::MOST_WINDOW_NS
+        );
+    }
     args.dev.enter()?;
     let options = Options {
         interface: Interface::find(&args.dev.name)?,

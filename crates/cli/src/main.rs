@@ -25,7 +25,7 @@ Exit codes:
   0    success
   1    failure; doctor: Paceline cannot run here; lab: a claim does not hold
   2    wrong usage
-  3    lab: the run is invalid; emulate: it is not to be trusted
+  3    lab: the run is invalid; emulate, burst: it is not to be trusted
   125  run, lab exec: paceline itself failed, the command was not started
   126  run, lab exec: the command was found but cannot be executed
   127  run, lab exec: the command was not found

@@ -162,18 +162,22 @@ impl Burst {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
-    /// Lets it count all that was sent before now, and ends it; its last line.
-    pub fn end_after_this(mut self) -> Value {
+    /// Lets it count all that was sent before now, and ends it; all of its lines.
+    pub fn end_after_this(mut self) -> Vec<Value> {
         let now_ns = monotonic_ns();
-        let mut start_ns = 0;
-        while start_ns <= now_ns {
+        let mut lines: Vec<Value> = Vec::new();
+        let start_ns = |line: &Value| line["start_ns"].as_u64();
+        while lines.last().and_then(start_ns).unwrap_or(0) <= now_ns {
             let mut line = String::new();
             self.lines.read_line(&mut line).unwrap();
-            let line: Value = serde_json::from_str(&line).expect("it still counts");
-            start_ns = line["start_ns"].as_u64().unwrap_or(0);
+            lines.push(serde_json::from_str(&line).expect("it still counts"));
         }
         self.signal(libc::SIGINT);
-        self.end()
+        let (rest, status, error) = self.finish();
+        assert!(status.success() && error.is_empty(), "{status} {error}");
+        lines.extend(rest);
+        assert_eq!(lines.last().unwrap()["kind"], "end");
+        lines
     }
 
     /// The rest of its lines, its end and what it complained of.
