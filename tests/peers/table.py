@@ -30,8 +30,11 @@ def main():
         cells = [transport, queue, str(clients), str(len(case))]
         for _, value, digits in COLUMNS:
             values = [value(run) for run in case]
-            spread = statistics.stdev(values) if len(values) > 1 else 0.0
-            cells.append(f"{statistics.mean(values):.{digits}f} ± {spread:.{digits}f}")
+            mean = f"{statistics.mean(values):.{digits}f}"
+            # One seed says nothing of how far seeds spread.
+            if len(values) > 1:
+                mean += f" ± {statistics.stdev(values):.{digits}f}"
+            cells.append(mean)
         fastest = min(case, key=lambda run: run["cpu_s"] / run["transmissions"])
         sent = statistics.mean(run["transmissions"] for run in case)
         cells.append(f"{sent / 1e6:.3f}")
