@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Each target is one script; read that one to see what it does.
-.PHONY: demo demo-live test bench install setup setup-test
+.PHONY: demo demo-live test bench install setup setup-test setup-bench
 
 demo: setup          ## what TCP does to bursts after idle, and what Paceline does
 	@scripts/demo.sh virtual
@@ -11,11 +11,14 @@ demo-live: setup     ## the same on this machine's own kernel, under sudo
 test: setup-test     ## format, lint, tests, and the lab's end-to-end runs
 	@scripts/test.sh
 
-bench: setup-test    ## the full experiments and the cost of Paceline, into docs/results/
+bench: setup-bench   ## the full experiments and the cost of Paceline, into docs/results/
 	@scripts/bench.sh
 
 install: setup       ## binary, libraries, header and unit, below PREFIX (default /usr/local)
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh
+
+setup-bench:         ## and of those to compare it with its peers: ns-3
+	@scripts/setup.sh bench
 
 setup-test:          ## and of those to test it: two MPI libraries, Fortran
 	@scripts/setup.sh test

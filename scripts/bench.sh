@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # The cost of the control laws on the host, the cost of Paceline on this machine's
-# kernel (root, idle machine), and every experiment in full on the virtual backend.
-# Results: docs/results/DATE-control.txt, DATE-phases.txt, DATE-live-overhead.json and
-# DATE-virtual/EXPERIMENT. Made to be left alone for hours on 2 cores.
+# kernel (root, idle machine), the study's scenario in ns-3, and every experiment in full
+# on the virtual backend.
+# Results: docs/results/DATE-control.txt, DATE-phases.txt, DATE-burst.txt,
+# DATE-live-overhead.json, DATE-ns3 and DATE-virtual/EXPERIMENT. Made to be left alone for
+# hours on 2 cores.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -23,6 +25,16 @@ heading "phases: time of one switch, and of the shim per collective"
 	cargo bench --locked -p paceline-phase --bench cost
 	make --no-print-directory -C mpi cost
 } | tee "$place-phases.txt"
+
+heading "burst: time per packet"
+cargo bench --locked -p paceline --bench burst_cost --no-run
+burst_cost=$(cargo bench --locked -p paceline --bench burst_cost --no-run 2>&1 |
+	sed -n 's/.*(\(.*burst_cost-[0-9a-f]*\)).*/\1/p')
+[ -n "$burst_cost" ] || fail "cargo did not name the benchmark burst_cost"
+as_root "$burst_cost" | tee "$place-burst.txt" || failed+=("burst_cost")
+
+heading "ns-3: Table 1 of feng-2000"
+tests/peers/ns3.sh "$place-ns3" || failed+=("ns3")
 
 heading "live: throughput over veth, CUBIC and Paceline in pairs"
 binary=$(cargo bench --locked -p paceline-lab --bench live_overhead --no-run 2>&1 |

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Installs what is missing of the tools to build Paceline and run its lab, on
 # Debian 12 and later and on Ubuntu 24.04; with the argument "test" those to test it,
-# too. Says what it installs before it does.
+# too, with "bench" those and the peers that it is compared with. Says what it installs
+# before it does.
 # Exit status 2: something is missing that it cannot install.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -28,12 +29,18 @@ if [ "$architecture" = x86_64 ]; then
 	packages+=(qemu-system-x86) # the virtual lab
 fi
 
-if [ "${1:-}" = test ]; then
+if [ "${1:-}" = test ] || [ "${1:-}" = bench ]; then
 	packages+=(
 		openmpi-bin libopenmpi-dev # the MPI shim is tried under both
 		mpich libmpich-dev
 		gfortran # and from Fortran
 		python3  # its tests, and those of the Python module
+	)
+fi
+
+if [ "${1:-}" = bench ]; then
+	packages+=(
+		g++ libns3-dev # ns-3, which the simulator is held against
 	)
 fi
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Compiles `bpf/paceline.bpf.c`, the one translation unit of the kernel side,
-//! into the object that the agent embeds.
+//! Compiles `bpf/paceline.bpf.c`, the one translation unit of the kernel side, and
+//! `bpf/burst.bpf.c`, which has nothing to do with it, into the objects that the
+//! agent embeds.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
@@ -22,6 +23,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     let object = out.join("paceline.bpf.o");
     compile(&bpf.join("paceline.bpf.c"), &bpf, &object);
+    compile(&bpf.join("burst.bpf.c"), &bpf, &out.join("burst.bpf.o"));
 
     // Identifies the build in the kernel (see kernel_side::identity).
     let mut hasher = DefaultHasher::new();

@@ -213,6 +213,22 @@ pub enum Error {
         name: String,
     },
 
+    /// No such interface in this network namespace.
+    #[error("there is no interface {name} in this network namespace (ip link lists them)")]
+    NoInterface {
+        /// As given.
+        name: String,
+    },
+
+    /// What is asked for cannot be had at this interface.
+    #[error("{interface}: {why}")]
+    Interface {
+        /// Its name.
+        interface: String,
+        /// What is in the way, and what would be right.
+        why: String,
+    },
+
     /// The embedded object lacks a part: a defect of the build.
     #[error("the embedded BPF object has no {what}")]
     Incomplete {

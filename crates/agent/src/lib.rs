@@ -11,6 +11,7 @@
 //! - [`preload`]: the MPI shim, and what else programs are made to load;
 //! - [`service`]: jobs for users who are not root;
 //! - [`launcher`]: launchers whose processes are not in the job;
+//! - [`burst`]: packets per window of time at an interface;
 //! - `kernel_side`: finding, loading, registering and retiring the BPF
 //!   programs, the only place that does;
 //! - [`cgroup`], [`tick`]: facts of the host.
@@ -18,6 +19,7 @@
 //! Everything here needs root and Linux 6.1 or later.
 
 pub mod attach;
+pub mod burst;
 mod callers;
 pub mod cgroup;
 pub mod doctor;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline emulate`: a WAN link between two interfaces.
 
-use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +10,6 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, Context, Result};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use nix::sched::{setns, CloneFlags};
 use paceline_emulator::capture::{Capture, Captured};
 use paceline_emulator::file::{LinkFile, Percent};
 use paceline_emulator::socket::{self, Answer, ChangeRequest, Request, Server};
@@ -20,6 +18,8 @@ use paceline_emulator::{
     Port, Report, Settings, ETHERNET_HEADER,
 };
 use paceline_policy::units::{Rate, Size, Time};
+
+use crate::interface::Place;
 
 /// Exit status of a run that is not to be trusted.
 const INVALID: u8 = 3;
@@ -55,9 +55,9 @@ enum EmulateCommand {
 #[derive(ClapArgs, Debug)]
 struct RunArgs {
     /// One interface: IF, or NETNS:IF of a named network namespace
-    first: Interface,
+    first: Place,
     /// The other
-    second: Interface,
+    second: Place,
     /// The link as TOML, each direction of its own: docs/emulator.md
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "delay", "buffer", "loss", "jitter", "seed"])]
     file: Option<PathBuf>,
@@ -132,49 +132,16 @@ enum Direction {
     Reverse,
 }
 
-/// An interface, of this network namespace or of one with a name.
-#[derive(Debug, Clone)]
-struct Interface {
-    namespace: Option<PathBuf>,
-    name: String,
-}
-
-impl std::str::FromStr for Interface {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (namespace, name) = match text.rsplit_once(':') {
-            Some((namespace, name)) if namespace.contains('/') => (Some(namespace.into()), name),
-            Some((namespace, name)) => (Some(Path::new("/run/netns").join(namespace)), name),
-            None => (None, text),
-        };
-        if name.is_empty() {
-            return Err("write IF or NETNS:IF".to_owned());
-        }
-        Ok(Interface {
-            namespace,
-            name: name.to_owned(),
-        })
-    }
-}
-
-impl Interface {
-    /// Opens it as one end; also its largest frame, bytes.
-    fn open(&self) -> Result<(Port, u32)> {
-        let open = || -> Result<(Port, u32)> {
-            if let Some(path) = &self.namespace {
-                let namespace = File::open(path)
-                    .with_context(|| format!("there is no network namespace {}", path.display()))?;
-                setns(namespace, CloneFlags::CLONE_NEWNET)
-                    .with_context(|| format!("cannot enter {}", path.display()))?;
-            }
-            let mtu = interface_mtu(&self.name)?;
-            Ok((Port::open(&self.name, mtu)?, mtu + ETHERNET_HEADER))
-        };
-        // A thread of its own: this one stays in its namespace.
-        std::thread::scope(|scope| scope.spawn(open).join())
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
+/// Opens an interface as one end; also its largest frame, bytes.
+fn open(place: &Place) -> Result<(Port, u32)> {
+    let open = || -> Result<(Port, u32)> {
+        place.enter()?;
+        let mtu = interface_mtu(&place.name)?;
+        Ok((Port::open(&place.name, mtu)?, mtu + ETHERNET_HEADER))
+    };
+    // A thread of its own: this one stays in its namespace.
+    std::thread::scope(|scope| scope.spawn(open).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Runs the command.
@@ -225,8 +192,8 @@ fn run_link(args: &RunArgs) -> Result<ExitCode> {
     if !nix::unistd::geteuid().is_root() {
         bail!("packet sockets are root's: sudo paceline emulate run ...");
     }
-    let (first, first_frame) = args.first.open()?;
-    let (second, second_frame) = args.second.open()?;
+    let (first, first_frame) = open(&args.first)?;
+    let (second, second_frame) = open(&args.second)?;
     let link = link(args, first_frame.max(second_frame))?;
     if let Some(directory) = &args.out {
         std::fs::create_dir_all(directory)

@@ -3,8 +3,11 @@
 
 mod agent_command;
 mod attach_command;
+mod burst_command;
+mod burst_text;
 mod doctor_command;
 mod emulate_command;
+mod interface;
 mod lab_command;
 mod output;
 mod policy_command;
@@ -22,7 +25,7 @@ Exit codes:
   0    success
   1    failure; doctor: Paceline cannot run here; lab: a claim does not hold
   2    wrong usage
-  3    lab: the run is invalid; emulate: it is not to be trusted
+  3    lab: the run is invalid; emulate, burst: it is not to be trusted
   125  run, lab exec: paceline itself failed, the command was not started
   126  run, lab exec: the command was found but cannot be executed
   127  run, lab exec: the command was not found
@@ -60,6 +63,8 @@ enum Command {
     Lab(lab_command::Args),
     /// A WAN link between two interfaces
     Emulate(emulate_command::Args),
+    /// How bursty traffic is: packets per window of time at an interface
+    Burst(burst_command::Args),
 }
 
 fn main() -> ExitCode {
@@ -89,6 +94,7 @@ fn main() -> ExitCode {
         Command::Policy(args) => policy_command::run(args),
         Command::Lab(args) => lab_command::run(args),
         Command::Emulate(args) => emulate_command::run(args),
+        Command::Burst(args) => burst_command::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("paceline: error: {}", chain(&error));

@@ -44,6 +44,7 @@ impl Path {
         let bins = || Bins::new(observe.longest_ns, observe.bin_ns);
         let report = DirectionReport {
             offered_bins: bins(),
+            offered_packet_bins: bins(),
             carried_bins: bins(),
             backlog_bins: bins(),
             drops: Vec::with_capacity(observe.most_drops),
@@ -102,6 +103,7 @@ impl Path {
         let since_start = arrival.saturating_sub(self.started_ns);
         self.report.offered.add(packet.length);
         self.report.offered_bins.add(since_start, packet.length);
+        self.report.offered_packet_bins.add(since_start, 1);
         let mut slot = self
             .free
             .pop()

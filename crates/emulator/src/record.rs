@@ -56,23 +56,24 @@ pub fn write(report: &Report, directory: &Path) -> Result<(), RecordError> {
 
 fn load(directions: &[(&str, &DirectionReport)]) -> Table {
     let (mut names, mut times) = (Vec::new(), Vec::new());
-    let mut bytes: [Vec<i64>; 3] = Default::default();
+    let mut sums: [Vec<i64>; 4] = Default::default();
     for (name, report) in directions {
         let bins = [
             &report.offered_bins,
             &report.carried_bins,
             &report.backlog_bins,
+            &report.offered_packet_bins,
         ];
         let used = bins.map(|bins| bins.as_slice().len()).into_iter().max();
         for at in 0..used.unwrap_or(0) {
             names.push((*name).to_owned());
             times.push(signed(at as u64 * bins[0].bin_ns));
-            for (column, bins) in bytes.iter_mut().zip(bins) {
-                column.push(bins.as_slice().get(at).map_or(0, |bytes| i64::from(*bytes)));
+            for (column, bins) in sums.iter_mut().zip(bins) {
+                column.push(bins.as_slice().get(at).map_or(0, |sum| i64::from(*sum)));
             }
         }
     }
-    let [offered, carried, backlog] = bytes.map(Column::Number);
+    let [offered, carried, backlog, packets] = sums.map(Column::Number);
     Table {
         name: "load",
         columns: vec![
@@ -81,6 +82,7 @@ fn load(directions: &[(&str, &DirectionReport)]) -> Table {
             ("offered_bytes", offered),
             ("carried_bytes", carried),
             ("backlog_bytes", backlog),
+            ("offered_packets", packets),
         ],
     }
 }
@@ -232,7 +234,9 @@ mod tests {
         let mut report = Report::default();
         report.reverse.carried_bins = Bins::new(3 * BIN_NS, BIN_NS);
         report.reverse.offered_bins = Bins::new(3 * BIN_NS, BIN_NS);
+        report.reverse.offered_packet_bins = Bins::new(3 * BIN_NS, BIN_NS);
         report.reverse.offered_bins.add(0, 100);
+        report.reverse.offered_packet_bins.add(0, 1);
         report.reverse.carried_bins.add(BIN_NS, 70);
         report.forward.drops = vec![Drop::new(1_500, Cause::Red, 60, b"no packet")];
         let place = tempfile::tempdir().unwrap();
@@ -241,8 +245,8 @@ mod tests {
         let text = |name| std::fs::read_to_string(place.path().join(name)).unwrap();
         assert_eq!(
             text("load.csv"),
-            "direction,time_ns,offered_bytes,carried_bytes,backlog_bytes\n\
-             reverse,0,100,0,0\nreverse,1000000,0,70,0\n"
+            "direction,time_ns,offered_bytes,carried_bytes,backlog_bytes,offered_packets\n\
+             reverse,0,100,0,0,1\nreverse,1000000,0,70,0,0\n"
         );
         assert_eq!(
             text("drops.csv"),

@@ -33,8 +33,8 @@ impl Count {
     }
 }
 
-/// Bytes per bin since [`Report::started_ns`], allocated before the run so that
-/// counting never waits for memory.
+/// Bytes, or packets, per bin since [`Report::started_ns`], allocated before the run so
+/// that counting never waits for memory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Bins {
     bytes: Vec<u32>,
@@ -210,6 +210,9 @@ pub struct DirectionReport {
     /// `offered` by arrival time.
     #[serde(skip)]
     pub offered_bins: Bins,
+    /// The packets of `offered_bins`, whose values are numbers of them.
+    #[serde(skip)]
+    pub offered_packet_bins: Bins,
     /// `carried` by the time the last bit left the line, before the delay.
     #[serde(skip)]
     pub carried_bins: Bins,

@@ -10,9 +10,11 @@
 //! - [`html`]: `report.html`, one file that opens offline; several runs in one page.
 //! - [`interval`]: how sure a median or a ratio of two is.
 //! - [`paper`]: what a paper printed of the same thing.
+//! - [`burstiness`]: how bursty traffic is, from packets per window.
 //! - [`precision`]: the least sure ratio of a run.
 //! - [`quantity`]: numbers with the unit that suits them.
 
+pub mod burstiness;
 pub mod claims;
 pub mod csv;
 pub mod html;

@@ -448,7 +448,7 @@ fn read_iterator(link: &Link) -> Result<Vec<u8>> {
 }
 
 /// libbpf's words go to the log, not to the user's terminal.
-fn route_libbpf_messages() {
+pub(crate) fn route_libbpf_messages() {
     static ROUTED: Once = Once::new();
     ROUTED.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Debug, |level, message| {
