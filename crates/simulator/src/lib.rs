@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! TCP in simulated time.
+#![allow(missing_docs)]
+
+pub mod agenda;
+pub mod event;
+pub mod link;
+pub mod meter;
+pub mod random;
+pub mod receiver;
+pub mod red;
+pub mod sender;
+pub mod source;
+pub mod world;
