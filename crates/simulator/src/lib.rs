@@ -5,10 +5,12 @@
 pub mod agenda;
 pub mod event;
 pub mod link;
+pub mod measures;
 pub mod meter;
 pub mod random;
 pub mod receiver;
 pub mod red;
+pub mod scenario;
 pub mod sender;
 pub mod source;
 pub mod world;

@@ -55,6 +55,8 @@ pub struct Flow {
     pace_event: u64,
     /// When the last segment that was written had arrived; [`NEVER`]: it has not.
     pub completed: u64,
+    /// Packets of data that links dropped.
+    pub dropped: u32,
 }
 
 /// Values that were sampled over time.
@@ -180,6 +182,7 @@ impl World {
             delayed_event: NEVER,
             pace_event: NEVER,
             completed: NEVER,
+            dropped: 0,
         };
         let config = &self.groups[flow.group as usize].source;
         let first = flow.source.first(config, start);
@@ -267,7 +270,10 @@ impl World {
             self.transmissions += 1;
             match self.links[link as usize].take(event.time, bytes) {
                 Some(time) => event.time = time,
-                None => return,
+                None => {
+                    self.flows[event.flow as usize].dropped += u32::from(data);
+                    return;
+                }
             }
             event.hop += 1;
             if event.hop < hops {

@@ -8,8 +8,8 @@ use crate::event::{MS, NEVER, US};
 /// The window is multiplied by 717/1024 = 0.7 after a loss.
 const BETA: u64 = 717;
 const BETA_SCALE: u64 = 1024;
-/// C = 0.4, as bic_scale = 41: C/1024 of a second cubed.
-const SCALE: u64 = 41;
+/// C = 0.4 in 1/1024 (bic_scale times 10).
+const SCALE: u64 = 410;
 /// Bits of the clock: 1/1024 s.
 const CLOCK_BITS: u32 = 10;
 /// Slope of the window of a Reno of the same loss rate: 8 (1024 + 717) / (1024 - 717) / 3.
@@ -102,7 +102,7 @@ impl Cubic {
                 self.k = 0;
                 self.origin = cwnd;
             } else {
-                // K = cbrt((Wmax - cwnd) / C), in 1/1024 s: 2^40 / 41 of the difference.
+                // K = cbrt((Wmax - cwnd) / C), in 1/1024 s: 2^40 / 410 of the difference.
                 let factor = (1u64 << (10 + 3 * CLOCK_BITS)) / SCALE;
                 self.k = cube_root(factor * u64::from(self.last_max - cwnd));
                 self.origin = self.last_max;
