@@ -9,6 +9,7 @@ mod lab_command;
 mod output;
 mod policy_command;
 mod run_command;
+mod sim_command;
 mod status_command;
 mod testbed_command;
 mod testbed_text;
@@ -20,9 +21,9 @@ use clap::{ArgAction, Parser, Subcommand};
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    failure; doctor: Paceline cannot run here; lab: a claim does not hold
+  1    failure; doctor: Paceline cannot run here; lab, sim: a claim does not hold
   2    wrong usage
-  3    lab: the run is invalid; emulate: it is not to be trusted
+  3    lab, sim: the run is invalid; emulate: it is not to be trusted
   125  run, lab exec: paceline itself failed, the command was not started
   126  run, lab exec: the command was found but cannot be executed
   127  run, lab exec: the command was not found
@@ -60,6 +61,8 @@ enum Command {
     Lab(lab_command::Args),
     /// A WAN link between two interfaces
     Emulate(emulate_command::Args),
+    /// TCP in simulated time: hundreds of flows to a million, RED, and how bursty it gets
+    Sim(sim_command::Args),
 }
 
 fn main() -> ExitCode {
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Policy(args) => policy_command::run(args),
         Command::Lab(args) => lab_command::run(args),
         Command::Emulate(args) => emulate_command::run(args),
+        Command::Sim(args) => sim_command::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("paceline: error: {}", chain(&error));
