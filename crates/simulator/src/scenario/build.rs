@@ -511,12 +511,13 @@ impl Plan {
             add(&mut links, rate, table.delay, &table.queue);
             add(&mut links, rate, table.delay, &table.reverse_queue);
         }
-        // Of each group: a link up and one down for each flow, or for each host.
+        // Of each group: a link up and one down for each host.
         let mut edges = Vec::new();
         for group in &self.groups {
             let table = &group.table;
             let rate = table.edge_rate.map_or(0, |rate| rate.bits_per_second());
-            let hosts = table.hosts.map_or(flows_of(table), u64::from);
+            let each = table.count.div_ceil(table.per_host);
+            let hosts = table.hosts.unwrap_or(each);
             edges.push(links.len() as u32);
             let open = QueueTable::default();
             let port = if table.hosts.is_some() {
@@ -552,9 +553,9 @@ impl Plan {
             match group.table.hosts {
                 None => {
                     for flow in 0..group.table.count {
-                        let (up, down) = (edge + 2 * flow, edge + 2 * flow + 1);
-                        // Flows of a host share the path to their one destination.
+                        // Flows of a host share its link, and the path to the destination.
                         let shared = flow / group.table.per_host;
+                        let (up, down) = (edge + 2 * shared, edge + 2 * shared + 1);
                         add(&Way {
                             there: std::iter::once(up).chain(middle.clone()).collect(),
                             back: back.clone().chain([down]).collect(),
@@ -593,6 +594,22 @@ impl Plan {
             }
         }
         world
+    }
+
+    /// Flows of all groups.
+    pub fn flows(&self) -> u64 {
+        self.groups.iter().map(|group| flows_of(&group.table)).sum()
+    }
+
+    /// Whether a moment of it is over soon: no source says millions of things at once.
+    pub fn offers_little(&self) -> bool {
+        self.groups.iter().all(|group| match group.source {
+            SourceConfig::Poisson { mean_ns } => mean_ns >= 10 * US,
+            SourceConfig::Bulk(segments) => segments.is_some_and(|segments| segments <= 10_000),
+            SourceConfig::OnOff { gap_ns, .. } => gap_ns >= 10 * US,
+            SourceConfig::Phases { segments, .. } => segments <= 10_000,
+            SourceConfig::Trace(_) => true,
+        })
     }
 
     /// Seconds of the whole run and, if there is one, of its steady part.

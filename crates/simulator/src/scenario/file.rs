@@ -149,7 +149,7 @@ pub struct FlowsTable {
     pub hosts: Option<u32>,
     /// The sender: a table of `[sender]`, or an algorithm's name.
     pub tcp: String,
-    /// Each flow's own link, to the first of `path`; absent: it takes no time.
+    /// Each host's own link, to the first of `path`; absent: it takes no time.
     pub edge_rate: Option<Rate>,
     /// Its delay, one way.
     #[serde(default)]
@@ -168,7 +168,7 @@ pub struct FlowsTable {
     /// Each up to this much later, at random.
     #[serde(default)]
     pub spread: Time,
-    /// Flows of one host, which share what Paceline knows of the path and take turns.
+    /// Flows of one host, which share its link and what Paceline knows of the path.
     #[serde(default = "once")]
     pub per_host: u32,
 }
