@@ -137,7 +137,7 @@ impl Sender {
             },
             board: config.selective().then(Box::default),
             vegas: (config.algorithm == Algorithm::Vegas)
-                .then(|| Box::new(Vegas::new(config.vegas))),
+                .then(|| Box::new(Vegas::new(config.vegas, !config.inflates_beyond_window))),
             law: config.policy.map(|_| Box::default()),
             totals: Totals::default(),
         }

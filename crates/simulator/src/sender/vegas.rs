@@ -10,6 +10,12 @@
 //! - A segment whose own fine-grained timeout has run out is sent again at the first
 //!   duplicate ACK, and the window is cut by a quarter, at most once for what was sent
 //!   before the last cut.
+//!
+//! One choice of ns-2 is a mistake, and only the stack `ns-2` makes it: a round in which
+//! no segment was timed, as after a timeout, is taken to have lasted from ACK to ACK. Where
+//! ACKs of what was sent before the timeout still come in, that is a millisecond, the least
+//! round trip from then on; the connection believes that segments wait and stays at a
+//! window of two or three for ever.
 
 use std::collections::VecDeque;
 
@@ -47,13 +53,15 @@ pub struct Vegas {
     deflated: f64,
     changed_ns: Option<u64>,
     after_timeout: bool,
+    /// A round without a measurement is none.
+    careful: bool,
     /// When each segment from `first` on was last sent, and how often.
     sent: VecDeque<(u64, u16)>,
     first: u32,
 }
 
 impl Vegas {
-    pub(super) fn new([alpha, beta, gamma]: [f64; 3]) -> Self {
+    pub(super) fn new([alpha, beta, gamma]: [f64; 3], careful: bool) -> Self {
         Vegas {
             alpha,
             beta,
@@ -72,6 +80,7 @@ impl Vegas {
             deflated: 0.0,
             changed_ns: None,
             after_timeout: false,
+            careful,
             sent: VecDeque::new(),
             first: 0,
         }
@@ -188,6 +197,8 @@ impl Sender {
     fn once_per_round(&mut self, vegas: &mut Vegas, now: u64) {
         let rtt = if vegas.samples > 0 {
             vegas.sum / f64::from(vegas.samples)
+        } else if vegas.careful {
+            0.0
         } else {
             seconds(now - vegas.round_began)
         };
