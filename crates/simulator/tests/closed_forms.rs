@@ -148,3 +148,22 @@ fn a_receivers_window_is_a_rate() {
         assert_eq!(world.links[0].counts.dropped(), 0);
     }
 }
+
+/// A flow of Vegas alone keeps between alpha and beta segments in the queue.
+#[test]
+fn vegas_keeps_its_few_segments_queued() {
+    let link = Link::new(12_000_000, 50 * MS, Limit::Packets(1_000), None);
+    let mut world = two(link, open(0, 50 * MS), 100 * MS);
+    world.samples.every_ns = 100 * MS;
+    let sender = SenderConfig::of(Algorithm::Vegas, Stack::Rfc);
+    world.add_group("bulk", sender, SourceConfig::Bulk(None));
+    world.add_flow(&way(0, 1), 0, source(1));
+    world.prepare();
+    world.run(200 * SECOND);
+    let late = &world.samples.queue[1_000..];
+    let mean = late.iter().map(|(queue, _)| f64::from(*queue)).sum::<f64>() / late.len() as f64;
+    assert!((0.5..=4.0).contains(&mean), "{mean}");
+    let rate = world.flows[0].receiver.distinct() as f64 / 200.0;
+    assert!(rate > 950.0, "{rate}");
+    assert_eq!(world.links[0].counts.dropped(), 0);
+}
