@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP in simulated time.
-#![allow(missing_docs)]
+//! TCP in simulated time, packet by packet: what a testbed cannot carry, and whether TCP
+//! makes smooth traffic bursty (feng-2000).
+//!
+//! - [`scenario`]: a TOML file with network, flows, what is compared and what is varied.
+//! - [`measures`]: one run of it, and what is known in the end; [`sweep`]: many.
+//! - [`output`], [`page`]: results as JSON, CSV, Parquet and a page.
+//! - [`model`]: the stochastic model of Reno.
+//! - [`world`]: links and flows, run event by event from the [`agenda`]; [`link`] with
+//!   [`red`], [`sender`], [`receiver`] and [`source`] know nothing of each other, and get
+//!   their time passed in.
+//!
+//! `docs/simulator.md` describes files, metrics and models.
 
 pub mod agenda;
 pub mod event;
