@@ -207,3 +207,19 @@ fn what_is_wrong_in_a_file_is_said_with_its_place() {
         assert!(error.contains(expected), "{to}: {error}");
     }
 }
+
+#[test]
+fn the_scenarios_of_this_repository_are_valid() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut read = 0;
+    for entry in fs::read_dir(directory).expect("experiments").flatten() {
+        let path = entry.path();
+        let is_scenario = path.extension().is_some_and(|extension| extension == "toml")
+            && fs::read_to_string(&path).is_ok_and(|text| text.contains("\n[flows."));
+        if is_scenario {
+            Scenario::load(&path).unwrap_or_else(|error| panic!("{error}"));
+            read += 1;
+        }
+    }
+    assert!(read >= 6, "only {read}");
+}
