@@ -139,12 +139,13 @@ impl Link {
                 self.counts.longest = self.counts.longest.max(queued + 1);
             }
         }
-        self.busy_until = self.busy_until.max(now) + self.last_size.1;
+        // A link of a bit per second may be busy for ever.
+        self.busy_until = self.busy_until.max(now).saturating_add(self.last_size.1);
         if self.limit != Limit::None || self.red.is_some() {
             self.leaving.push_back((self.busy_until, bytes));
             self.bytes += u64::from(bytes);
         }
-        Some(self.busy_until + self.delay_ns)
+        Some(self.busy_until.saturating_add(self.delay_ns))
     }
 
     fn waiting_bytes(&self) -> u64 {

@@ -214,7 +214,9 @@ fn the_scenarios_of_this_repository_are_valid() {
     let mut read = 0;
     for entry in fs::read_dir(directory).expect("experiments").flatten() {
         let path = entry.path();
-        let is_scenario = path.extension().is_some_and(|extension| extension == "toml")
+        let is_scenario = path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
             && fs::read_to_string(&path).is_ok_and(|text| text.contains("\n[flows."));
         if is_scenario {
             Scenario::load(&path).unwrap_or_else(|error| panic!("{error}"));
