@@ -26,9 +26,9 @@ impl Rtt {
         if self.least == 0 || ns < self.least {
             self.least = ns.max(1);
         }
-        if config.tick_ns > 0 {
+        if let Some(into) = sent.checked_rem(config.tick_ns) {
             // How often the clock ticked in between.
-            let ticks = (sent % config.tick_ns + ns) / config.tick_ns;
+            let ticks = (into + ns).checked_div(config.tick_ns).unwrap_or(0);
             self.sample_ticks(ticks.max(1) as i64);
         } else if self.smoothed == 0 {
             self.smoothed = ns.max(1);
