@@ -47,6 +47,12 @@ for experiment in experiments/*.toml; do
 	name=$(basename "$experiment" .toml)
 	# Real programs run on this machine's kernel only, and need their own packages.
 	! grep -q '^\[\[program\]\]' "$experiment" || continue
+	# Scenarios of the simulator.
+	if grep -q '^\[flows\.' "$experiment"; then
+		heading "sim: $name"
+		"$paceline" sim sweep "$experiment" --out "$place-sim/$name" || failed+=("$name")
+		continue
+	fi
 	heading "virtual: $name"
 	"$paceline" lab run "$experiment" --backend virtual --out "$place-virtual/$name" || failed+=("$name")
 done

@@ -14,6 +14,8 @@ use paceline_emulator::{Buffer, Line, Link, LinkConfig};
 use paceline_lab::experiment::Experiment;
 use paceline_lab::testbed::{address, Topology};
 use paceline_policy::Policy;
+use paceline_simulator::measures;
+use paceline_simulator::scenario::Scenario;
 
 /// Frames that are sent over each link that a file gives.
 const PACKETS: u32 = 400;
@@ -26,12 +28,13 @@ const FRAME_BYTES: u32 = 1514;
 pub type Target = fn(&str);
 
 /// A name and a function for each kind of file.
-pub const TARGETS: [(&str, Target); 5] = [
+pub const TARGETS: [(&str, Target); 6] = [
     ("topology", topology),
     ("experiment", experiment),
     ("trace", trace),
     ("link", link),
     ("policy", policy),
+    ("scenario", scenario),
 ];
 
 /// `lab up FILE`, until the network would be built.
@@ -83,6 +86,28 @@ pub fn policy(text: &str) {
         }
         let again = Policy::parse(&policy.to_toml(), "policy.toml");
         assert_eq!(again.expect("its own text is good"), policy);
+    }
+}
+
+/// Flows of a scenario that is run here, and simulated time of it, at most.
+const FLOWS: usize = 200;
+const SIMULATED_NS: u64 = 50_000_000;
+
+/// `sim sweep FILE`: all points are planned, and small worlds run for a moment.
+pub fn scenario(text: &str) {
+    let Ok(scenario) = Scenario::parse(text, Path::new("scenario.toml")) else {
+        return;
+    };
+    for point in scenario.points().iter().take(20) {
+        let Ok(plan) = scenario.plan(point) else {
+            continue;
+        };
+        if plan.flows() <= FLOWS as u64 && plan.offers_little() {
+            plan.world(1).run(plan.duration_ns.min(SIMULATED_NS));
+            if plan.duration_ns <= SIMULATED_NS {
+                measures::run(&plan, 1, true, &|| false);
+            }
+        }
     }
 }
 

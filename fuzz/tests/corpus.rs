@@ -38,5 +38,6 @@ fn no_file_that_was_found_makes_a_reader_panic() {
 fn nor_do_those_of_this_repository() {
     let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments");
     assert!(try_all(&experiments, paceline_fuzz::experiment) > 10);
+    assert!(try_all(&experiments, paceline_fuzz::scenario) > 10);
     assert!(try_all(&experiments.join("topologies"), paceline_fuzz::topology) > 0);
 }

@@ -3,6 +3,9 @@
 
 mod agent_command;
 mod attach_command;
+mod coordinate_command;
+mod coordinate_local;
+mod coordinate_text;
 mod burst_command;
 mod burst_text;
 mod doctor_command;
@@ -12,6 +15,7 @@ mod lab_command;
 mod output;
 mod policy_command;
 mod run_command;
+mod sim_command;
 mod status_command;
 mod testbed_command;
 mod testbed_text;
@@ -23,9 +27,9 @@ use clap::{ArgAction, Parser, Subcommand};
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    failure; doctor: Paceline cannot run here; lab: a claim does not hold
+  1    failure; doctor: Paceline cannot run here; lab, sim: a claim does not hold
   2    wrong usage
-  3    lab: the run is invalid; emulate, burst: it is not to be trusted
+  3    lab, sim: the run is invalid; emulate, burst: it is not to be trusted
   125  run, lab exec: paceline itself failed, the command was not started
   126  run, lab exec: the command was found but cannot be executed
   127  run, lab exec: the command was not found
@@ -61,10 +65,14 @@ enum Command {
     Policy(policy_command::Args),
     /// Run experiments; make networks for programs of your own
     Lab(lab_command::Args),
+    /// Let parallel streams of many hosts finish together
+    Coordinate(coordinate_command::Args),
     /// A WAN link between two interfaces
     Emulate(emulate_command::Args),
     /// How bursty traffic is: packets per window of time at an interface
     Burst(burst_command::Args),
+    /// TCP in simulated time: hundreds of flows to a million, RED, and how bursty it gets
+    Sim(sim_command::Args),
 }
 
 fn main() -> ExitCode {
@@ -93,8 +101,10 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor_command::run(args),
         Command::Policy(args) => policy_command::run(args),
         Command::Lab(args) => lab_command::run(args),
+        Command::Coordinate(args) => coordinate_command::run(args),
         Command::Emulate(args) => emulate_command::run(args),
         Command::Burst(args) => burst_command::run(&args),
+        Command::Sim(args) => sim_command::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("paceline: error: {}", chain(&error));

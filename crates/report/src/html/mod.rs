@@ -57,6 +57,20 @@ pub fn page(report: &Report) -> String {
     document(&title, &body)
 }
 
+/// A page about results whose figures are another crate's: `figures` is markup.
+#[must_use]
+pub fn page_around(results: &Results, figures: &str) -> String {
+    let title = escape(results.title.as_deref().unwrap_or(&results.experiment));
+    let body = [
+        heading(results, &title),
+        question(results),
+        figures.to_owned(),
+        claims(results),
+        how(results),
+    ];
+    document(&title, &body.concat())
+}
+
 /// A page in the style of all of them. Both texts are markup.
 #[must_use]
 pub fn document(title: &str, body: &str) -> String {

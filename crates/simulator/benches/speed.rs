@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Events per second: ten seconds of feng-2000's Table 1 with 60 clients, by algorithm.
+//! The throughput's element is a packet delivered.
+
+use std::path::Path;
+
+use criterion::{criterion_group, criterion_main, Criterion, Throughput};
+use paceline_simulator::measures;
+use paceline_simulator::scenario::{Plan, Scenario};
+
+const TABLE_1: &str = r#"
+title = "Table 1"
+duration = "10s"
+[link.gateway]
+rate = "50mbit"
+delay = "25ms"
+queue = { packets = 50 }
+[tcp]
+window = 20
+[sender.reno]
+stack = "ns-2"
+[sender.vegas]
+stack = "ns-2"
+[sender.paceline]
+algorithm = "cubic"
+policy = "lfn"
+[flows.clients]
+count = 60
+tcp = "reno"
+edge_rate = "10mbit"
+edge_delay = "25ms"
+path = ["gateway"]
+source.poisson = "10ms"
+[axis.tcp]
+set = "flows.clients.tcp"
+values = ["udp", "reno", "newreno", "vegas", "cubic", "paceline"]
+"#;
+
+fn plans() -> Vec<(String, Plan)> {
+    let scenario = Scenario::parse(TABLE_1, Path::new("table1.toml")).expect("a good scenario");
+    let points = scenario.points().iter();
+    points
+        .map(|point| (point.tail(), scenario.plan(point).expect("a good point")))
+        .collect()
+}
+
+fn speed(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("table1");
+    group.sample_size(20);
+    for (name, plan) in plans() {
+        let outcome = measures::run(&plan, 1, false, &|| false).expect("not stopped");
+        group.throughput(Throughput::Elements(outcome.delivered));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| measures::run(&plan, 1, false, &|| false));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, speed);
+criterion_main!(benches);

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! TCP in simulated time, packet by packet: what a testbed cannot carry, and whether TCP
+//! makes smooth traffic bursty (feng-2000).
+//!
+//! - [`scenario`]: a TOML file with network, flows, what is compared and what is varied.
+//! - [`measures`]: one run of it, and what is known in the end; [`sweep`]: many.
+//! - [`output`], [`page`]: results as JSON, CSV, Parquet and a page.
+//! - [`model`]: the stochastic model of Reno.
+//! - [`world`]: links and flows, run event by event from the [`agenda`]; [`link`] with
+//!   [`red`], [`sender`], [`receiver`] and [`source`] know nothing of each other, and get
+//!   their time passed in.
+//!
+//! `docs/simulator.md` describes files, metrics and models.
+
+pub mod agenda;
+pub mod event;
+pub mod link;
+pub mod measures;
+pub mod meter;
+pub mod model;
+pub mod output;
+pub mod page;
+pub mod random;
+pub mod receiver;
+pub mod red;
+pub mod scenario;
+pub mod sender;
+pub mod source;
+pub mod statistics;
+pub mod sweep;
+pub mod world;

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a sender and its receiver are, for all flows of a kind.
+
+use paceline_abi::pl_policy;
+use serde::{Deserialize, Serialize};
+
+use crate::event::MS;
+
+/// The algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// No transport to speak of: each packet leaves as it comes.
+    Udp,
+    /// Fast retransmit and recovery, which ends with the first ACK of anything new
+    /// (RFC 2581).
+    Reno,
+    /// Recovery goes on until all that was lost is repaired (RFC 6582).
+    Newreno,
+    /// Reno's window, repairs by selective acknowledgement (RFC 6675).
+    Sack,
+    /// Brakmo and Peterson 1995.
+    Vegas,
+    /// Ha, Rhee and Xu 2008, as Linux has it, HyStart included.
+    Cubic,
+    /// Xu, Harfoush and Rhee 2004, as Linux has it.
+    Bic,
+}
+
+/// Whose habits, where TCPs differ beside their algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stack {
+    /// The simulator ns-2 of 2000.
+    #[serde(rename = "ns-2")]
+    Ns2,
+    /// What the RFCs recommend.
+    Rfc,
+    /// Linux.
+    Linux,
+}
+
+/// Retransmission timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RtoConfig {
+    /// Before the first measurement, nanoseconds.
+    pub initial_ns: u64,
+    /// Never less.
+    pub floor_ns: u64,
+    /// Never more.
+    pub bound_ns: u64,
+    /// Round trips are measured in whole ticks of so many nanoseconds; 0: exactly.
+    pub tick_ns: u64,
+    /// The floor is that of the variance's part, and comes on top of the round trip (Linux).
+    pub floor_on_variance: bool,
+}
+
+/// All of a kind of sender.
+#[derive(Debug, Clone)]
+pub struct SenderConfig {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// Bytes of a packet with all its headers.
+    pub packet_bytes: u32,
+    /// Bytes of an ACK.
+    pub ack_bytes: u32,
+    /// Most that the receiver lets be in flight, segments.
+    pub window: u32,
+    /// Segments that a connection, or one that was idle, begins with.
+    pub initial_window: u32,
+    /// Segments.
+    pub initial_ssthresh: f64,
+    /// Timeout.
+    pub rto: RtoConfig,
+    /// Each ACK measures a round trip (RFC 7323); else one segment at a time does (Karn).
+    pub timestamps: bool,
+    /// Segments beyond the window may leave for each duplicate ACK: ns-2 forgets the
+    /// receiver's window there.
+    pub inflates_beyond_window: bool,
+    /// The window grows only if it was used (RFC 7661).
+    pub validates: bool,
+    /// A loss halves what is in flight (RFC 5681), not the window.
+    pub halves_flight: bool,
+    /// A window grows by what an ACK acknowledges, not by ACKs.
+    pub counts_segments: bool,
+    /// New segments for the first two duplicate ACKs (RFC 3042).
+    pub limited_transmit: bool,
+    /// Linux's recovery: proportional rate reduction, tail-loss probe, RACK's timer, and
+    /// a restart after idle.
+    pub linux: bool,
+    /// Vegas: segments that it wants to have queued at least, at most, and at which it
+    /// ends its slow start.
+    pub vegas: [f64; 3],
+    /// The receiver acknowledges every so many segments,
+    pub ack_every: u32,
+    /// or what has waited for so long.
+    pub ack_delay_ns: u64,
+    /// Paceline's laws.
+    pub policy: Option<pl_policy>,
+}
+
+impl SenderConfig {
+    /// An algorithm with the habits of a stack.
+    pub fn of(algorithm: Algorithm, stack: Stack) -> Self {
+        let (ns2, linux) = (stack == Stack::Ns2, stack == Stack::Linux);
+        SenderConfig {
+            algorithm,
+            packet_bytes: 1500,
+            ack_bytes: 40,
+            window: u32::MAX / 2,
+            initial_window: match stack {
+                Stack::Ns2 => 1,
+                Stack::Rfc => 4,
+                Stack::Linux => 10,
+            },
+            initial_ssthresh: f64::from(u32::MAX / 2),
+            rto: RtoConfig {
+                initial_ns: match stack {
+                    Stack::Ns2 => 3_000 * MS,
+                    _ => 1_000 * MS,
+                },
+                floor_ns: match stack {
+                    // Two ticks: what the coarse clock allows.
+                    Stack::Ns2 | Stack::Linux => 200 * MS,
+                    Stack::Rfc => 1_000 * MS,
+                },
+                bound_ns: match stack {
+                    Stack::Ns2 => 64_000 * MS,
+                    Stack::Rfc => 60_000 * MS,
+                    Stack::Linux => 120_000 * MS,
+                },
+                tick_ns: if ns2 { 100 * MS } else { 0 },
+                floor_on_variance: linux,
+            },
+            timestamps: !ns2,
+            inflates_beyond_window: ns2,
+            validates: !ns2,
+            halves_flight: stack == Stack::Rfc,
+            counts_segments: linux,
+            limited_transmit: !ns2,
+            linux,
+            vegas: [1.0, 3.0, 1.0],
+            ack_every: if linux { 2 } else { 1 },
+            ack_delay_ns: if linux { 40 * MS } else { 100 * MS },
+            policy: None,
+        }
+    }
+
+    /// Whether it knows of each segment whether it has arrived.
+    pub fn selective(&self) -> bool {
+        matches!(
+            self.algorithm,
+            Algorithm::Sack | Algorithm::Cubic | Algorithm::Bic
+        ) || self.linux
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A sender under Paceline's laws: the text of `bpf/control` decides, as the kernel side
+//! lets it (`bpf/congestion.bpf.c`): before a transmission, after an ACK, after a loss.
+
+use paceline_abi::{pl_path, pl_policy, pl_turn};
+use paceline_control::{pl_orders, pl_tcp, Startup, State, PL_NO_SSTHRESH};
+
+use super::board::Change;
+use super::config::SenderConfig;
+use super::control::Controller;
+use super::Sender;
+use crate::event::{SECOND, US};
+
+/// IP and TCP headers with timestamps: the laws count payload.
+const HEADER_BYTES: u32 = 52;
+/// Segments of a new connection that Linux does not pace.
+const UNPACED: u64 = 10;
+
+/// What the law goes by, beside the connection.
+pub struct Known<'a> {
+    /// The job's policy.
+    pub policy: &'a pl_policy,
+    /// What the host's connections know of the path.
+    pub path: &'a mut pl_path,
+    /// Whose turn it is on the host.
+    pub turn: &'a mut pl_turn,
+}
+
+/// The law's side of a connection, and the pacing that it orders.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Law {
+    startup: Startup,
+    paced: bool,
+    /// Pacing is over, once the time for the next segment has come.
+    stopping: bool,
+    /// Bytes of payload per second.
+    pacing_bps: u64,
+    due_ns: u64,
+    pub wake_ns: Option<u64>,
+    carried: u32,
+    carried_us: u32,
+    delivered_at_timeout: u32,
+}
+
+impl Sender {
+    fn mss(config: &SenderConfig) -> u32 {
+        config.packet_bytes.saturating_sub(HEADER_BYTES).max(1)
+    }
+
+    fn tcp(&self, now: u64, config: &SenderConfig) -> pl_tcp {
+        let board = self.board.as_ref().expect("a law is of a selective sender");
+        let law = self
+            .law
+            .as_ref()
+            .expect("asked only of a sender with a law");
+        let mss = Self::mss(config);
+        let segments = |value: f64| value.min(f64::from(PL_NO_SSTHRESH)) as u32;
+        let unsent = u64::from(self.written - self.nxt) * u64::from(mss);
+        let again = self.lost_all && board.delivered != law.delivered_at_timeout;
+        pl_tcp {
+            now_us: now / US,
+            cwnd: segments(self.window.cwnd),
+            ssthresh: segments(self.window.ssthresh),
+            srtt_us: (self.rtt.smoothed_ns(&config.rto) / US) as u32,
+            min_rtt_us: (self.rtt.least_ns() / US) as u32,
+            mss,
+            packets_out: self.nxt - self.una,
+            unsent: unsent.min(u64::from(u32::MAX)) as u32,
+            sent_segs: self.totals.sent as u32,
+            delivered_segs: board.delivered,
+            retransmitted_segs: self.totals.again as u32,
+            carried_segs: law.carried,
+            carried_us: law.carried_us,
+            una: self.una.wrapping_mul(mss),
+            nxt: self.nxt.wrapping_mul(mss),
+            gso_segs: 1,
+            app_limited: u8::from(board.app_limited != 0),
+            recovering: u8::from(self.recovering || self.lost_all),
+            repairing: u8::from(self.recovering || again),
+            timed: 1,
+            ..Default::default()
+        }
+    }
+
+    fn obey(&mut self, orders: &pl_orders, now: u64) {
+        if orders.cwnd != 0 {
+            self.window.cwnd = f64::from(orders.cwnd);
+        }
+        if orders.ssthresh != 0 {
+            self.window.ssthresh = f64::from(orders.ssthresh);
+        }
+        let law = self
+            .law
+            .as_mut()
+            .expect("asked only of a sender with a law");
+        if orders.pacing_bps != 0 {
+            law.pacing_bps = orders.pacing_bps;
+            law.paced = true;
+            law.stopping = false;
+        }
+        if orders.stop != 0 && law.paced {
+            law.stopping = true;
+        }
+        if orders.settled != 0 {
+            // The base takes what a start found for a window at which the path was full.
+            let window = self.window;
+            self.control.after_loss(now, window.cwnd, &window);
+        }
+    }
+
+    /// Before a transmission. Returns whether pacing lets it happen.
+    pub(super) fn may_leave(
+        &mut self,
+        now: u64,
+        config: &SenderConfig,
+        known: Option<&mut Known>,
+    ) -> bool {
+        let una = self.una;
+        let waits = {
+            let board = self.board.as_mut().expect("a law is of a selective sender");
+            self.nxt < self.written || self.urgent.is_some() || board.next_lost(una).is_some()
+        };
+        let law = self
+            .law
+            .as_mut()
+            .expect("asked only of a sender with a law");
+        law.wake_ns = None;
+        if law.stopping && law.due_ns <= now {
+            law.stopping = false;
+            law.paced = false;
+        }
+        if !waits {
+            return true;
+        }
+        if law.paced && law.due_ns > now {
+            law.wake_ns = Some(law.due_ns);
+            return false;
+        }
+        let Some(Known { policy, path, turn }) = known else {
+            return true;
+        };
+        let state = law.startup.state();
+        if self.nxt != self.una && !matches!(state, State::Paced | State::Measured) {
+            return true;
+        }
+        let tcp = self.tcp(now, config);
+        let law = self
+            .law
+            .as_mut()
+            .expect("asked only of a sender with a law");
+        let mut orders = law.startup.before_send(path, policy, &tcp);
+        let raw = law.startup.raw();
+        if raw.turn_lost != 0 || raw.turn_wants != 0 || raw.waits != 0 {
+            law.startup
+                .before_send_in_turn(turn, policy, &tcp, true, &mut orders);
+        }
+        self.obey(&orders, now);
+        true
+    }
+
+    /// What leaves takes its time at the pace (tcp_update_skb_after_send).
+    pub(super) fn charge(&mut self, now: u64, config: &SenderConfig) {
+        let sent = self.totals.sent;
+        let law = self
+            .law
+            .as_mut()
+            .expect("asked only of a sender with a law");
+        if !law.paced {
+            return;
+        }
+        let before = law.due_ns;
+        law.due_ns = before.max(now);
+        if sent > UNPACED {
+            // Half of a segment's time may be made up for what left late.
+            let credit = law.due_ns - before;
+            let length = u64::from(Self::mss(config)) * SECOND / law.pacing_bps.max(1);
+            law.due_ns += length - credit.min(length / 2);
+        }
+    }
+
+    pub(super) fn tell_law(
+        &mut self,
+        now: u64,
+        config: &SenderConfig,
+        known: Option<&mut Known>,
+        rtt_ns: u64,
+        change: &Change,
+    ) {
+        let law = self
+            .law
+            .as_mut()
+            .expect("asked only of a sender with a law");
+        if change.carried > 0 && change.carried_ns > 0 {
+            law.carried = change.carried;
+            law.carried_us = (change.carried_ns / US) as u32;
+        }
+        let Some(Known { policy, path, turn }) = known else {
+            return;
+        };
+        let mut tcp = self.tcp(now, config);
+        let law = self
+            .law
+            .as_mut()
+            .expect("asked only of a sender with a law");
+        if self.nxt != self.una && !law.startup.wants_acks(&tcp) {
+            return;
+        }
+        tcp.rtt_us = (rtt_ns / US) as u32;
+        let mut orders = law.startup.on_ack(path, policy, &tcp);
+        if law.startup.waits() || law.startup.has_turn() {
+            law.startup.on_ack_in_turn(turn, &tcp, &mut orders);
+        }
+        self.obey(&orders, now);
+    }
+
+    /// tcp_update_pacing_rate(): the kernel's own pace after an ACK.
+    pub(super) fn update_pacing(&mut self, config: &SenderConfig) {
+        let slow_start = self.window.cwnd < self.window.ssthresh / 2.0;
+        let percent = if slow_start { 200 } else { 120 };
+        let srtt = self.rtt.smoothed_ns(&config.rto).max(1);
+        let segments = (self.window.cwnd as u64).max(u64::from(self.nxt - self.una));
+        let bytes = segments * u64::from(Self::mss(config)) * percent / 100;
+        let law = self
+            .law
+            .as_mut()
+            .expect("asked only of a sender with a law");
+        law.pacing_bps = (u128::from(bytes) * u128::from(SECOND) / u128::from(srtt)) as u64;
+    }
+
+    /// ssthresh after a loss in the first round trips of a burst.
+    pub(super) fn law_after_loss(
+        &mut self,
+        now: u64,
+        config: &SenderConfig,
+        known: Option<&mut Known>,
+    ) {
+        let Some(Known { path, .. }) = known else {
+            return;
+        };
+        let tcp = self.tcp(now, config);
+        let law = self
+            .law
+            .as_mut()
+            .expect("asked only of a sender with a law");
+        let base = self.window.ssthresh as u32;
+        let ssthresh = law.startup.ssthresh_after_loss(path, &tcp, base);
+        self.window.ssthresh = f64::from(ssthresh);
+    }
+
+    /// A timeout: only what is delivered after it shows that the path works.
+    pub(super) fn law_notes_timeout(&mut self) {
+        let delivered = self.board.as_ref().map_or(0, |board| board.delivered);
+        if let Some(law) = &mut self.law {
+            law.delivered_at_timeout = delivered;
+        }
+    }
+}

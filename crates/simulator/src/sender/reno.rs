@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Recovery without selective acknowledgement: Reno (RFC 2581) and NewReno (RFC 6582),
+//! and go-back-N after a timeout, which Vegas shares.
+
+use super::config::{Algorithm, SenderConfig};
+use super::control::Controller;
+use super::{Ack, Sender};
+
+/// Duplicate ACKs that mean a loss.
+pub(super) const DUPLICATES: u32 = 3;
+
+impl Sender {
+    pub(super) fn on_new_ack_reno(&mut self, ack: &Ack, now: u64, config: &SenderConfig) {
+        let acked = ack.next - self.una;
+        let newreno = config.algorithm == Algorithm::Newreno;
+        let rtt_ns = self.advance(ack, now, config);
+        if self.recovering && newreno && ack.next < self.recover {
+            // A partial ACK: the next hole is repaired at once, and what the ACK took out
+            // of the network is taken from the window (RFC 6582, 3.2, step 3).
+            self.inflated = (self.inflated + 1).saturating_sub(acked);
+            self.urgent = Some(self.una);
+            if !self.partial {
+                self.partial = true;
+                self.rearm(now, config);
+            }
+            return;
+        }
+        let repaired = self.recovering;
+        self.inflated = 0;
+        self.duplicates = 0;
+        self.recovering = false;
+        self.rearm(now, config);
+        if repaired && newreno {
+            // No burst of what recovery has left room for (RFC 6582, option 1).
+            let flight = f64::from(self.max - self.una).max(1.0) + 1.0;
+            self.window.cwnd = self.window.ssthresh.min(flight);
+            return;
+        }
+        let sample = self.sample(now, acked, rtt_ns, config);
+        self.control.on_ack(&sample, &mut self.window);
+    }
+
+    pub(super) fn on_duplicate_reno(&mut self, now: u64, config: &SenderConfig) {
+        self.duplicates += 1;
+        // What was sent before the last loss was noticed says nothing new of the path.
+        let fresh = self.recover == 0 || self.una > self.recover;
+        if self.duplicates == DUPLICATES && fresh {
+            self.totals.recoveries += 1;
+            self.recover = self.max;
+            self.recovering = true;
+            self.partial = false;
+            self.halve(now, config);
+            self.window.cwnd = self.window.ssthresh;
+            self.inflated = DUPLICATES;
+            self.urgent = Some(self.una);
+            self.timed = None;
+            self.arm(now, config);
+        } else if self.duplicates > DUPLICATES && self.recovering {
+            self.inflated += 1;
+        }
+    }
+
+    /// ssthresh after a loss.
+    pub(super) fn halve(&mut self, now: u64, config: &SenderConfig) {
+        let basis = if config.halves_flight {
+            f64::from(self.nxt - self.una)
+        } else {
+            self.window.cwnd.floor().min(f64::from(config.window))
+        };
+        self.window.ssthresh = self.control.after_loss(now, basis, &self.window);
+    }
+
+    /// Everything is sent again from the first segment that is not acknowledged.
+    pub(super) fn on_timeout_reno(&mut self, now: u64, config: &SenderConfig) {
+        self.totals.timeouts += 1;
+        // Of a segment that is lost again ssthresh has been taken already (RFC 5681).
+        let again = !config.inflates_beyond_window && self.lost_all && self.una < self.recover;
+        if !again {
+            self.halve(now, config);
+            self.control.on_timeout();
+        }
+        self.inflated = 0;
+        self.duplicates = 0;
+        self.recovering = false;
+        self.lost_all = true;
+        self.recover = self.max;
+        self.window.cwnd = 1.0;
+        self.nxt = self.una;
+        self.urgent = None;
+        self.timed = None;
+        self.rtt.back_off(&config.rto);
+        if let Some(vegas) = &mut self.vegas {
+            self.window.cwnd = vegas.on_timeout(now);
+        }
+        self.arm(now, config);
+    }
+}

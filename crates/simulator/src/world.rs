@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Links and flows, run event by event.
+
+use paceline_abi::{pl_path, pl_turn};
+
+use crate::agenda::Agenda;
+use crate::event::{Event, Kind, NEVER};
+use crate::link::Link;
+use crate::meter::Meter;
+use crate::receiver::{Answer, Receiver};
+use crate::sender::config::{Algorithm, SenderConfig};
+use crate::sender::{Ack, Known, Sender};
+use crate::source::{Source, SourceConfig};
+
+/// Flows of a kind.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Their senders and receivers.
+    pub sender: SenderConfig,
+    /// Their applications.
+    pub source: SourceConfig,
+    /// Of [`SourceConfig::Phases`]: flows that are not done with this one,
+    pub pending: u32,
+    /// how many are behind, and when the last of each flow of them arrived.
+    pub rounds: Vec<(u64, u64)>,
+    /// When this one began.
+    pub round_began: u64,
+    /// The flows, in the order of their numbers.
+    pub flows: std::ops::Range<u32>,
+}
+
+/// One flow.
+#[derive(Debug, Clone)]
+pub struct Flow {
+    /// The group.
+    pub group: u32,
+    /// First of its links in the world's routes, there and back, and how many.
+    route: u32,
+    there: u8,
+    back: u8,
+    /// What its law knows: its number in the world's paths and turns.
+    path: u32,
+    turn: u32,
+    /// When it starts.
+    pub start: u64,
+    /// The sender.
+    pub sender: Sender,
+    /// The receiver.
+    pub receiver: Receiver,
+    source: Source,
+    timer_event: u64,
+    delayed_event: u64,
+    pace_event: u64,
+    /// When the last segment that was written had arrived; [`NEVER`]: it has not.
+    pub completed: u64,
+    /// Packets of data that links dropped.
+    pub dropped: u32,
+}
+
+/// Values that were sampled over time.
+#[derive(Debug, Clone, Default)]
+pub struct Samples {
+    /// Nanoseconds between samples; 0: none are taken.
+    pub every_ns: u64,
+    /// The flows whose windows are sampled.
+    pub flows: Vec<u32>,
+    /// Times.
+    pub times: Vec<u64>,
+    /// Packets in the queue of the measured link, and RED's average.
+    pub queue: Vec<(u32, Option<f64>)>,
+    /// Window and ssthresh of each flow, flow after flow within a sample.
+    pub windows: Vec<(f64, f64)>,
+}
+
+/// Everything.
+pub struct World {
+    now: u64,
+    agenda: Agenda,
+    /// All links, each direction by itself.
+    pub links: Vec<Link>,
+    /// Links whose packets all come from one other link, in order: no event is needed
+    /// between the two.
+    follows: Vec<bool>,
+    routes: Vec<u32>,
+    /// The kinds of flows.
+    pub groups: Vec<Group>,
+    /// The flows.
+    pub flows: Vec<Flow>,
+    paths: Vec<pl_path>,
+    turns: Vec<pl_turn>,
+    /// The link at whose queue arrivals are counted.
+    pub measured: u32,
+    /// The count.
+    pub meter: Meter,
+    /// Samples over time.
+    pub samples: Samples,
+    /// Events that happened.
+    pub events: u64,
+    /// Packets that a link took in, ACKs too.
+    pub transmissions: u64,
+}
+
+/// Where a flow's packets go and what it shares with others.
+#[derive(Debug, Clone)]
+pub struct Way {
+    /// Links of its data.
+    pub there: Vec<u32>,
+    /// Links of its ACKs.
+    pub back: Vec<u32>,
+    /// Number of its host's path to its destination.
+    pub path: u32,
+    /// Number of its host.
+    pub turn: u32,
+}
+
+impl World {
+    /// A world of links without flows, whose meter looks at `measured`.
+    pub fn new(links: Vec<Link>, measured: u32, meter: Meter) -> Self {
+        World {
+            now: 0,
+            agenda: Agenda::new(),
+            follows: vec![false; links.len()],
+            links,
+            routes: Vec::new(),
+            groups: Vec::new(),
+            flows: Vec::new(),
+            paths: Vec::new(),
+            turns: Vec::new(),
+            measured,
+            meter,
+            samples: Samples::default(),
+            events: 0,
+            transmissions: 0,
+        }
+    }
+
+    /// Adds a kind of flows, to which [`World::add_flow`] adds.
+    pub fn add_group(&mut self, name: &str, sender: SenderConfig, source: SourceConfig) {
+        let next = self.flows.len() as u32;
+        self.groups.push(Group {
+            name: name.to_owned(),
+            sender,
+            source,
+            pending: 0,
+            rounds: Vec::new(),
+            round_began: 0,
+            flows: next..next,
+        });
+    }
+
+    /// Adds a flow to the group that was added last.
+    pub fn add_flow(&mut self, way: &Way, start: u64, source: Source) {
+        let group = self.groups.last_mut().expect("a group was added");
+        let number = self.flows.len() as u32;
+        group.flows.end = number + 1;
+        group.pending += 1;
+        if group.flows.len() == 1 || start < group.round_began {
+            group.round_began = start;
+        }
+        let route = self.routes.len() as u32;
+        self.routes.extend(way.there.iter().chain(&way.back));
+        let paths = self.paths.len().max(way.path as usize + 1);
+        let turns = self.turns.len().max(way.turn as usize + 1);
+        if group.sender.policy.is_some() {
+            self.paths.resize(paths, pl_path::default());
+            self.turns.resize(turns, pl_turn::default());
+        }
+        let mut flow = Flow {
+            group: self.groups.len() as u32 - 1,
+            route,
+            there: way.there.len() as u8,
+            back: way.back.len() as u8,
+            path: way.path,
+            turn: way.turn,
+            start,
+            sender: Sender::new(&self.groups[self.groups.len() - 1].sender),
+            receiver: Receiver::default(),
+            source,
+            timer_event: NEVER,
+            delayed_event: NEVER,
+            pace_event: NEVER,
+            completed: NEVER,
+            dropped: 0,
+        };
+        let config = &self.groups[flow.group as usize].source;
+        let first = flow.source.first(config, start);
+        if first != NEVER {
+            self.agenda.put(Event::plain(first, Kind::Source, number));
+        }
+        self.flows.push(flow);
+    }
+
+    /// To be called once all flows are there: finds the links that follow another, and
+    /// begins to sample.
+    pub fn prepare(&mut self) {
+        const NONE: u32 = u32::MAX;
+        const MANY: u32 = u32::MAX - 1;
+        let mut before = vec![NONE; self.links.len()];
+        for flow in &self.flows {
+            let at = flow.route as usize;
+            let (there, back) = (flow.there as usize, flow.back as usize);
+            for route in [
+                &self.routes[at..at + there],
+                &self.routes[at + there..at + there + back],
+            ] {
+                let mut previous = MANY;
+                for &link in route {
+                    let known = &mut before[link as usize];
+                    if *known == NONE {
+                        *known = previous;
+                    } else if *known != previous {
+                        *known = MANY;
+                    }
+                    previous = link;
+                }
+            }
+        }
+        self.follows = before.iter().map(|link| *link < MANY).collect();
+        if self.samples.every_ns > 0 {
+            self.agenda.put(Event::plain(0, Kind::Sample, 0));
+        }
+    }
+
+    /// Now, nanoseconds since the beginning.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Runs everything that happens before `until`.
+    pub fn run(&mut self, until: u64) {
+        while let Some(event) = self.agenda.take_before(until) {
+            debug_assert!(event.time >= self.now, "time goes forwards");
+            self.now = event.time;
+            self.events += 1;
+            match event.kind {
+                Kind::Data => self.on_data(&event),
+                Kind::Ack => self.on_ack(&event),
+                Kind::Source => self.on_source(event.flow),
+                Kind::Pace => self.on_pace(&event),
+                Kind::Timer => self.on_timer(&event),
+                Kind::Delayed => self.on_delayed(&event),
+                Kind::Sample => self.on_sample(),
+            }
+        }
+        self.now = until;
+        self.meter.finish(until);
+    }
+
+    /// Packets that are on links or in queues: each is an event.
+    pub fn has_more(&self) -> bool {
+        !self.agenda.is_empty()
+    }
+
+    /// A packet of data goes from hop to hop as far as no other flow's can come between.
+    #[inline]
+    fn carry(&mut self, mut event: Event, bytes: u32) {
+        let flow = &self.flows[event.flow as usize];
+        let (route, hops) = match event.kind {
+            Kind::Data => (flow.route, flow.there),
+            _ => (flow.route + u32::from(flow.there), flow.back),
+        };
+        let data = event.kind == Kind::Data;
+        while event.hop < hops {
+            let link = self.routes[route as usize + event.hop as usize];
+            if data && link == self.measured {
+                self.meter.note(event.time);
+            }
+            self.transmissions += 1;
+            match self.links[link as usize].take(event.time, bytes) {
+                Some(time) => event.time = time,
+                None => {
+                    self.flows[event.flow as usize].dropped += u32::from(data);
+                    return;
+                }
+            }
+            event.hop += 1;
+            if event.hop < hops {
+                let next = self.routes[route as usize + event.hop as usize];
+                if !self.follows[next as usize] {
+                    break;
+                }
+            }
+        }
+        self.agenda.put(event);
+    }
+
+    fn on_data(&mut self, event: &Event) {
+        let flow = &mut self.flows[event.flow as usize];
+        let group = &self.groups[flow.group as usize];
+        let config = &group.sender;
+        if event.hop < flow.there {
+            return self.carry(*event, config.packet_bytes);
+        }
+        if config.algorithm == Algorithm::Udp {
+            flow.receiver.count();
+            return self.note_completion(event.flow);
+        }
+        let latest = config.selective();
+        let answer = flow.receiver.take(
+            event.sequence,
+            event.stamp,
+            event.time,
+            config.ack_every,
+            config.ack_delay_ns,
+            latest,
+        );
+        match answer {
+            Some(answer) => self.send_ack(event.flow, answer),
+            None => self.arm_delayed(event.flow),
+        }
+        self.note_completion(event.flow);
+    }
+
+    /// Whether all that was written has arrived, and if so, what follows from that.
+    #[inline]
+    fn note_completion(&mut self, number: u32) {
+        let flow = &mut self.flows[number as usize];
+        if flow.receiver.next() < flow.sender.written() || flow.completed != NEVER {
+            return;
+        }
+        flow.completed = self.now;
+        let group = &mut self.groups[flow.group as usize];
+        let SourceConfig::Phases {
+            compute_ns,
+            count,
+            spread_ns,
+            ..
+        } = group.source
+        else {
+            return;
+        };
+        group.pending -= 1;
+        if group.pending > 0 {
+            return;
+        }
+        group.rounds.push((group.round_began, self.now));
+        if count > 0 && group.rounds.len() as u32 >= count {
+            return;
+        }
+        group.pending = group.flows.len() as u32;
+        group.round_began = self.now + compute_ns;
+        for number in group.flows.clone() {
+            let flow = &mut self.flows[number as usize];
+            let time = group.round_began + flow.source.uniform(spread_ns);
+            self.agenda.put(Event::plain(time, Kind::Source, number));
+        }
+    }
+
+    fn send_ack(&mut self, number: u32, answer: Answer) {
+        let Answer { next, stamp, block } = answer;
+        let length = (block.1 - block.0).min(u32::from(u16::MAX)) as u16;
+        let bytes = self.groups[self.flows[number as usize].group as usize]
+            .sender
+            .ack_bytes;
+        let event = Event {
+            time: self.now,
+            stamp,
+            flow: number,
+            sequence: next,
+            block_end: block.1,
+            block_len: length,
+            kind: Kind::Ack,
+            hop: 0,
+        };
+        self.carry(event, bytes);
+    }
+
+    fn on_ack(&mut self, event: &Event) {
+        let flow = &mut self.flows[event.flow as usize];
+        let config = &self.groups[flow.group as usize].sender;
+        if event.hop < flow.back {
+            return self.carry(*event, config.ack_bytes);
+        }
+        let ack = Ack {
+            next: event.sequence,
+            stamp: event.stamp,
+            block: (
+                event.block_end - u32::from(event.block_len),
+                event.block_end,
+            ),
+        };
+        let may_send = match &config.policy {
+            None => flow.sender.on_ack(&ack, event.time, config, None),
+            Some(policy) => {
+                let mut known = Known {
+                    policy,
+                    path: &mut self.paths[flow.path as usize],
+                    turn: &mut self.turns[flow.turn as usize],
+                };
+                flow.sender
+                    .on_ack(&ack, event.time, config, Some(&mut known))
+            }
+        };
+        if may_send {
+            self.transmit(event.flow);
+        } else {
+            self.arm_timer(event.flow);
+        }
+    }
+
+    fn on_source(&mut self, number: u32) {
+        let flow = &mut self.flows[number as usize];
+        let group = &self.groups[flow.group as usize];
+        let says = flow.source.speak(&group.source, flow.start, self.now);
+        if says.next_ns != NEVER {
+            self.agenda
+                .put(Event::plain(says.next_ns, Kind::Source, number));
+        }
+        if says.segments == 0 {
+            return;
+        }
+        flow.completed = NEVER;
+        let sequence = flow.sender.written();
+        flow.sender.write(says.segments, self.now, &group.sender);
+        if group.sender.algorithm == Algorithm::Udp {
+            let bytes = group.sender.packet_bytes;
+            let written = flow.sender.written();
+            for sequence in sequence..written {
+                let event = Event {
+                    sequence,
+                    stamp: self.now,
+                    ..Event::plain(self.now, Kind::Data, number)
+                };
+                self.carry(event, bytes);
+            }
+        } else {
+            self.transmit(number);
+        }
+    }
+
+    /// Sends what window and pace of a flow allow.
+    fn transmit(&mut self, number: u32) {
+        let now = self.now;
+        loop {
+            let flow = &mut self.flows[number as usize];
+            let config = &self.groups[flow.group as usize].sender;
+            let bytes = config.packet_bytes;
+            let departure = match &config.policy {
+                None => flow.sender.next(now, config, None),
+                Some(policy) => {
+                    let mut known = Known {
+                        policy,
+                        path: &mut self.paths[flow.path as usize],
+                        turn: &mut self.turns[flow.turn as usize],
+                    };
+                    flow.sender.next(now, config, Some(&mut known))
+                }
+            };
+            let Some(departure) = departure else {
+                break;
+            };
+            let event = Event {
+                sequence: departure.sequence,
+                stamp: departure.stamp,
+                ..Event::plain(now, Kind::Data, number)
+            };
+            self.carry(event, bytes);
+        }
+        self.arm_timer(number);
+        let flow = &mut self.flows[number as usize];
+        if let Some(at) = flow.sender.pace_ns() {
+            if at < flow.pace_event || flow.pace_event <= now {
+                flow.pace_event = at;
+                self.agenda.put(Event::plain(at, Kind::Pace, number));
+            }
+        }
+    }
+
+    /// A timer that is set again and again, mostly to later, costs one event: that looks
+    /// when it comes whether the time has come.
+    fn arm_timer(&mut self, number: u32) {
+        let flow = &mut self.flows[number as usize];
+        let at = flow.sender.timer_ns();
+        if at < flow.timer_event {
+            flow.timer_event = at;
+            self.agenda.put(Event::plain(at, Kind::Timer, number));
+        }
+    }
+
+    fn on_timer(&mut self, event: &Event) {
+        let flow = &mut self.flows[event.flow as usize];
+        if event.time != flow.timer_event {
+            return;
+        }
+        flow.timer_event = NEVER;
+        if flow.sender.timer_ns() > event.time {
+            return self.arm_timer(event.flow);
+        }
+        let config = &self.groups[flow.group as usize].sender;
+        match &config.policy {
+            None => flow.sender.on_timer(event.time, config, None),
+            Some(policy) => {
+                let mut known = Known {
+                    policy,
+                    path: &mut self.paths[flow.path as usize],
+                    turn: &mut self.turns[flow.turn as usize],
+                };
+                flow.sender.on_timer(event.time, config, Some(&mut known));
+            }
+        }
+        self.transmit(event.flow);
+    }
+
+    fn on_pace(&mut self, event: &Event) {
+        let flow = &mut self.flows[event.flow as usize];
+        if event.time == flow.pace_event {
+            flow.pace_event = NEVER;
+            self.transmit(event.flow);
+        }
+    }
+
+    fn arm_delayed(&mut self, number: u32) {
+        let flow = &mut self.flows[number as usize];
+        let at = flow.receiver.delayed_ns();
+        if at < flow.delayed_event {
+            flow.delayed_event = at;
+            self.agenda.put(Event::plain(at, Kind::Delayed, number));
+        }
+    }
+
+    fn on_delayed(&mut self, event: &Event) {
+        let flow = &mut self.flows[event.flow as usize];
+        if event.time != flow.delayed_event {
+            return;
+        }
+        flow.delayed_event = NEVER;
+        if flow.receiver.delayed_ns() > event.time {
+            return self.arm_delayed(event.flow);
+        }
+        let latest = self.groups[flow.group as usize].sender.selective();
+        let answer = flow.receiver.answer(latest);
+        self.send_ack(event.flow, answer);
+    }
+
+    fn on_sample(&mut self) {
+        let link = &self.links[self.measured as usize];
+        self.samples.times.push(self.now);
+        self.samples
+            .queue
+            .push((link.queued(self.now) as u32, link.average()));
+        for &flow in &self.samples.flows {
+            let window = self.flows[flow as usize].sender.window();
+            self.samples.windows.push((window.cwnd, window.ssthresh));
+        }
+        let next = self.now + self.samples.every_ns;
+        self.agenda.put(Event::plain(next, Kind::Sample, 0));
+    }
+}
