@@ -8,8 +8,17 @@
  * start-up law may set window and pace; after an ACK (pkts_acked, called for
  * each ACK, SACKs too) it measures. A socket without a Paceline job behaves as
  * under the wrapped algorithm alone.
+ *
+ * Several laws write window and pace before a transmission. Each has the last word over
+ * those before it:
+ *
+ *     phases      the parameters of the class that the program is in
+ *     start-up    window and pace of a burst that begins; incast and turns with it
+ *     spacing     the smaller pace of its own and of the start
+ *     window cap  the smaller window of its own and of all others; where it lifts, the
+ *                 larger one; and the pace with which it grows
  */
-#include "maps.h"
+#include "groups.h"
 
 extern void cubictcp_init(struct sock *sk) __ksym;
 extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
@@ -38,7 +47,7 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
 	u8 state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
 
 	tcp->now_us = tp->tcp_mstamp;
-	tcp->cwnd = tp->snd_cwnd;
+	tcp->cwnd = pl_window_own(&conn->window, tp->snd_cwnd);
 	tcp->ssthresh = tp->snd_ssthresh;
 	tcp->srtt_us = tp->srtt_us >> 3;
 	tcp->min_rtt_us = tp->rtt_min.s[0].v;
@@ -83,34 +92,60 @@ static __always_inline void stop_pacing(struct sock *sk, struct pl_connection *c
 	sk->sk_pacing_status = SK_PACING_NONE;
 }
 
+static __always_inline void pace(struct sock *sk, struct pl_connection *conn, u64 rate_bps)
+{
+	unsigned long rate = rate_bps;
+
+	conn->stopping = 0;
+	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
+	if (sk->sk_pacing_status == SK_PACING_NONE) {
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+		conn->own_pacing = 1;
+	}
+}
+
+/* One of the laws needs no pace any more; the others may. */
+static __always_inline void end_pace(struct pl_connection *conn)
+{
+	if (conn->own_pacing && !conn->start.pacing && !conn->spaced && !conn->window.pacing)
+		conn->stopping = 1;
+}
+
 static __always_inline void obey(struct sock *sk, struct pl_connection *conn, const struct pl_orders *orders)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	if (orders->cwnd)
+	if (orders->cwnd) {
 		tp->snd_cwnd = orders->cwnd < tp->snd_cwnd_clamp ? orders->cwnd : tp->snd_cwnd_clamp;
+		pl_window_set(&conn->window);
+	}
 	if (orders->ssthresh)
 		tp->snd_ssthresh = orders->ssthresh;
-	if (orders->pacing_bps) {
-		unsigned long rate = orders->pacing_bps;
-
-		conn->stopping = 0;
-		sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
-		if (sk->sk_pacing_status == SK_PACING_NONE) {
-			sk->sk_pacing_status = SK_PACING_NEEDED;
-			conn->own_pacing = 1;
-		}
-	}
-	if (orders->stop && conn->own_pacing)
-		conn->stopping = 1;
+	if (orders->pacing_bps)
+		pace(sk, conn, orders->pacing_bps);
+	if (orders->stop)
+		end_pace(conn);
 }
 
-/* The connection of a socket whose policy asks for a start-up law, or NULL. */
-static __always_inline struct pl_connection *started(struct sock *sk)
+/* The connection of a socket that is under its policy, or NULL. */
+static __always_inline struct pl_connection *governed(struct sock *sk)
 {
 	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
 
-	return conn && conn->policy.target != PL_TARGET_OFF && conn->reason == PL_REASON_NONE ? conn : NULL;
+	return conn && conn->reason == PL_REASON_NONE ? conn : NULL;
+}
+
+static __always_inline bool has_start(const struct pl_connection *conn)
+{
+	return conn->policy.target != PL_TARGET_OFF;
+}
+
+/* The same of one whose policy asks for a start-up law. */
+static __always_inline struct pl_connection *started(struct sock *sk)
+{
+	struct pl_connection *conn = governed(sk);
+
+	return conn && has_start(conn) ? conn : NULL;
 }
 
 /*
@@ -223,23 +258,14 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 	return orders.settled;
 }
 
-/*
- * Returns 1 when the window is what a phase knew. `repairs`: the base repairs losses by
- * PRR, which the law may hasten; BBR has a way of its own.
- */
-static __always_inline int before_send(struct sock *sk, bool repairs)
+/* Returns 1 when the window is what a phase knew. `repairs`: as of before_send. */
+static __always_inline int start_before_send(struct sock *sk, struct pl_connection *conn, bool repairs)
 {
 	struct pl_orders orders = {};
 	struct pl_path_slot *slot;
-	struct pl_connection *conn;
 	struct pl_tcp tcp;
 	int settled = 0;
 
-	conn = started(sk);
-	if (!conn)
-		return 0;
-	if (conn->stopping)
-		stop_pacing(sk, conn);
 	if (may_have_phases(sk, conn))
 		settled = follow_phase(sk, conn);
 	if (tcp_sk(sk)->packets_out && conn->start.state != PL_START_PACED &&
@@ -269,19 +295,120 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 	return settled;
 }
 
+/* Spaces the packets that follow, as the policy asks. */
+static __noinline int space(struct sock *sk, struct pl_connection *conn)
+{
+	bool paced = conn->start.pacing || conn->policy.base == PL_BASE_BBR;
+	struct pl_tcp tcp;
+	u64 rate;
+
+	see(sk, conn, &tcp);
+	rate = pl_spacing_rate(&conn->policy, &tcp, paced);
+	if (!rate) {
+		if (conn->spaced) {
+			conn->spaced = 0;
+			conn->spacing_bps = 0;
+			end_pace(conn);
+		}
+		return 0;
+	}
+	if (paced && sk->sk_pacing_rate < rate)
+		rate = sk->sk_pacing_rate;
+	conn->spaced = 1;
+	conn->spacing_bps = rate;
+	pace(sk, conn, rate);
+	return 0;
+}
+
+/* Tells the group of this connection's window. */
+static __always_inline void sample(const struct sock *sk, struct pl_connection *conn)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	struct pl_member *member;
+
+	if (tp->packets_out && tp->tcp_mstamp - conn->sampled_us < PL_SAMPLE_US)
+		return;
+	conn->sampled_us = tp->tcp_mstamp;
+	member = pl_member_of(conn);
+	if (!member)
+		return;
+	member->acked_bytes = tp->bytes_acked;
+	member->inflight_segs = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	member->cwnd_segs = pl_window_own(&conn->window, tp->snd_cwnd);
+	member->uwnd_segs = conn->window.own ? conn->window.in_force : 0;
+	member->mss = tp->mss_cache;
+	member->srtt_us = tp->srtt_us >> 3;
+	member->retransmitted_segs = tp->total_retrans;
+}
+
+/* Bounds the window of what follows, in the group. Returns 1 when the base may grow again. */
+static __noinline int bound(struct sock *sk, struct pl_connection *conn)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct pl_orders orders = {};
+	struct pl_uwnd uwnd = {};
+	struct pl_tcp tcp;
+
+	pl_bounds_of(conn, tp->tcp_mstamp, &uwnd);
+	if (uwnd.min_segs || uwnd.max_segs || conn->window.ceiling) {
+		see(sk, conn, &tcp);
+		pl_window_before_send(&conn->window, &uwnd, &tcp, &orders);
+		tp->snd_cwnd = orders.cwnd < tp->snd_cwnd_clamp ? orders.cwnd : tp->snd_cwnd_clamp;
+		/* BBR has a pace of its own, and takes any other for the path's. */
+		if (orders.pacing_bps && conn->policy.base != PL_BASE_BBR)
+			pace(sk, conn, orders.pacing_bps);
+		if (orders.stop)
+			end_pace(conn);
+	}
+	sample(sk, conn);
+	return orders.settled;
+}
+
+/* After an ACK, before the base grows. */
+static __noinline int after_ack_in_group(struct sock *sk, struct pl_connection *conn)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 own = pl_window_before_growth(&conn->window, tp->snd_cwnd);
+
+	if (own != tp->snd_cwnd)
+		tp->snd_cwnd = own;
+	sample(sk, conn);
+	return 0;
+}
+
+/*
+ * Returns 1 when the base is to count from its window: it is what a phase knew, or may
+ * grow again. `repairs`: the base repairs losses by PRR, which the start-up law may hasten;
+ * BBR has a way of its own.
+ */
+static __always_inline int before_send(struct sock *sk, bool repairs)
+{
+	struct pl_connection *conn = governed(sk);
+	int settled = 0;
+
+	if (!conn)
+		return 0;
+	if (conn->stopping)
+		stop_pacing(sk, conn);
+	if (has_start(conn))
+		settled = start_before_send(sk, conn, repairs);
+	if (conn->policy.clustered || conn->policy.gap_bytes)
+		space(sk, conn);
+	if (conn->slot)
+		settled |= bound(sk, conn);
+	return settled;
+}
+
 /* Returns 1 when the window is what a paced start found, or a phase knew. */
-static __always_inline int after_ack(struct sock *sk, const struct ack_sample *sample)
+static __always_inline int start_after_ack(struct sock *sk, struct pl_connection *conn,
+					   const struct ack_sample *sample)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	struct pl_orders orders = {};
 	struct pl_path_slot *slot;
-	struct pl_connection *conn;
 	struct pl_tcp tcp;
 	int settled = 0;
 
-	conn = started(sk);
-	if (!conn)
-		return 0;
 	if (may_have_phases(sk, conn))
 		settled = follow_phase(sk, conn);
 	if (tp->packets_out && !pl_wants_ack(&conn->start, tp->data_segs_out, tp->write_seq - tp->snd_nxt))
@@ -307,6 +434,31 @@ static __always_inline int after_ack(struct sock *sk, const struct ack_sample *s
 	return orders.settled || settled;
 }
 
+/* Returns 1 when the window is what a paced start found, or a phase knew. */
+static __always_inline int after_ack(struct sock *sk, const struct ack_sample *sample)
+{
+	struct pl_connection *conn = governed(sk);
+	int settled = 0;
+
+	if (!conn)
+		return 0;
+	if (has_start(conn))
+		settled = start_after_ack(sk, conn, sample);
+	if (conn->slot)
+		after_ack_in_group(sk, conn);
+	return settled;
+}
+
+/* A loss, before the base looks at its window. */
+static __always_inline void before_loss(struct sock *sk)
+{
+	struct pl_connection *conn = governed(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (conn && (conn->slot || conn->window.own))
+		tp->snd_cwnd = pl_window_lost(&conn->window, tp->snd_cwnd);
+}
+
 /* ssthresh after a loss, where the base would set it to `base`. */
 static __always_inline u32 after_loss(struct sock *sk, u32 base)
 {
@@ -324,6 +476,14 @@ static __always_inline u32 after_loss(struct sock *sk, u32 base)
 	return pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, base);
 }
 
+/* The window that an undo gives back, where the base gives `base`. */
+static __always_inline u32 after_undo(struct sock *sk, u32 base)
+{
+	struct pl_connection *conn = governed(sk);
+
+	return conn && conn->slot ? pl_window_undo(&conn->window, base) : base;
+}
+
 /* What had arrived at a timeout: only what comes after it shows that the path works. */
 static __always_inline void note_state(struct sock *sk, u8 new_state)
 {
@@ -338,13 +498,18 @@ static __always_inline void note_state(struct sock *sk, u8 new_state)
 
 static __always_inline void leave(struct sock *sk)
 {
-	struct pl_connection *conn = started(sk);
+	struct pl_connection *conn = governed(sk);
 	struct pl_orders unheeded = {};
 	struct pl_path_slot *slot;
 	struct pl_tcp tcp;
 
 	if (!conn)
 		return;
+	if (conn->slot)
+		pl_leave_group(conn);
+	if (conn->window.own)
+		tcp_sk(sk)->snd_cwnd = pl_window_own(&conn->window, tcp_sk(sk)->snd_cwnd);
+	pl_window_set(&conn->window);
 	see(sk, conn, &tcp);
 	leave_turn(conn, &tcp, &unheeded);
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
@@ -368,7 +533,7 @@ static __always_inline u32 usual_tso_segs(struct sock *sk)
 SEC("struct_ops")
 u32 BPF_PROG(pl_undo_cwnd, struct sock *sk)
 {
-	return tcp_reno_undo_cwnd(sk);
+	return after_undo(sk, tcp_reno_undo_cwnd(sk));
 }
 
 SEC("struct_ops")
@@ -388,6 +553,7 @@ void BPF_PROG(pl_cubic_init, struct sock *sk)
 SEC("struct_ops")
 u32 BPF_PROG(pl_cubic_ssthresh, struct sock *sk)
 {
+	before_loss(sk);
 	return after_loss(sk, cubictcp_recalc_ssthresh(sk));
 }
 
@@ -450,6 +616,7 @@ struct tcp_congestion_ops paceline_cubic = {
 SEC("struct_ops")
 u32 BPF_PROG(pl_reno_ssthresh, struct sock *sk)
 {
+	before_loss(sk);
 	return after_loss(sk, tcp_reno_ssthresh(sk));
 }
 
@@ -502,6 +669,7 @@ void BPF_PROG(pl_bbr_init, struct sock *sk)
 SEC("struct_ops")
 u32 BPF_PROG(pl_bbr_ssthresh, struct sock *sk)
 {
+	before_loss(sk);
 	return bbr_ssthresh(sk);
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use paceline_abi::{
     name_text, pl_base, pl_connection_record, pl_job, pl_path, pl_path_key, pl_phase_page,
-    pl_policy, pl_process_key, pl_reason, pl_start_state, pl_target,
+    pl_policy, pl_process_key, pl_reason, pl_start_state, pl_stream_record, pl_target,
 };
 use serde::Serialize;
 
@@ -29,6 +29,32 @@ pub struct Status {
     pub cleaned: Vec<PathBuf>,
     /// Running jobs, oldest first.
     pub jobs: Vec<JobStatus>,
+    /// Groups of connections, of all jobs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupStatus>,
+}
+
+/// Connections whose windows are seen and bounded together.
+#[derive(Debug, Clone, Serialize)]
+pub struct GroupStatus {
+    /// Its name.
+    pub name: String,
+    /// The user whose it is.
+    pub owner_uid: u32,
+    /// Connections.
+    pub streams: usize,
+    /// Of these, with a window that a bound makes another than the algorithm's own.
+    pub bounded: usize,
+    /// In flight, segments: the least, the most, and all together.
+    pub inflight_least_segs: u32,
+    /// As `inflight_least_segs`.
+    pub inflight_most_segs: u32,
+    /// As `inflight_least_segs`.
+    pub inflight_total_segs: u64,
+    /// Payload acknowledged of the slowest stream so far.
+    pub acked_least_bytes: u64,
+    /// And of the fastest.
+    pub acked_most_bytes: u64,
 }
 
 /// One job.
@@ -163,6 +189,15 @@ pub struct Connection {
     /// Process that made the socket, or its listener; 0: not known. Its phases are
     /// the connection's.
     pub process: u32,
+    /// The group whose windows it is seen and bounded with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The window in force where a bound makes it another than `cwnd_segs`, segments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uwnd_segs: Option<u32>,
+    /// Rate at which its packets are spaced now, payload in bits per second; 0: they are
+    /// not.
+    pub spacing_bits_per_s: u64,
     /// Phase class that the connection's parameters are of.
     pub class: u32,
     /// Times it went over to another phase's parameters.
@@ -184,6 +219,7 @@ pub fn status() -> Result<Status> {
         congestion_controls: Vec::new(),
         cleaned: cleaned.directories,
         jobs: Vec::new(),
+        groups: Vec::new(),
     };
     let Some(found) = cleaned.found else {
         return Ok(status);
@@ -193,6 +229,7 @@ pub fn status() -> Result<Status> {
     let side = KernelSide::join(&found)?;
     let connections = side.connections()?;
     let paths = side.paths()?;
+    status.groups = groups(&side.streams()?);
     let pages = found.pages()?;
     let now = job::monotonic_us();
     let mut jobs = side.jobs()?;
@@ -227,6 +264,35 @@ pub fn status() -> Result<Status> {
         });
     }
     Ok(status)
+}
+
+fn groups(streams: &[pl_stream_record]) -> Vec<GroupStatus> {
+    let mut groups: BTreeMap<(u32, String), GroupStatus> = BTreeMap::new();
+    for stream in streams {
+        let name = name_text(&stream.group.name);
+        let group = groups
+            .entry((stream.group.owner_uid, name.clone()))
+            .or_insert(GroupStatus {
+                name,
+                owner_uid: stream.group.owner_uid,
+                streams: 0,
+                bounded: 0,
+                inflight_least_segs: u32::MAX,
+                inflight_most_segs: 0,
+                inflight_total_segs: 0,
+                acked_least_bytes: u64::MAX,
+                acked_most_bytes: 0,
+            });
+        let inflight = stream.inflight_segs;
+        group.streams += 1;
+        group.bounded += usize::from(stream.uwnd_segs != 0);
+        group.inflight_least_segs = group.inflight_least_segs.min(inflight);
+        group.inflight_most_segs = group.inflight_most_segs.max(inflight);
+        group.inflight_total_segs += u64::from(inflight);
+        group.acked_least_bytes = group.acked_least_bytes.min(stream.acked_bytes);
+        group.acked_most_bytes = group.acked_most_bytes.max(stream.acked_bytes);
+    }
+    groups.into_values().collect()
 }
 
 fn processes(cgroup: &Cgroup, job: u64, pages: &[(pl_process_key, pl_phase_page)]) -> Vec<Process> {
@@ -287,6 +353,16 @@ fn changes(job: &pl_job) -> Vec<String> {
         Some(start) => changes.push(format!("{base} with starts after idle {start}")),
         None if base != "keep" => changes.push(format!("congestion control {base}")),
         None => {}
+    }
+    if policy.clustered != 0 {
+        changes.push("slow start spread over the round trip".to_owned());
+    }
+    if policy.gap_bytes != 0 {
+        changes.push(format!(
+            "{} bytes between packets on a line of {}",
+            policy.gap_bytes,
+            rate(policy.line_rate_bps.saturating_mul(8))
+        ));
     }
     if policy.initial_rate_bps != 0 {
         changes.push(format!(
@@ -373,6 +449,9 @@ fn connection(record: &pl_connection_record, policy: &pl_policy) -> Connection {
         rto_least_us: u64::from(record.rto_least_ticks) * tick_us,
         retransmitted_segs: record.retransmitted_segs,
         process: record.process,
+        group: Some(name_text(&record.group)).filter(|group| !group.is_empty()),
+        uwnd_segs: Some(record.uwnd_segs).filter(|segs| *segs != 0),
+        spacing_bits_per_s: record.spacing_bps.saturating_mul(8),
         class: class_of(record.phase),
         phase_switches: record.phase_switches,
     }
@@ -412,6 +491,15 @@ fn why(record: &pl_connection_record, policy: &pl_policy) -> String {
             "phase class {} after {} switches",
             class_of(record.phase),
             record.phase_switches
+        ));
+    }
+    if record.uwnd_segs != 0 {
+        parts.push(format!("window bounded to {} segments", record.uwnd_segs));
+    }
+    if record.spacing_bps != 0 {
+        parts.push(format!(
+            "packets spaced at {}",
+            rate(record.spacing_bps.saturating_mul(8))
         ));
     }
     if policy.rto_least_us != 0 {
@@ -463,7 +551,7 @@ fn tcp_state(value: u8) -> &'static str {
 }
 
 /// An address of the ABI: network order, IPv4 mapped.
-fn address(words: &[u32; 4]) -> IpAddr {
+pub(crate) fn address(words: &[u32; 4]) -> IpAddr {
     let mut octets = [0; 16];
     for (four, word) in octets.chunks_exact_mut(4).zip(words) {
         four.copy_from_slice(&word.to_ne_bytes());
