@@ -41,13 +41,29 @@ extern u32 bbr_min_tso_segs(struct sock *sk) __ksym __weak;
 extern void bbr_main___v1(struct sock *sk, const struct rate_sample *rs) __ksym __weak;
 extern void bbr_main___v2(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs) __ksym __weak;
 
+/*
+ * pl_window_own, as a function that the verifier looks at once: its two outcomes would
+ * double the paths through all that follows.
+ */
+__weak __noinline u32 pl_own_window(u32 own, u32 in_force, u32 binds, u32 cwnd)
+{
+	struct pl_window window = { .own = own, .in_force = in_force, .binds = binds };
+
+	return pl_window_own(&window, cwnd);
+}
+
+static __always_inline u32 own_window(const struct pl_connection *conn, u32 cwnd)
+{
+	return pl_own_window(conn->window.own, conn->window.in_force, conn->window.binds, cwnd);
+}
+
 static __always_inline void see(const struct sock *sk, const struct pl_connection *conn, struct pl_tcp *tcp)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u8 state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
 
 	tcp->now_us = tp->tcp_mstamp;
-	tcp->cwnd = pl_window_own(&conn->window, tp->snd_cwnd);
+	tcp->cwnd = own_window(conn, tp->snd_cwnd);
 	tcp->ssthresh = tp->snd_ssthresh;
 	tcp->srtt_us = tp->srtt_us >> 3;
 	tcp->min_rtt_us = tp->rtt_min.s[0].v;
