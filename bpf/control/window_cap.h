@@ -66,9 +66,14 @@ static __always_inline __u32 pl_window_own(const struct pl_window *w, __u32 cwnd
 }
 
 /* The base is about to grow: the window that it is to see, where the socket has `cwnd`. */
-static __always_inline __u32 pl_window_before_growth(const struct pl_window *w, __u32 cwnd)
+static __always_inline __u32 pl_window_before_growth(struct pl_window *w, __u32 cwnd)
 {
-	return w->binds ? cwnd : pl_window_own(w, cwnd);
+	__u32 own = pl_window_own(w, cwnd);
+
+	if (w->binds)
+		return cwnd;
+	w->own = 0;
+	return own;
 }
 
 /* A loss: the window that the base is to see. What becomes of it is its own again. */
