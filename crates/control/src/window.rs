@@ -19,9 +19,7 @@ impl Window {
     pub fn before_send(&mut self, uwnd: &pl_uwnd, tcp: &pl_tcp) -> pl_orders {
         let mut orders = pl_orders::default();
         // SAFETY: valid references to plain structs; the C function keeps none.
-        unsafe {
-            bindings::paceline_window_before_send(&mut self.window, uwnd, tcp, &mut orders)
-        };
+        unsafe { bindings::paceline_window_before_send(&mut self.window, uwnd, tcp, &mut orders) };
         orders
     }
 

@@ -205,13 +205,22 @@ fn bounds_add_up_until_their_leases_end() {
         until_us,
     };
     let mut sum = pl_uwnd::default();
-    for bound in [until(5, 0, 100), until(3, 40, 100), until(0, 30, 101), until(9, 7, 50)] {
+    for bound in [
+        until(5, 0, 100),
+        until(3, 40, 100),
+        until(0, 30, 101),
+        until(9, 7, 50),
+    ] {
         uwnd_add(&mut sum, &bound, 99);
     }
     assert_eq!((sum.min_segs, sum.max_segs), (5, 30));
     let mut later = pl_uwnd::default();
     uwnd_add(&mut later, &until(5, 0, 100), 100);
-    assert_eq!((later.min_segs, later.max_segs), (0, 0), "over at that moment");
+    assert_eq!(
+        (later.min_segs, later.max_segs),
+        (0, 0),
+        "over at that moment"
+    );
 }
 
 /// What may happen to a connection, and how much later.

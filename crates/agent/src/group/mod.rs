@@ -126,6 +126,14 @@ impl Group {
         if job::capable() {
             return Self::of_owner(name, job::owner());
         }
+        Self::by_agent(name, directory)
+    }
+
+    /// The calling user's group of this name, by the agent at `directory`.
+    ///
+    /// # Errors
+    /// [`Error::GroupName`], [`Error::NoAgent`].
+    pub fn by_agent(name: &str, directory: &Path) -> Result<Self> {
         check_name(name)?;
         let remote = Remote::connect(directory, name)?;
         Ok(Self {
@@ -218,7 +226,10 @@ impl Local {
     }
 
     pub fn apply(&mut self, bounds: &[Bounds], lease_us: u64) -> Result<usize> {
-        if bounds.iter().any(|bound| !self.known.contains(&bound.cookie)) {
+        if bounds
+            .iter()
+            .any(|bound| !self.known.contains(&bound.cookie))
+        {
             self.streams()?;
         }
         let known = std::mem::take(&mut self.known);

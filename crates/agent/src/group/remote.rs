@@ -51,11 +51,7 @@ impl Remote {
         Ok(stream)
     }
 
-    fn ask<T>(
-        &mut self,
-        question: &Question,
-        read: impl Fn(&[u8]) -> io::Result<T>,
-    ) -> Result<T> {
+    fn ask<T>(&mut self, question: &Question, read: impl Fn(&[u8]) -> io::Result<T>) -> Result<T> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.call()?,

@@ -171,9 +171,8 @@ fn serve(mut stream: UnixStream, user: u32) -> io::Result<()> {
     while let Some(frame) = protocol::read_frame(&mut stream, LONGEST_QUESTION)? {
         let answer = match Question::read(&frame) {
             None => protocol::failed_frame("not a question"),
-            Some(question) => {
-                answer(&mut group, question).unwrap_or_else(|error| protocol::failed_frame(&error.to_string()))
-            }
+            Some(question) => answer(&mut group, question)
+                .unwrap_or_else(|error| protocol::failed_frame(&error.to_string())),
         };
         protocol::write_frame(&mut stream, &answer)?;
     }

@@ -147,11 +147,7 @@ impl KernelSide {
     }
 
     /// `only`: the one program that is needed, which saves the others' verification.
-    fn load(
-        share: Option<&Found>,
-        congestion: Option<&str>,
-        only: Option<&str>,
-    ) -> Result<Self> {
+    fn load(share: Option<&Found>, congestion: Option<&str>, only: Option<&str>) -> Result<Self> {
         route_libbpf_messages();
         let mut open = open_object()?;
         choose_congestion(&mut open, congestion)?;

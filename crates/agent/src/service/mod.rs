@@ -29,17 +29,17 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use crate::callers::{Call, Callers};
 use crate::cgroup::Hierarchy;
 use crate::error::{Error, Result};
+use crate::group::server::GroupServer;
 use crate::job::{self, JobOptions, Place};
 use crate::leftovers;
 use crate::pages::{self, PageServer};
-use crate::group::server::GroupServer;
 use request::{Answer, Code, Refused, Request, Started};
 use watch::Watch;
 
 pub use client::run_by_agent;
 pub use config::{Config, DEFAULT_CONFIG};
-pub(crate) use peer::Peer;
 pub use pages::DIRECTORY;
+pub(crate) use peer::Peer;
 
 /// Below the directory: where programs ask for their pages. libpaceline knows the name.
 const PAGES_SOCKET: &str = "agent.sock";

@@ -15,11 +15,7 @@ const LEAST_GAP: Size = Size::from_bytes(8);
 const MOST_GAP: Size = Size::from_bytes(1023);
 
 impl<'t> Reader<'t> {
-    pub(super) fn spacing(
-        &mut self,
-        section: &Section<'t>,
-        base: Option<Base>,
-    ) -> Option<Spacing> {
+    pub(super) fn spacing(&mut self, section: &Section<'t>, base: Option<Base>) -> Option<Spacing> {
         self.known_keys(section, KEYS);
         let clustered_field = section.field("clustered");
         let line_field = section.field("line_rate");
@@ -29,7 +25,11 @@ impl<'t> Reader<'t> {
                 .into_iter()
                 .flatten()
             {
-                self.report(field.key_at, field.path.clone(), ProblemKind::TargetWithoutBase);
+                self.report(
+                    field.key_at,
+                    field.path.clone(),
+                    ProblemKind::TargetWithoutBase,
+                );
             }
             return None;
         }
