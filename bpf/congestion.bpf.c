@@ -523,9 +523,6 @@ static __always_inline void leave(struct sock *sk)
 		return;
 	if (conn->slot)
 		pl_leave_group(conn);
-	if (conn->window.own)
-		tcp_sk(sk)->snd_cwnd = pl_window_own(&conn->window, tcp_sk(sk)->snd_cwnd);
-	pl_window_set(&conn->window);
 	see(sk, conn, &tcp);
 	leave_turn(conn, &tcp, &unheeded);
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);

@@ -89,6 +89,12 @@ static __noinline void pl_leave_group(struct pl_connection *conn)
 	if (!conn->slot)
 		return;
 	conn->slot = 0;
+	/* The base goes on from the window that is in force, which nobody bounds any more. */
+	pl_window_set(&conn->window);
+	conn->window.ceiling = 0;
+	conn->window.pacing = 0;
+	if (conn->own_pacing && !conn->start.pacing && !conn->spaced)
+		conn->stopping = 1;
 	bpf_map_delete_elem(&pl_bounds, &conn->cookie);
 	bpf_map_delete_elem(&pl_members, &key);
 	group = bpf_map_lookup_elem(&pl_groups, &key.group);

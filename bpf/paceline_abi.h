@@ -26,7 +26,7 @@
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
 #define PL_MAX_GROUPS 4096 /* groups of connections on one host; allocated as they come */
 #define PL_GROUP_STREAMS 4096 /* connections of one group on one host */
-#define PL_PAGE_STREAMS 64 /* of these in one page of TCP_WININFO */
+#define PL_PAGE_STREAMS 20 /* of these in one page of TCP_WININFO: Python gets no more than 1024 bytes */
 #define PL_LEASE_MAX_MS 3600000 /* an hour: longer than a coordinator should be away unnoticed */
 #define PL_CLASSES 64 /* phase classes of a process; include/paceline.h says the same */
 

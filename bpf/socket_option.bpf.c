@@ -97,7 +97,7 @@ static __always_inline int set_limits(struct bpf_sockopt *ctx, struct bpf_sock *
 	limits = *asked;
 	if (!limits.set || limits.set & ~(PL_WININFO_PAGE | PL_WININFO_LIMITS) || limits.reserved)
 		return PL_EINVAL;
-	if (limits.page >= PL_GROUP_STREAMS / PL_PAGE_STREAMS)
+	if (limits.page > PL_GROUP_STREAMS / PL_PAGE_STREAMS)
 		return PL_EINVAL;
 	if (limits.set & PL_WININFO_LIMITS) {
 		bounds = limits.min_segs || limits.max_segs;
@@ -154,6 +154,9 @@ int pl_set_option(struct bpf_sockopt *ctx)
 	struct bpf_sock *sk = ctx->sk;
 	int error;
 
+	/* In nested jobs the inner one's program was first, and it is the same. */
+	if (ctx->optlen == -1)
+		return PL_PASS;
 	if (ctx->level != IPPROTO_TCP || !sk || sk->protocol != IPPROTO_TCP)
 		goto foreign;
 	switch (ctx->optname) {

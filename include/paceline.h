@@ -125,7 +125,7 @@ int paceline_active(void);
  */
 #define TCP_STREAMBYTES 0x504c03
 
-#define PACELINE_PAGE_STREAMS 64
+#define PACELINE_PAGE_STREAMS 20
 
 /* What struct paceline_limits sets: both together, too. */
 #define PACELINE_SET_PAGE 1 /* `page` is what the next get on this socket returns */

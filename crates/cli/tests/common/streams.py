@@ -21,8 +21,13 @@ sockets = []
 listener = None
 
 
+def name_of(number):
+    # One of two names of the same number.
+    return "EOPNOTSUPP" if number == errno.EOPNOTSUPP else errno.errorcode[number]
+
+
 def number(error):
-    return {"error": errno.errorcode[error.errno]}
+    return {"error": name_of(error.errno)}
 
 
 def set_option(sock, level, name, value):
@@ -39,12 +44,12 @@ def raw_get(sock, level, name, size):
     ctypes.memset(buffer, 0xAA, size)
     length = ctypes.c_uint(size)
     if libc.getsockopt(sock.fileno(), level, name, buffer, ctypes.byref(length)):
-        return {"error": errno.errorcode[ctypes.get_errno()]}
+        return {"error": name_of(ctypes.get_errno())}
     # What is of this moment or this socket is left out by the length alone.
     return {"length": length.value, "beyond": buffer.raw[length.value :].count(0xAA)}
 
 
-def wininfo(sock, size=HEADER.size + 64 * MEMBER.size):
+def wininfo(sock, size=HEADER.size + 20 * MEMBER.size):
     try:
         got = sock.getsockopt(TCP, WININFO, size)
     except OSError as error:
