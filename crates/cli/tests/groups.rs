@@ -328,6 +328,22 @@ fn nobody_sees_or_bounds_anothers_group() {
     let applied = roots.apply(&bounds, Duration::from_secs(60));
     assert_eq!(applied.expect("it answers"), 0);
     assert_eq!(theirs(USER)[0].max_segs, 0);
+    // Who connects reaches its own streams.
+    let mut program = Program::in_job(&net, 0, &["--policy", "pace", "--group", "same"]);
+    connect(&mut program, &mut server, SERVER4);
+    let [stream] = &roots.streams().expect("it answers")[..] else {
+        panic!("one stream");
+    };
+    let own_bounds = [Bounds {
+        cookie: stream.cookie,
+        min_segs: 2,
+        max_segs: 4,
+    }];
+    let applied = roots.apply(&own_bounds, Duration::from_secs(60));
+    assert_eq!(applied.expect("it answers"), 1);
+    let bounded = &roots.streams().expect("it answers")[0];
+    assert_eq!((bounded.min_segs, bounded.max_segs), (2, 4));
+    programs.push(program);
     let mut own = Group::of_owner("same", USER).expect("we are root");
     let applied = own.apply(&bounds, Duration::from_secs(60));
     assert_eq!(applied.expect("applied"), 1);
@@ -471,7 +487,9 @@ fn a_lift_is_seen_on_the_wire_and_ends_with_its_lease() {
     });
     // The lease ends, and with it every limit.
     while client.ask("info")["max"] != 0 {}
-    until(&mut group, "the end", |stream| stream.cwnd_segs > LIFT && stream.uwnd_segs.is_none());
+    until(&mut group, "the end", |stream| {
+        stream.cwnd_segs > LIFT && stream.uwnd_segs.is_none()
+    });
     client.end();
     server.end();
 }

@@ -2,9 +2,12 @@
 //! Bounds of a window: what holds for any sequence of calls, and for a sender over a
 //! bottleneck.
 
-use paceline_abi::pl_uwnd;
+mod support;
+
+use paceline_abi::{pl_policy, pl_uwnd};
 use paceline_control::{pl_tcp, uwnd_add, Window};
 use proptest::prelude::*;
+use support::{delivery_rate, mbit, Link, World, MS, MSS, SECOND};
 
 const RTT_US: u64 = 20_000;
 
@@ -221,6 +224,110 @@ fn bounds_add_up_until_their_leases_end() {
         (0, 0),
         "over at that moment"
     );
+}
+
+/// A path of 100 Mbit/s and 50 ms, 431 segments, and a queue that takes as many.
+fn long_path(policy: pl_policy) -> World {
+    World::new(Link::new(mbit(100), 50 * MS, 600_000), policy, 1)
+}
+
+fn bound(world: &mut World, uwnd: pl_uwnd) {
+    world.senders[0].uwnd = Some(uwnd);
+    world.senders[0].peak_flight = 0;
+}
+
+#[test]
+fn a_sender_over_a_bottleneck_keeps_its_cap_and_is_freed_without_a_burst() {
+    const CAP: u32 = 60;
+    for (policy, governed) in [(pl_policy::default(), 0), (delivery_rate(), 1)] {
+        let mut world = long_path(policy);
+        world.governed = governed;
+        world.write(0, 60_000);
+        // A window of some size before the cap.
+        while world.senders[0].cwnd < 400 {
+            world.idle(MS);
+        }
+        let lease_us = (world.now + 2 * SECOND) / 1000;
+        bound(
+            &mut world,
+            pl_uwnd {
+                until_us: lease_us,
+                ..cap(CAP)
+            },
+        );
+        // What was in flight is acknowledged.
+        world.idle(100 * MS);
+        bound(
+            &mut world,
+            pl_uwnd {
+                until_us: lease_us,
+                ..cap(CAP)
+            },
+        );
+        world.idle(lease_us * 1000 - MS - world.now);
+        assert!(
+            (CAP - 2..=CAP).contains(&world.senders[0].peak_flight),
+            "governed {governed}"
+        );
+        let own = world.senders[0].tcp(world.now).cwnd;
+        assert!(own >= 400, "{own}");
+        let drops = world.link.drops;
+        world.link.longest_queue = 0;
+        world.idle(SECOND);
+        assert!(world.senders[0].peak_flight > 5 * CAP);
+        assert_eq!(world.link.drops, drops);
+        // What is added at once waits in the queue: the path has room for it all.
+        let added = u64::from(own - CAP) * MSS;
+        let queue = world.link.longest_queue;
+        assert!(queue < added / 4, "governed {governed}: {queue} of {added}");
+    }
+}
+
+#[test]
+fn a_start_at_the_paths_rate_keeps_a_cap_too() {
+    const CAP: u32 = 60;
+    let mut world = long_path(delivery_rate());
+    for _ in 0..3 {
+        world.burst(3000, SECOND);
+    }
+    bound(
+        &mut world,
+        pl_uwnd {
+            until_us: u64::MAX,
+            ..cap(CAP)
+        },
+    );
+    let burst = world.burst(3000, SECOND);
+    assert!(world.senders[0].peak_flight <= CAP);
+    assert_eq!(burst.drops, 0);
+    // The path is remembered as it was, and the next free burst is as good as ever.
+    bound(&mut world, pl_uwnd::default());
+    let free = world.burst(3000, SECOND);
+    assert!(free.permille() < 1150, "{free:?}");
+}
+
+#[test]
+fn a_capped_sender_gives_way_at_a_loss() {
+    // A queue of a few segments beside a path of 60: the cap is more than both hold.
+    let mut world = World::new(
+        Link::new(mbit(14), 50 * MS, 10_000),
+        pl_policy::default(),
+        1,
+    );
+    world.governed = 0;
+    bound(
+        &mut world,
+        pl_uwnd {
+            until_us: u64::MAX,
+            ..cap(90)
+        },
+    );
+    world.write(0, 20_000);
+    world.idle(5 * SECOND);
+    assert!(world.link.drops > 0);
+    assert!(world.senders[0].peak_flight <= 90);
+    let own = world.senders[0].tcp(world.now).cwnd;
+    assert!(own < 90, "{own}");
 }
 
 /// What may happen to a connection, and how much later.
