@@ -9,7 +9,7 @@
  * each ACK, SACKs too) it measures. A socket without a Paceline job behaves as
  * under the wrapped algorithm alone.
  */
-#include "maps.h"
+#include "transmission.h"
 
 extern void cubictcp_init(struct sock *sk) __ksym;
 extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
@@ -32,333 +32,6 @@ extern u32 bbr_min_tso_segs(struct sock *sk) __ksym __weak;
 extern void bbr_main___v1(struct sock *sk, const struct rate_sample *rs) __ksym __weak;
 extern void bbr_main___v2(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs) __ksym __weak;
 
-static __always_inline void see(const struct sock *sk, const struct pl_connection *conn, struct pl_tcp *tcp)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-	u8 state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
-
-	tcp->now_us = tp->tcp_mstamp;
-	tcp->cwnd = tp->snd_cwnd;
-	tcp->ssthresh = tp->snd_ssthresh;
-	tcp->srtt_us = tp->srtt_us >> 3;
-	tcp->min_rtt_us = tp->rtt_min.s[0].v;
-	tcp->mss = tp->mss_cache;
-	tcp->packets_out = tp->packets_out;
-	tcp->unsent = tp->write_seq - tp->snd_nxt;
-	tcp->sent_segs = tp->data_segs_out;
-	tcp->delivered_segs = tp->delivered;
-	tcp->retransmitted_segs = tp->total_retrans;
-	tcp->carried_segs = tp->rate_delivered;
-	tcp->carried_us = tp->rate_interval_us;
-	tcp->una = tp->snd_una;
-	tcp->nxt = tp->snd_nxt;
-	tcp->rtt_us = 0;
-	tcp->gso_segs = sk->sk_gso_max_segs;
-	tcp->timed = sk->sk_pacing_status != SK_PACING_FQ;
-	tcp->app_limited = tp->app_limited != 0;
-	tcp->recovering = state >= TCP_CA_CWR;
-	tcp->repairing = state == TCP_CA_Recovery || (state == TCP_CA_Loss && tp->delivered != conn->loss_segs);
-}
-
-/* Whether the time for the next packet has come, as far as pacing goes. */
-static __always_inline bool is_due(const struct sock *sk)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-
-	return tp->tcp_wstamp_ns <= tp->tcp_clock_cache;
-}
-
-/*
- * Pacing ends once the time for the next packet has come. The kernel stamps each packet
- * with that time, later than now by up to a packet's length at the pace: one that is sent
- * at once, because nothing paces it any more, would seem to have had a shorter round
- * trip than the path has, and the least RTT would be wrong for minutes.
- */
-static __always_inline void stop_pacing(struct sock *sk, struct pl_connection *conn)
-{
-	if (!is_due(sk))
-		return;
-	conn->stopping = 0;
-	conn->own_pacing = 0;
-	sk->sk_pacing_status = SK_PACING_NONE;
-}
-
-static __always_inline void obey(struct sock *sk, struct pl_connection *conn, const struct pl_orders *orders)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-
-	if (orders->cwnd)
-		tp->snd_cwnd = orders->cwnd < tp->snd_cwnd_clamp ? orders->cwnd : tp->snd_cwnd_clamp;
-	if (orders->ssthresh)
-		tp->snd_ssthresh = orders->ssthresh;
-	if (orders->pacing_bps) {
-		unsigned long rate = orders->pacing_bps;
-
-		conn->stopping = 0;
-		sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
-		if (sk->sk_pacing_status == SK_PACING_NONE) {
-			sk->sk_pacing_status = SK_PACING_NEEDED;
-			conn->own_pacing = 1;
-		}
-	}
-	if (orders->stop && conn->own_pacing)
-		conn->stopping = 1;
-}
-
-/* The connection of a socket whose policy asks for a start-up law, or NULL. */
-static __always_inline struct pl_connection *started(struct sock *sk)
-{
-	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
-
-	return conn && conn->policy.target != PL_TARGET_OFF && conn->reason == PL_REASON_NONE ? conn : NULL;
-}
-
-/*
- * A process gets its page once, when it first enters a class: until then most have
- * none for ever, and looking at each packet costs 1 % of a bulk transfer's CPU time.
- */
-#define PL_LOOK_AGAIN_US 1000
-
-static __always_inline int may_have_phases(const struct sock *sk, const struct pl_connection *conn)
-{
-	return conn->policy.phases && conn->process.process && tcp_sk(sk)->tcp_mstamp >= conn->look_us;
-}
-
-/* The phase that the process of a connection is in; 0 where it has none. */
-static __always_inline u32 phase_of(struct pl_connection *conn, u64 now_us)
-{
-	struct pl_phase_page *page;
-	u32 zero = 0, phase;
-	void *map;
-
-	map = bpf_map_lookup_elem(&pl_pages, &conn->process);
-	if (!map)
-		conn->look_us = now_us + PL_LOOK_AGAIN_US;
-	page = map ? bpf_map_lookup_elem(map, &zero) : NULL;
-	/* A class out of range, in memory that is the program's to write, is class 0. */
-	phase = page ? *(volatile u32 *)&page->phase : 0;
-	return pl_phase_class(phase) ? phase : 0;
-}
-
-/* What is known of a connection's path in its phase; not inlined, for its stack. */
-static __noinline struct pl_path_slot *path_of(struct pl_connection *conn)
-{
-	struct pl_path_slot empty = {};
-	struct pl_path_slot *slot;
-
-	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
-	if (slot)
-		return slot;
-	/* A new phase, or another connection took the class's old meaning away. */
-	bpf_map_update_elem(&pl_paths, &conn->path, &empty, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&pl_paths, &conn->path);
-}
-
-/* Whose turn it is among the connections of this one's job on this host; not inlined, for its stack. */
-static __noinline struct pl_turn_slot *turn_of(struct pl_connection *conn)
-{
-	struct pl_turn_key key = { .job = conn->path.job, .netns = conn->path.netns };
-	struct pl_turn_slot empty = {};
-	struct pl_turn_slot *slot;
-
-	slot = bpf_map_lookup_elem(&pl_turns, &key);
-	if (slot)
-		return slot;
-	bpf_map_update_elem(&pl_turns, &key, &empty, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&pl_turns, &key);
-}
-
-static __always_inline void leave_turn(struct pl_connection *conn, const struct pl_tcp *tcp, struct pl_orders *orders)
-{
-	struct pl_turn_slot *slot;
-
-	if (!conn->start.waits && !conn->start.turn)
-		return;
-	slot = turn_of(conn);
-	if (!slot)
-		return;
-	bpf_spin_lock(&slot->lock);
-	pl_turn_leave(&conn->start, &slot->turn, tcp, orders);
-	bpf_spin_unlock(&slot->lock);
-}
-
-/*
- * Goes on with the parameters of the phase that the process is in. Not inlined: its
- * stack is free again when the start-up law runs. Returns 1 when the window is what
- * the phase knew.
- */
-static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
-{
-	struct pl_orders orders = {};
-	struct pl_path_slot *slot;
-	u32 phase, stale;
-	struct pl_tcp tcp;
-
-	phase = phase_of(conn, tcp_sk(sk)->tcp_mstamp);
-	if (phase == conn->phases.phase)
-		return 0;
-	see(sk, conn, &tcp);
-	if (tcp.recovering)
-		return 0;
-	slot = path_of(conn);
-	if (!slot)
-		return 0;
-	leave_turn(conn, &tcp, &orders);
-	bpf_spin_lock(&slot->lock);
-	pl_phase_leave(&conn->phases, &conn->start, &slot->path, &tcp, &orders);
-	bpf_spin_unlock(&slot->lock);
-	stale = pl_phase_stale(&conn->phases, phase);
-	if (stale) {
-		conn->path.phase = stale;
-		bpf_map_delete_elem(&pl_paths, &conn->path);
-	}
-	conn->path.phase = phase;
-	slot = path_of(conn);
-	if (slot) {
-		bpf_spin_lock(&slot->lock);
-		pl_phase_enter(&conn->phases, phase, &conn->start, &slot->path, &conn->policy, &tcp, &orders);
-		bpf_spin_unlock(&slot->lock);
-	}
-	obey(sk, conn, &orders);
-	return orders.settled;
-}
-
-/*
- * Returns 1 when the window is what a phase knew. `repairs`: the base repairs losses by
- * PRR, which the law may hasten; BBR has a way of its own.
- */
-static __always_inline int before_send(struct sock *sk, bool repairs)
-{
-	struct pl_orders orders = {};
-	struct pl_path_slot *slot;
-	struct pl_connection *conn;
-	struct pl_tcp tcp;
-	int settled = 0;
-
-	conn = started(sk);
-	if (!conn)
-		return 0;
-	if (conn->stopping)
-		stop_pacing(sk, conn);
-	if (may_have_phases(sk, conn))
-		settled = follow_phase(sk, conn);
-	if (tcp_sk(sk)->packets_out && conn->start.state != PL_START_PACED &&
-	    conn->start.state != PL_START_MEASURED)
-		return settled;
-	slot = path_of(conn);
-	if (!slot)
-		return settled;
-	see(sk, conn, &tcp);
-	tcp.repairing = tcp.repairing && repairs;
-	bpf_spin_lock(&slot->lock);
-	pl_start_before_send(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
-	bpf_spin_unlock(&slot->lock);
-	if (conn->start.turn_lost || conn->start.turn_wants || conn->start.waits) {
-		struct pl_turn_slot *turn = turn_of(conn);
-
-		if (turn) {
-			bpf_spin_lock(&turn->lock);
-			pl_turn_before_send(&conn->start, &turn->turn, &conn->policy, &tcp, is_due(sk), &orders);
-			bpf_spin_unlock(&turn->lock);
-		}
-	}
-	obey(sk, conn, &orders);
-	/* Of a message whose turn has come nothing is paced any more. */
-	if (conn->stopping)
-		stop_pacing(sk, conn);
-	return settled;
-}
-
-/* Returns 1 when the window is what a paced start found, or a phase knew. */
-static __always_inline int after_ack(struct sock *sk, const struct ack_sample *sample)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-	struct pl_orders orders = {};
-	struct pl_path_slot *slot;
-	struct pl_connection *conn;
-	struct pl_tcp tcp;
-	int settled = 0;
-
-	conn = started(sk);
-	if (!conn)
-		return 0;
-	if (may_have_phases(sk, conn))
-		settled = follow_phase(sk, conn);
-	if (tp->packets_out && !pl_wants_ack(&conn->start, tp->data_segs_out, tp->write_seq - tp->snd_nxt))
-		return settled;
-	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
-	if (!slot)
-		return settled;
-	see(sk, conn, &tcp);
-	tcp.rtt_us = sample->rtt_us > 0 ? sample->rtt_us : 0;
-	bpf_spin_lock(&slot->lock);
-	pl_start_on_ack(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
-	bpf_spin_unlock(&slot->lock);
-	if (conn->start.waits || conn->start.turn) {
-		struct pl_turn_slot *turn = turn_of(conn);
-
-		if (turn) {
-			bpf_spin_lock(&turn->lock);
-			pl_turn_on_ack(&conn->start, &turn->turn, &tcp, &orders);
-			bpf_spin_unlock(&turn->lock);
-		}
-	}
-	obey(sk, conn, &orders);
-	return orders.settled || settled;
-}
-
-/* ssthresh after a loss, where the base would set it to `base`. */
-static __always_inline u32 after_loss(struct sock *sk, u32 base)
-{
-	struct pl_connection *conn = started(sk);
-	struct pl_path_slot *slot;
-	struct pl_tcp tcp;
-
-	if (!conn || conn->policy.target != PL_TARGET_DELIVERY_RATE)
-		return base;
-	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
-	if (!slot)
-		return base;
-	see(sk, conn, &tcp);
-	/* One word of the path is read: no lock. */
-	return pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, base);
-}
-
-/* What had arrived at a timeout: only what comes after it shows that the path works. */
-static __always_inline void note_state(struct sock *sk, u8 new_state)
-{
-	struct pl_connection *conn;
-
-	if (new_state != TCP_CA_Loss)
-		return;
-	conn = started(sk);
-	if (conn)
-		conn->loss_segs = tcp_sk(sk)->delivered;
-}
-
-static __always_inline void leave(struct sock *sk)
-{
-	struct pl_connection *conn = started(sk);
-	struct pl_orders unheeded = {};
-	struct pl_path_slot *slot;
-	struct pl_tcp tcp;
-
-	if (!conn)
-		return;
-	see(sk, conn, &tcp);
-	leave_turn(conn, &tcp, &unheeded);
-	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
-	if (slot) {
-		bpf_spin_lock(&slot->lock);
-		pl_leave_path(&conn->start, &slot->path);
-		bpf_spin_unlock(&slot->lock);
-	}
-	if (conn->own_pacing) {
-		sk->sk_pacing_status = SK_PACING_NONE;
-		conn->own_pacing = 0;
-	}
-}
-
 /* What tcp_tso_segs() takes when an algorithm has no min_tso_segs. */
 static __always_inline u32 usual_tso_segs(struct sock *sk)
 {
@@ -368,7 +41,7 @@ static __always_inline u32 usual_tso_segs(struct sock *sk)
 SEC("struct_ops")
 u32 BPF_PROG(pl_undo_cwnd, struct sock *sk)
 {
-	return tcp_reno_undo_cwnd(sk);
+	return after_undo(sk, tcp_reno_undo_cwnd(sk));
 }
 
 SEC("struct_ops")
@@ -388,6 +61,7 @@ void BPF_PROG(pl_cubic_init, struct sock *sk)
 SEC("struct_ops")
 u32 BPF_PROG(pl_cubic_ssthresh, struct sock *sk)
 {
+	before_loss(sk);
 	return after_loss(sk, cubictcp_recalc_ssthresh(sk));
 }
 
@@ -450,6 +124,7 @@ struct tcp_congestion_ops paceline_cubic = {
 SEC("struct_ops")
 u32 BPF_PROG(pl_reno_ssthresh, struct sock *sk)
 {
+	before_loss(sk);
 	return after_loss(sk, tcp_reno_ssthresh(sk));
 }
 
@@ -502,6 +177,7 @@ void BPF_PROG(pl_bbr_init, struct sock *sk)
 SEC("struct_ops")
 u32 BPF_PROG(pl_bbr_ssthresh, struct sock *sk)
 {
+	before_loss(sk);
 	return bbr_ssthresh(sk);
 }
 

@@ -6,9 +6,8 @@
  * in which it was created; an accepted one to its listener's. In nested jobs
  * the innermost one decides.
  */
-#include "maps.h"
+#include "groups.h"
 
-#define IPPROTO_TCP 6
 #define TCP_CONGESTION 13
 #define TCP_THIN_LINEAR_TIMEOUTS 16
 #define PL_USUAL_US 200000 /* TCP_RTO_MIN and TCP_DELACK_MAX, include/net/tcp.h */
@@ -127,7 +126,7 @@ static __always_inline int apply(void *socket, struct pl_connection *conn, bool 
 		barrier_var(base); /* or the mask is optimised away from the verifier's sight */
 		base &= 3;
 		bpf_getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, conn->former, sizeof(conn->former));
-		__builtin_memcpy(name, names[policy->target != PL_TARGET_OFF][base], sizeof(name));
+		__builtin_memcpy(name, names[policy->wrap != 0][base], sizeof(name));
 		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name));
 	}
 	return error;
@@ -160,6 +159,20 @@ static __always_inline void set_rto_early(struct bpf_sock_ops *ops, struct tcp_s
 	else
 		value = jittered(&job->policy, bpf_get_socket_cookie(ops), local);
 	bpf_setsockopt(ops, IPPROTO_TCP, TCP_BPF_RTO_MIN, &value, sizeof(value));
+}
+
+/* The group that the program named for this socket, or else the job's. */
+static __always_inline void enter_group(void *storage_of, struct pl_connection *conn, const struct pl_job *job)
+{
+	struct pl_wish *wish = bpf_sk_storage_get(&pl_wishes, storage_of, 0, 0);
+
+	conn->group.owner_uid = job->owner_uid;
+	if (wish && wish->named)
+		__builtin_memcpy(conn->group.name, wish->group, sizeof(conn->group.name));
+	else
+		__builtin_memcpy(conn->group.name, job->group, sizeof(conn->group.name));
+	if (conn->group.name[0])
+		pl_join_group(conn, wish ? wish->total_bytes : 0);
 }
 
 /* Puts one established socket under its job's policy. Returns 1 if it did. */
@@ -195,6 +208,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 		return 0;
 	}
 	conn->policy = job->policy;
+	conn->cookie = cookie;
 	maker = bpf_sk_storage_get(&pl_makers, storage_of, 0, 0);
 	conn->process.job = job_id;
 	conn->process.process = maker ? *maker : 0;
@@ -208,6 +222,8 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 		__sync_fetch_and_add(&job->refused, 1);
 		return 0;
 	}
+	if (job->policy.wrap)
+		enter_group(storage_of, conn, job);
 	__sync_fetch_and_add(&job->connections, 1);
 	return 1;
 }

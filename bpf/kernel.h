@@ -25,6 +25,7 @@ typedef __u8 u8;
 
 #define AF_INET 2
 #define AF_INET6 10
+#define IPPROTO_TCP 6
 #define TCP_INFINITE_SSTHRESH 0x7fffffff /* include/net/tcp.h */
 
 enum { TCP_CA_Open = 0, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
@@ -111,6 +112,7 @@ struct tcp_sock {
 	struct minmax rtt_min;
 	u32 packets_out, sacked_out, lost_out, retrans_out;
 	u32 mss_cache;
+	u64 bytes_acked;
 	u32 app_limited; /* what is delivered up to here had waited for the application; or 0 */
 	u32 rate_delivered, rate_interval_us;
 	u32 delivered, data_segs_out, total_retrans;

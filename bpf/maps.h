@@ -5,9 +5,12 @@
 
 #include "kernel.h"
 #include "control/phases.h"
+#include "control/spacing.h"
+#include "control/window_cap.h"
 
 #define PL_MAX_PATHS 65536 /* destinations of all jobs; allocated as they come */
 #define PL_MAX_TURNS 4096 /* jobs and the network namespaces that each is in */
+#define PL_MAX_MEMBERS 65536 /* connections in groups; allocated as they come */
 #define PL_MAX_PROCESSES 16384 /* with phases, on one host; allocated as they come */
 
 /* What Paceline keeps with a socket. */
@@ -24,6 +27,13 @@ struct pl_connection {
 	u8 reason; /* enum pl_reason */
 	u8 own_pacing; /* 1: sk_pacing_status was NONE and is ours */
 	u8 stopping; /* 1: and is to be given back */
+	u8 spaced; /* 1: its packets are spaced (control/spacing.h) */
+	u32 slot; /* one more than its place in the group; 0: it is in none */
+	u64 cookie; /* the kernel's */
+	u64 sampled_us; /* when the group was last told of its window */
+	u64 spacing_bps; /* of what is spaced */
+	struct pl_group_key group;
+	struct pl_window window;
 	char former[PL_CC_NAME_LEN]; /* congestion control before ours */
 };
 
@@ -59,6 +69,46 @@ struct {
 	__type(key, int);
 	__type(value, u32);
 } pl_makers SEC(".maps");
+
+/* What a program has said of a socket: accepted ones inherit it from their listener. */
+struct pl_wish {
+	u64 total_bytes; /* 0: not said */
+	u32 page; /* of TCP_WININFO that it asked for last */
+	u32 named; /* 1: and its group, which may be none */
+	char group[PL_NAME_LEN];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct pl_wish);
+} pl_wishes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PL_MAX_GROUPS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pl_group_key);
+	__type(value, struct pl_group);
+} pl_groups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PL_MAX_MEMBERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pl_member_key);
+	__type(value, struct pl_member);
+} pl_members SEC(".maps");
+
+/* Bounds of single connections, by their cookie; the agent writes them, for their owner alone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PL_MAX_MEMBERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, struct pl_uwnd);
+} pl_bounds SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What `paceline status` reads: one record for each connection of any job. */
-#include "maps.h"
+#include "groups.h"
 
 SEC("iter/bpf_sk_storage_map")
 int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
@@ -32,7 +32,7 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.breaker_open = conn->start.breaker_until_us > bpf_ktime_get_ns() / 1000;
 	r.reason = conn->reason;
 	r.error = conn->error;
-	r.cwnd_segs = tp->snd_cwnd;
+	r.cwnd_segs = pl_window_own(&conn->window, tp->snd_cwnd);
 	r.ssthresh_segs = tp->snd_ssthresh;
 	r.inflight_segs = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
 	r.mss = tp->mss_cache;
@@ -49,9 +49,65 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.phase = conn->phases.phase;
 	r.phase_switches = conn->phases.switches;
 	r.start_rate_bps = conn->start.share_bps;
+	if (conn->slot)
+		__builtin_memcpy(r.group, conn->group.name, sizeof(r.group));
+	r.uwnd_segs = conn->window.own ? conn->window.in_force : 0;
+	r.spacing_bps = conn->spaced ? conn->spacing_bps : 0;
 	bpf_probe_read_kernel_str(r.congestion, sizeof(r.congestion),
 				  (void *)tp->inet_conn.icsk_ca_ops +
 					  bpf_core_field_offset(struct tcp_congestion_ops, name));
+	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
+	return 0;
+}
+
+/* What a coordinator of a group reads: one record for each connection of any group. */
+SEC("iter/bpf_sk_storage_map")
+int pl_streams(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct pl_stream_record r = {};
+	struct pl_connection *conn = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct pl_wish *wish;
+	struct pl_uwnd *own;
+	struct tcp_sock *tp;
+
+	if (!sk || !conn || !conn->slot)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	r.group = conn->group;
+	r.job = conn->path.job;
+	r.netns = conn->path.netns;
+	r.cookie = conn->cookie;
+	r.acked_bytes = tp->bytes_acked;
+	wish = bpf_sk_storage_get(&pl_wishes, tp, 0, 0);
+	r.total_bytes = wish ? wish->total_bytes : 0;
+	__builtin_memcpy(r.remote, conn->path.address, sizeof(r.remote));
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		BPF_CORE_READ_INTO(&r.local, sk, __sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32);
+	} else {
+		r.local[2] = bpf_htonl(0xffff);
+		r.local[3] = sk->__sk_common.skc_rcv_saddr;
+	}
+	r.local_port = sk->__sk_common.skc_num;
+	r.remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
+	r.tcp_state = sk->__sk_common.skc_state;
+	r.mss = tp->mss_cache;
+	r.inflight_segs = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	r.cwnd_segs = pl_window_own(&conn->window, tp->snd_cwnd);
+	r.ssthresh_segs = tp->snd_ssthresh;
+	r.uwnd_segs = conn->window.own ? conn->window.in_force : 0;
+	/* By the copy: before 6.2 what an iterator is given may be no key. */
+	own = bpf_map_lookup_elem(&pl_bounds, &r.cookie);
+	if (own && bpf_ktime_get_ns() / 1000 < own->until_us) {
+		r.uwnd_min_segs = own->min_segs;
+		r.uwnd_max_segs = own->max_segs;
+	}
+	r.srtt_us = tp->srtt_us >> 3;
+	r.min_rtt_us = tp->rtt_min.s[0].v;
+	r.unsent_bytes = tp->write_seq - tp->snd_nxt;
+	r.retransmitted_segs = tp->total_retrans;
 	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
 	return 0;
 }

@@ -2,6 +2,7 @@
 /* One object with one set of maps: the agent loads this. */
 #include "congestion.bpf.c"
 #include "connection.bpf.c"
+#include "socket_option.bpf.c"
 #include "observe.bpf.c"
 
 char LICENSE[] SEC("license") = "GPL";

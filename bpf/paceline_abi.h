@@ -20,10 +20,14 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 5
+#define PL_ABI_VERSION 6
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
+#define PL_MAX_GROUPS 4096 /* groups of connections on one host; allocated as they come */
+#define PL_GROUP_STREAMS 4096 /* connections of one group on one host */
+#define PL_PAGE_STREAMS 20 /* of these in one page of TCP_WININFO: Python gets no more than 1024 bytes */
+#define PL_LEASE_MAX_MS 3600000 /* an hour: longer than a coordinator should be away unnoticed */
 #define PL_CLASSES 64 /* phase classes of a process; include/paceline.h says the same */
 
 /* Which algorithm of the kernel carries the connection between bursts. */
@@ -57,6 +61,11 @@ struct pl_policy {
 	__u32 tick_us; /* the kernel's 1/HZ: the jitter is drawn in whole ticks */
 	__u16 phases; /* 1: connections follow their process's phases */
 	__u16 rto_linear; /* 1: TCP_THIN_LINEAR_TIMEOUTS */
+	__u64 line_rate_bps; /* of the interface, framing included; 0: no gap is asked for */
+	__u16 gap_bytes; /* between packets, beyond what the interface leaves (control/spacing.h) */
+	__u8 clustered; /* 1: slow start spreads a window over a round trip */
+	__u8 wrap; /* 1: connections get Paceline's wrapper of `base` */
+	__u32 reserved;
 };
 
 /* One job: a cgroup whose sockets get one policy. Key: the cgroup's id. */
@@ -70,6 +79,57 @@ struct pl_job {
 	/* Counters, added up by the programs. */
 	__u64 connections; /* that got the policy */
 	__u64 refused; /* left alone because a setting was refused */
+};
+
+/*
+ * A group of connections, whose windows are seen and bounded together: a user's, on this
+ * host. Nobody else's connections are in it, whatever they call their group.
+ */
+struct pl_group_key {
+	__u32 owner_uid; /* of the job */
+	__u32 reserved;
+	char name[PL_NAME_LEN];
+};
+
+/*
+ * Bounds of a connection's window, `uwnd` of kamezawa-2004, 5.1. They hold until their
+ * lease ends, by themselves: whoever set them may be gone.
+ */
+struct pl_uwnd {
+	__u32 min_segs; /* the window is lifted to so much; 0: it is not */
+	__u32 max_segs; /* and never exceeds this; 0: no limit */
+	__u64 until_us; /* CLOCK_MONOTONIC */
+};
+
+/* What TCP_WININFO sets for a whole group; value of pl_groups. */
+struct pl_group {
+#ifdef __bpf__
+	struct bpf_spin_lock lock; /* over slots, first_free and members */
+#else
+	__u32 lock;
+#endif
+	__u32 slots; /* one more than the highest slot that was given out */
+	__u32 first_free; /* no slot below is free, as far as is known */
+	__u32 members;
+	struct pl_uwnd uwnd;
+};
+
+/* The place of one connection in its group. */
+struct pl_member_key {
+	struct pl_group_key group;
+	__u32 slot;
+	__u32 reserved;
+};
+
+/* A connection as its group's members see it; refreshed as it sends and gets ACKs. */
+struct pl_member {
+	__u64 cookie; /* the kernel's socket cookie */
+	__u64 acked_bytes; /* that the peer has acknowledged */
+	__u64 total_bytes; /* that it will carry, by TCP_STREAMBYTES; 0: not said */
+	__u32 inflight_segs, cwnd_segs, uwnd_segs; /* uwnd: window in force while a bound is; or 0 */
+	__u32 mss; /* bytes */
+	__u32 srtt_us;
+	__u32 retransmitted_segs;
 };
 
 /* What the start-up law keeps per job, host, destination and phase. */
@@ -209,10 +269,63 @@ struct pl_connection_record {
 	char congestion[PL_CC_NAME_LEN]; /* the algorithm in force */
 	__u32 phase; /* the phase that its parameters are of */
 	__u32 phase_switches; /* so far */
+	char group[PL_NAME_LEN]; /* whose windows it is seen and bounded with; empty if none */
+	__u32 uwnd_segs; /* window in force while a bound is; 0: none is */
+	__u32 reserved;
+	__u64 spacing_bps; /* rate at which its packets are spaced now; 0: they are not */
 };
 
-_Static_assert(sizeof(struct pl_policy) == 48, "pl_policy");
-_Static_assert(sizeof(struct pl_job) == 144, "pl_job");
+/* One connection of a group, as the agent reads it (bpf_iter over the socket storage). */
+struct pl_stream_record {
+	struct pl_group_key group;
+	__u64 job;
+	__u64 netns; /* cookie of its network namespace */
+	__u64 cookie; /* the kernel's socket cookie */
+	__u64 acked_bytes, total_bytes; /* as in pl_member */
+	__u32 local[4], remote[4]; /* network order, IPv4 mapped */
+	__u16 local_port, remote_port; /* host order */
+	__u32 mss; /* bytes */
+	__u32 inflight_segs, cwnd_segs, ssthresh_segs; /* cwnd: the base's own */
+	__u32 uwnd_min_segs, uwnd_max_segs; /* bounds whose lease has not ended; 0: none */
+	__u32 uwnd_segs; /* as in pl_member */
+	__u32 srtt_us, min_rtt_us;
+	__u32 unsent_bytes; /* written by the program and not yet sent */
+	__u32 retransmitted_segs;
+	__u32 tcp_state; /* TCP_ESTABLISHED is 1 */
+};
+
+/* Socket options of level IPPROTO_TCP, far from the kernel's; include/paceline.h says the same. */
+#define PL_TCP_ATTACHGROUP 0x504c01
+#define PL_TCP_WININFO 0x504c02
+#define PL_TCP_STREAMBYTES 0x504c03
+
+/* How TCP_WININFO is set; include/paceline.h says the same. */
+enum pl_wininfo_set {
+	PL_WININFO_PAGE = 1, /* `page` is what the next get returns */
+	PL_WININFO_LIMITS = 2, /* the rest are the group's bounds */
+};
+
+/* include/paceline.h: struct paceline_limits. */
+struct pl_limits {
+	__u32 set; /* enum pl_wininfo_set */
+	__u32 page;
+	__u32 min_segs, max_segs;
+	__u32 lease_ms; /* 1 to PL_LEASE_MAX_MS where a bound is set */
+	__u32 reserved;
+};
+
+/* include/paceline.h: struct paceline_wininfo, without its streams: struct pl_member each. */
+struct pl_wininfo {
+	__u32 page, pages; /* this one, and how many there are */
+	__u32 members; /* connections of the group on this host */
+	__u32 count; /* that follow here */
+	__u32 min_segs, max_segs; /* bounds of the group; 0: none */
+	__u32 lease_ms; /* what is left of their lease */
+	__u32 reserved;
+};
+
+_Static_assert(sizeof(struct pl_policy) == 64, "pl_policy");
+_Static_assert(sizeof(struct pl_job) == 160, "pl_job");
 _Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
 _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
@@ -220,6 +333,14 @@ _Static_assert(sizeof(struct pl_path) == 136, "pl_path");
 _Static_assert(sizeof(struct pl_path_slot) == 144, "pl_path_slot");
 _Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");
 _Static_assert(sizeof(struct pl_turn_slot) == 48, "pl_turn_slot");
-_Static_assert(sizeof(struct pl_connection_record) == 160, "pl_connection_record");
+_Static_assert(sizeof(struct pl_connection_record) == 208, "pl_connection_record");
+_Static_assert(sizeof(struct pl_group_key) == 40, "pl_group_key");
+_Static_assert(sizeof(struct pl_uwnd) == 16, "pl_uwnd");
+_Static_assert(sizeof(struct pl_group) == 32, "pl_group");
+_Static_assert(sizeof(struct pl_member_key) == 48, "pl_member_key");
+_Static_assert(sizeof(struct pl_member) == 48, "pl_member");
+_Static_assert(sizeof(struct pl_stream_record) == 168, "pl_stream_record");
+_Static_assert(sizeof(struct pl_limits) == 24, "pl_limits");
+_Static_assert(sizeof(struct pl_wininfo) == 32, "pl_wininfo");
 
 #endif

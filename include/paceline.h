@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
+ * What a program can tell Paceline, and ask it: phases, below, and groups of parallel
+ * streams, at the end.
+ *
  * Phases: a program tells Paceline when its communication pattern changes.
  *
  * TCP learns what share of a path a connection gets. When a program goes from
@@ -83,6 +86,88 @@ int paceline_class_free(unsigned int class_id);
  * function decides, for the life of the process; a forked child decides anew.
  */
 int paceline_active(void);
+
+/*
+ * Parallel streams: socket options of level IPPROTO_TCP, after kamezawa-2004, 5.2. They
+ * need no library. Outside of a Paceline job they fail with ENOPROTOOPT.
+ *
+ * Connections of one user on one host that name the same group are seen and bounded
+ * together; without a name a connection belongs to the group of `paceline run --group`,
+ * if that is given. Nobody else's connections are in a group, whatever it is called.
+ *
+ *     setsockopt(s, IPPROTO_TCP, TCP_ATTACHGROUP, "bulk", 4);
+ *     struct paceline_limits cap = { .set = PACELINE_SET_LIMITS, .max_segs = 100, .lease_ms = 2000 };
+ *     setsockopt(s, IPPROTO_TCP, TCP_WININFO, &cap, sizeof(cap));
+ *     getsockopt(s, IPPROTO_TCP, TCP_WININFO, &info, &length);
+ *
+ * Errors beside those of any option: EOPNOTSUPP where Paceline does not have this
+ * connection's window (its policy keeps the kernel's own algorithm, or both ends are on
+ * this host); ENOTCONN where it is not connected, or in no group; EINVAL for values out of
+ * range; ENOSPC where a group, or the host, has no place left.
+ */
+
+/*
+ * Set only: the group's name, 1 to 31 bytes without control characters, with or without a
+ * NUL; an empty one leaves the group. Before or after connect; a listener's is that of
+ * all connections that it accepts.
+ */
+#define TCP_ATTACHGROUP 0x504c01
+
+/*
+ * Set: struct paceline_limits. Get: a page of the group's connections on this host, struct
+ * paceline_wininfo, or as much of it as there is room for.
+ */
+#define TCP_WININFO 0x504c02
+
+/*
+ * Set only: uint64_t, how many bytes this side will send over the connection in all. A
+ * coordinator can then have connections end together. 0: not known.
+ */
+#define TCP_STREAMBYTES 0x504c03
+
+#define PACELINE_PAGE_STREAMS 20
+
+/* What struct paceline_limits sets: both together, too. */
+#define PACELINE_SET_PAGE 1 /* `page` is what the next get on this socket returns */
+#define PACELINE_SET_LIMITS 2 /* the windows of all connections of the group are bounded */
+
+struct paceline_limits {
+	unsigned int set;
+	unsigned int page; /* from 0 */
+	/*
+	 * Segments; 0: no limit. The window in force is lifted to the least, except while a
+	 * loss is repaired, and never exceeds the most.
+	 */
+	unsigned int min_segs, max_segs;
+	unsigned int lease_ms; /* 1 to 3600000: after so long there is no limit. 0 where none is set */
+	unsigned int reserved; /* 0 */
+};
+
+struct paceline_stream {
+	unsigned long long cookie; /* the kernel's socket cookie: SO_COOKIE */
+	unsigned long long acked_bytes; /* that the peer has acknowledged */
+	unsigned long long total_bytes; /* by TCP_STREAMBYTES */
+	unsigned int inflight_segs; /* sent, and neither acknowledged nor taken for lost */
+	unsigned int cwnd_segs; /* the algorithm's own window */
+	unsigned int uwnd_segs; /* the window in force where a limit makes it another; or 0 */
+	unsigned int mss; /* bytes */
+	unsigned int srtt_us; /* smoothed round trip */
+	unsigned int retransmitted_segs;
+};
+
+/*
+ * What a connection says of itself is as old as a millisecond, or as the last packet that
+ * it sent or got an ACK for.
+ */
+struct paceline_wininfo {
+	unsigned int page, pages; /* this one, and how many there are: some may be empty */
+	unsigned int members; /* connections of the group */
+	unsigned int count; /* streams that follow */
+	unsigned int min_segs, max_segs; /* limits of the group */
+	unsigned int lease_ms; /* that is left of them */
+	unsigned int reserved;
+	struct paceline_stream streams[PACELINE_PAGE_STREAMS];
+};
 
 #ifdef __cplusplus
 }

@@ -7,8 +7,8 @@ use std::fmt;
 use std::mem::size_of;
 
 use crate::{
-    pl_connection_record, pl_job, pl_path, pl_path_key, pl_path_slot, pl_phase_page, pl_policy,
-    pl_process_key,
+    pl_connection_record, pl_group, pl_group_key, pl_job, pl_member, pl_member_key, pl_path,
+    pl_path_key, pl_path_slot, pl_phase_page, pl_policy, pl_process_key, pl_stream_record, pl_uwnd,
 };
 
 mod sealed {
@@ -35,14 +35,20 @@ macro_rules! plain {
 }
 
 plain! {
-    pl_policy: 48,
-    pl_job: 144,
+    pl_policy: 64,
+    pl_job: 160,
     pl_path_key: 40,
     pl_process_key: 16,
     pl_phase_page: 520,
     pl_path: 136,
     pl_path_slot: 144,
-    pl_connection_record: 160,
+    pl_connection_record: 208,
+    pl_group_key: 40,
+    pl_uwnd: 16,
+    pl_group: 32,
+    pl_member_key: 48,
+    pl_member: 48,
+    pl_stream_record: 168,
 }
 
 /// The bytes are not of the struct's length: another ABI version wrote them.

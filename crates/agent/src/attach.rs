@@ -36,6 +36,7 @@ pub struct Changed {
 /// way of the kernel side. On error nothing is changed.
 pub fn attach(path: &Path, options: &JobOptions) -> Result<Changed> {
     job::require_root("paceline attach")?;
+    let options = &options.clone().resolved();
     let hierarchy = Hierarchy::find()?;
     let cgroup = hierarchy.named(path)?;
     let id = cgroup.id()?;
@@ -56,7 +57,7 @@ pub fn attach(path: &Path, options: &JobOptions) -> Result<Changed> {
             });
         }
     }
-    let attached = KernelSide::ensure(&lock, cleaned.found, &options.policy).and_then(|side| {
+    let attached = KernelSide::ensure(&lock, cleaned.found, options).and_then(|side| {
         side.put_job(id, &job::entry(options, job::owner(), true))?;
         side.attach_to(&cgroup)?;
         side.set_subject(&lock, id)?;

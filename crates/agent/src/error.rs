@@ -55,6 +55,22 @@ pub enum Error {
         problems: Vec<String>,
     },
 
+    /// A group that the kernel side could not name.
+    #[error("{name:?} is no group's name: 1 to {longest} bytes without control characters")]
+    GroupName {
+        /// As given.
+        name: String,
+        /// Bytes at most.
+        longest: usize,
+    },
+
+    /// Bounds that no window fits.
+    #[error("the windows are not bounded: {why}")]
+    Bounds {
+        /// What is wrong.
+        why: String,
+    },
+
     /// The process that asked the agent has ended.
     #[error("process {process}, which asked for the job, has ended")]
     PeerGone {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use nix::unistd::{Gid, Uid, User};
-use paceline_abi::{name_to_array, pl_job};
-use paceline_policy::Policy;
+use paceline_abi::{name_to_array, pl_job, pl_policy};
+use paceline_policy::{Base, Policy};
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
@@ -20,12 +20,16 @@ use crate::preload;
 use crate::supervise::{Outcome, Signals};
 use crate::tick;
 
+/// The kernel's default for new sockets of this network namespace.
+const DEFAULT_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
 /// What a job is made of besides its command.
 #[derive(Debug, Clone)]
 pub struct JobOptions {
     /// What its connections get.
     pub policy: Policy,
-    /// A name for `status`; longer than 31 bytes is cut.
+    /// The group whose windows its connections are seen and bounded with, and the name that
+    /// `status` shows; longer than 31 bytes is cut.
     pub group: Option<String>,
     /// Run the command as this user instead of the caller.
     pub user: Option<String>,
@@ -39,6 +43,31 @@ impl JobOptions {
             group: None,
             user: None,
         }
+    }
+
+    /// Whether its connections get Paceline's wrapper of the base algorithm: the policy
+    /// needs it, or a group does, whose windows it bounds.
+    pub(crate) fn wraps(&self) -> bool {
+        let needed = self.policy.wraps() || self.group.is_some();
+        needed && self.policy.base != Base::Keep
+    }
+
+    /// With the algorithm that the kernel has by default, where a group's windows are to
+    /// be bounded and the policy keeps whatever there is.
+    pub(crate) fn resolved(mut self) -> Self {
+        if self.group.is_none() || self.policy.base != Base::Keep {
+            return self;
+        }
+        let name = std::fs::read_to_string(DEFAULT_CONGESTION).unwrap_or_default();
+        match name.trim() {
+            "cubic" => self.policy.base = Base::Cubic,
+            "reno" => self.policy.base = Base::Reno,
+            "bbr" => self.policy.base = Base::Bbr,
+            other => tracing::warn!(
+                "the windows of this group can be neither seen nor bounded: Paceline does not wrap {other:?}, which the kernel uses here; take a policy with base = \"cubic\", \"reno\" or \"bbr\""
+            ),
+        }
+        self
     }
 }
 
@@ -64,7 +93,8 @@ impl Job {
         let place = Place {
             parent: hierarchy.own()?,
             process: std::process::id(),
-            owner: owner(),
+            // The user whose sockets they are.
+            owner: user.as_ref().map_or_else(owner, |user| user.uid),
             most: None,
         };
         let (cgroup, child) = make(&hierarchy, &place, options, |cgroup| {
@@ -128,6 +158,7 @@ pub(crate) fn make<T>(
             path: hierarchy.mount().to_path_buf(),
         });
     }
+    let options = &options.clone().resolved();
     // Held until a process is inside: an empty cgroup of a job is a leftover to
     // everybody else.
     let lock = hierarchy.lock()?;
@@ -141,7 +172,7 @@ pub(crate) fn make<T>(
         }
     }
     let cgroup = place.parent.create_job(place.process)?;
-    let made = KernelSide::ensure(&lock, cleaned.found, &options.policy)
+    let made = KernelSide::ensure(&lock, cleaned.found, options)
         .and_then(|side| {
             side.put_job(cgroup.id()?, &entry(options, place.owner, false))?;
             side.attach_to(&cgroup)
@@ -241,8 +272,12 @@ pub(crate) fn entry(options: &JobOptions, owner: u32, attached: bool) -> pl_job 
     for raised in options.policy.raised(tick_us) {
         tracing::warn!("policy {}: {raised}", options.policy.name);
     }
+    let policy = pl_policy {
+        wrap: options.wraps().into(),
+        ..options.policy.to_abi(tick_us)
+    };
     pl_job {
-        policy: options.policy.to_abi(tick_us),
+        policy,
         started_us: monotonic_us(),
         owner_uid: owner,
         attached: attached.into(),

@@ -6,6 +6,7 @@
 //!   ([`job::run_in_job`], [`job::Job`]);
 //! - [`attach`]: a policy for a cgroup that exists already;
 //! - [`status`]: what is changed on which connection, and why;
+//! - [`group`]: the streams of a group, and bounds of their windows;
 //! - [`doctor`]: what this kernel and machine can do;
 //! - [`pages`]: the memory in which a process shows its phase;
 //! - [`preload`]: the MPI shim, and what else programs are made to load;
@@ -24,6 +25,7 @@ mod callers;
 pub mod cgroup;
 pub mod doctor;
 mod error;
+pub mod group;
 pub mod job;
 mod kernel_side;
 pub mod launcher;

@@ -2,6 +2,8 @@
 //! What Paceline does at this moment: jobs, connections, and why each is as it
 //! is.
 
+mod groups;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -11,6 +13,8 @@ use paceline_abi::{
     pl_policy, pl_process_key, pl_reason, pl_start_state, pl_target,
 };
 use serde::Serialize;
+
+pub use groups::GroupStatus;
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::Result;
@@ -29,6 +33,9 @@ pub struct Status {
     pub cleaned: Vec<PathBuf>,
     /// Running jobs, oldest first.
     pub jobs: Vec<JobStatus>,
+    /// Groups of connections, of all jobs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupStatus>,
 }
 
 /// One job.
@@ -163,6 +170,15 @@ pub struct Connection {
     /// Process that made the socket, or its listener; 0: not known. Its phases are
     /// the connection's.
     pub process: u32,
+    /// The group whose windows it is seen and bounded with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The window in force where a bound makes it another than `cwnd_segs`, segments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uwnd_segs: Option<u32>,
+    /// Rate at which its packets are spaced now, payload in bits per second; 0: they are
+    /// not.
+    pub spacing_bits_per_s: u64,
     /// Phase class that the connection's parameters are of.
     pub class: u32,
     /// Times it went over to another phase's parameters.
@@ -184,6 +200,7 @@ pub fn status() -> Result<Status> {
         congestion_controls: Vec::new(),
         cleaned: cleaned.directories,
         jobs: Vec::new(),
+        groups: Vec::new(),
     };
     let Some(found) = cleaned.found else {
         return Ok(status);
@@ -193,6 +210,7 @@ pub fn status() -> Result<Status> {
     let side = KernelSide::join(&found)?;
     let connections = side.connections()?;
     let paths = side.paths()?;
+    status.groups = groups::of(&side.streams()?);
     let pages = found.pages()?;
     let now = job::monotonic_us();
     let mut jobs = side.jobs()?;
@@ -288,6 +306,16 @@ fn changes(job: &pl_job) -> Vec<String> {
         None if base != "keep" => changes.push(format!("congestion control {base}")),
         None => {}
     }
+    if policy.clustered != 0 {
+        changes.push("slow start spread over the round trip".to_owned());
+    }
+    if policy.gap_bytes != 0 {
+        changes.push(format!(
+            "{} bytes between packets on a line of {}",
+            policy.gap_bytes,
+            rate(policy.line_rate_bps.saturating_mul(8))
+        ));
+    }
     if policy.initial_rate_bps != 0 {
         changes.push(format!(
             "first start at {} per destination",
@@ -373,6 +401,9 @@ fn connection(record: &pl_connection_record, policy: &pl_policy) -> Connection {
         rto_least_us: u64::from(record.rto_least_ticks) * tick_us,
         retransmitted_segs: record.retransmitted_segs,
         process: record.process,
+        group: Some(name_text(&record.group)).filter(|group| !group.is_empty()),
+        uwnd_segs: Some(record.uwnd_segs).filter(|segs| *segs != 0),
+        spacing_bits_per_s: record.spacing_bps.saturating_mul(8),
         class: class_of(record.phase),
         phase_switches: record.phase_switches,
     }
@@ -412,6 +443,15 @@ fn why(record: &pl_connection_record, policy: &pl_policy) -> String {
             "phase class {} after {} switches",
             class_of(record.phase),
             record.phase_switches
+        ));
+    }
+    if record.uwnd_segs != 0 {
+        parts.push(format!("window bounded to {} segments", record.uwnd_segs));
+    }
+    if record.spacing_bps != 0 {
+        parts.push(format!(
+            "packets spaced at {}",
+            rate(record.spacing_bps.saturating_mul(8))
         ));
     }
     if policy.rto_least_us != 0 {
@@ -463,7 +503,7 @@ fn tcp_state(value: u8) -> &'static str {
 }
 
 /// An address of the ABI: network order, IPv4 mapped.
-fn address(words: &[u32; 4]) -> IpAddr {
+pub(crate) fn address(words: &[u32; 4]) -> IpAddr {
     let mut octets = [0; 16];
     for (four, word) in octets.chunks_exact_mut(4).zip(words) {
         four.copy_from_slice(&word.to_ne_bytes());

@@ -19,7 +19,7 @@ pub struct Args {
     /// A preset (see paceline policy list) or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "lfn")]
     policy: String,
-    /// A name for the job, shown by status
+    /// The group that its connections belong to (see docs/parallel-streams.md), shown by status
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     /// Run the command as this user (with sudo: --user "$USER")

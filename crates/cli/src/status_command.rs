@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use paceline_agent::status::{self, milliseconds, rate, JobStatus, Status};
+use paceline_agent::status::{self, milliseconds, rate, GroupStatus, JobStatus, Status};
 
 use crate::output;
 
@@ -37,6 +37,7 @@ fn readable(status: &Status) -> String {
     for job in &status.jobs {
         text.push_str(&job_text(job));
     }
+    text.push_str(&groups(&status.groups));
     text
 }
 
@@ -155,6 +156,32 @@ fn paths(job: &JobStatus) -> String {
         })
         .collect();
     format!("  paths remembered:\n{}", output::table("    ", &rows))
+}
+
+/// Apart from the jobs: a group may have connections of several.
+fn groups(groups: &[GroupStatus]) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = groups
+        .iter()
+        .map(|group| {
+            vec![
+                format!("{} of uid {}", group.name, group.owner_uid),
+                format!("{} streams, {} bounded", group.streams, group.bounded),
+                format!(
+                    "in flight {} to {} segments, {} in all",
+                    group.inflight_least_segs, group.inflight_most_segs, group.inflight_total_segs
+                ),
+                format!(
+                    "acknowledged {} to {} MB",
+                    group.acked_least_bytes / 1_000_000,
+                    group.acked_most_bytes / 1_000_000
+                ),
+            ]
+        })
+        .collect();
+    format!("groups:\n{}", output::table("    ", &rows))
 }
 
 fn age(seconds: u64) -> String {

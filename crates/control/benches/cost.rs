@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a call of the start-up law costs: `cargo bench -p paceline-control`.
+//! What a call of a control law costs: `cargo bench -p paceline-control`.
 
 use std::hint::black_box;
 
 use criterion::{criterion_group, criterion_main, Criterion};
-use paceline_abi::{pl_path, pl_policy, pl_target};
-use paceline_control::{pl_tcp, Startup, State};
+use paceline_abi::{pl_path, pl_policy, pl_target, pl_uwnd};
+use paceline_control::{pl_tcp, spacing_rate, Startup, State, Window};
 
 fn policy() -> pl_policy {
     pl_policy {
@@ -106,5 +106,36 @@ fn on_ack(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, before_send, on_ack);
+/// What a connection of a group pays more for each transmission, without the look-ups.
+fn window(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("window");
+    let cap = pl_uwnd {
+        max_segs: 100,
+        ..Default::default()
+    };
+    for (name, uwnd) in [("capped", cap), ("free", pl_uwnd::default())] {
+        group.bench_function(name, |bencher| {
+            let (mut window, mut tcp) = (Window::default(), tcp());
+            tcp.cwnd = 500;
+            bencher.iter(|| window.before_send(black_box(&uwnd), black_box(&tcp)));
+        });
+    }
+    group.finish();
+}
+
+/// And one whose packets are spaced.
+fn spacing(criterion: &mut Criterion) {
+    let policy = pl_policy {
+        clustered: 1,
+        line_rate_bps: 125_000_000,
+        gap_bytes: 64,
+        ..policy()
+    };
+    let tcp = tcp();
+    criterion.bench_function("spacing", |bencher| {
+        bencher.iter(|| spacing_rate(black_box(&policy), black_box(&tcp), false));
+    });
+}
+
+criterion_group!(benches, before_send, on_ack, window, spacing);
 criterion_main!(benches);

@@ -36,12 +36,15 @@
 //! ```
 
 mod bindings;
+mod window;
+
+pub use window::{uwnd_add, Window};
 
 pub use bindings::{
-    pl_orders, pl_phases, pl_start, pl_tcp, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS,
-    PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_SPREAD_MAX_US, PL_TRAIN_FROM, PL_TURN_GAP_MAX_US,
-    PL_TURN_GAP_MIN_US, PL_TURN_GAP_SEGS, PL_TURN_LEASE_US, PL_TURN_WINDOW_LEAST,
-    PL_TURN_WINDOW_MOST, PL_TURN_WINDOW_UNIT, PL_WARY_STARTS,
+    pl_orders, pl_phases, pl_start, pl_tcp, pl_window, PL_FRAME_BYTES, PL_LEAD_SEGS,
+    PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS, PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_SPREAD_MAX_US,
+    PL_TRAIN_FROM, PL_TURN_GAP_MAX_US, PL_TURN_GAP_MIN_US, PL_TURN_GAP_SEGS, PL_TURN_LEASE_US,
+    PL_TURN_WINDOW_LEAST, PL_TURN_WINDOW_MOST, PL_TURN_WINDOW_UNIT, PL_WARY_STARTS,
 };
 use paceline_abi::{pl_path, pl_policy, pl_start_state, pl_turn};
 
@@ -239,4 +242,12 @@ pub fn phase_class(phase: u32) -> u32 {
 pub fn remembered(path: &pl_path, policy: &pl_policy, now_us: u64) -> u64 {
     // SAFETY: valid references to plain structs; the C function keeps none.
     unsafe { bindings::paceline_remembered(path, policy, now_us) }
+}
+
+/// The pace of the next packet under the spacing law, bytes of payload per second; `None`:
+/// it is not held back. `started`: the start-up law paces the connection at this moment.
+pub fn spacing_rate(policy: &pl_policy, tcp: &pl_tcp, started: bool) -> Option<u64> {
+    // SAFETY: as above.
+    let rate = unsafe { bindings::paceline_spacing_rate(policy, tcp, i32::from(started)) };
+    (rate != 0).then_some(rate)
 }

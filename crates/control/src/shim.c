@@ -73,3 +73,44 @@ __u64 paceline_remembered(const struct pl_path *path, const struct pl_policy *po
 {
 	return pl_remembered(path, policy, now_us);
 }
+
+void paceline_uwnd_add(struct pl_uwnd *to, const struct pl_uwnd *other, __u64 now_us)
+{
+	pl_uwnd_add(to, other, now_us);
+}
+
+__u32 paceline_window_own(const struct pl_window *window, __u32 cwnd)
+{
+	return pl_window_own(window, cwnd);
+}
+
+__u32 paceline_window_before_growth(struct pl_window *window, __u32 cwnd)
+{
+	return pl_window_before_growth(window, cwnd);
+}
+
+void paceline_window_before_send(struct pl_window *window, const struct pl_uwnd *uwnd, const struct pl_tcp *tcp,
+				 struct pl_orders *orders)
+{
+	pl_window_before_send(window, uwnd, tcp, orders);
+}
+
+__u32 paceline_window_lost(struct pl_window *window, __u32 cwnd)
+{
+	return pl_window_lost(window, cwnd);
+}
+
+__u32 paceline_window_undo(struct pl_window *window, __u32 cwnd)
+{
+	return pl_window_undo(window, cwnd);
+}
+
+void paceline_window_set(struct pl_window *window)
+{
+	pl_window_set(window);
+}
+
+__u64 paceline_spacing_rate(const struct pl_policy *policy, const struct pl_tcp *tcp, int started)
+{
+	return pl_spacing_rate(policy, tcp, started);
+}

@@ -126,6 +126,12 @@ pub enum ProblemKind {
     NeedsTarget,
     #[error("has no effect with target \"ssthresh\", which remembers nothing: write target = \"delivery-rate\", or leave this out")]
     NeedsDeliveryRate,
+    #[error("has no effect with base \"bbr\", which paces its own start: leave this out, or write base = \"cubic\"")]
+    ClusteredOfBbr,
+    #[error("has no effect without spacing.gap: write gap = \"64B\" (8 to 1023 bytes), or leave this out")]
+    NeedsGap,
+    #[error("says nothing without the interface's rate: write line_rate = \"1gbit\"")]
+    NeedsLineRate,
     #[error("has no effect without rto.least: write least = \"tick\", or leave this out")]
     NeedsLeast,
     #[error(

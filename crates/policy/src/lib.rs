@@ -14,5 +14,6 @@ pub mod units;
 
 pub use error::{PolicyError, Problem, ProblemKind};
 pub use policy::{
-    Ack, Backoff, Base, Breaker, Policy, Raised, Rto, Startup, Target, TickTime, Window,
+    Ack, Backoff, Base, Breaker, Gap, Policy, Raised, Rto, Spacing, Startup, Target, TickTime,
+    Window,
 };

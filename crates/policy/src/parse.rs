@@ -5,6 +5,8 @@
 //! The tree with source positions is walked by hand: that finds all problems
 //! in one go, names the full key, and can look at two keys at once.
 
+mod spacing;
+
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -25,6 +27,7 @@ const ROOT_KEYS: &[&str] = &[
     "rto",
     "ack",
     "window",
+    "spacing",
 ];
 const STARTUP_KEYS: &[&str] = &["target", "initial_rate", "half_life", "phases", "breaker"];
 const BREAKER_KEYS: &[&str] = &["loss", "starts", "hold"];
@@ -39,6 +42,7 @@ const TABLES: &[(&str, &[&str])] = &[
     ("rto", RTO_KEYS),
     ("ack", ACK_KEYS),
     ("window", WINDOW_KEYS),
+    ("spacing", spacing::KEYS),
 ];
 
 const BASES: &[&str] = &["keep", "cubic", "reno", "bbr"];
@@ -145,6 +149,7 @@ impl<'t> Reader<'t> {
         let rto = self.section(root, "rto");
         let ack = self.section(root, "ack");
         let window = self.section(root, "window");
+        let spacing = self.section(root, "spacing");
         Policy {
             name: self.name(root),
             description: self.description(root),
@@ -153,6 +158,7 @@ impl<'t> Reader<'t> {
             rto: rto.and_then(|section| self.rto(&section, base)),
             ack: ack.and_then(|section| self.ack(&section)),
             window: window.and_then(|section| self.window(&section)),
+            spacing: spacing.and_then(|section| self.spacing(&section, base)),
         }
     }
 
@@ -392,6 +398,7 @@ impl<'t> Reader<'t> {
                     "startup" => "write a line [startup] above its keys",
                     "rto" => "write a line [rto] above its keys",
                     "ack" => "write a line [ack] above its keys",
+                    "spacing" => "write a line [spacing] above its keys",
                     _ => "write a line [window] above its keys",
                 },
             );

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::PolicyError;
 use crate::parse;
-use crate::units::{Rate, Share, Time};
+use crate::units::{Rate, Share, Size, Time};
 
 /// What Paceline changes about the TCP connections of a job.
 ///
@@ -36,6 +36,9 @@ pub struct Policy {
     /// Windows of a new connection; `None`: the kernel's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
+    /// Spacing of packets; `None`: as they come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spacing: Option<Spacing>,
 }
 
 /// The congestion control of the kernel that a policy builds on.
@@ -197,6 +200,25 @@ pub struct Window {
     pub initial: u16,
 }
 
+/// Spacing of packets (kamezawa-2004, 4). Asks for one of the two at least.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spacing {
+    /// Slow start spreads a window over a round trip, at the next window's rate.
+    pub clustered: bool,
+    /// Packets are further apart than the interface has them.
+    #[serde(flatten)]
+    pub gap: Option<Gap>,
+}
+
+/// A gap between packets, which is a rate: line rate * MTU / (MTU + gap).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gap {
+    /// The interface's, framing included, 1 Mbit/s to 1000 Gbit/s.
+    pub line_rate: Rate,
+    /// Beyond what the interface leaves, 8 to 1023 bytes.
+    pub gap: Size,
+}
+
 /// A time of the policy that is under what this kernel's tick allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raised {
@@ -235,6 +257,12 @@ impl Policy {
             file: file.to_owned(),
             problems,
         })
+    }
+
+    /// Whether its connections get Paceline's wrapper of the base algorithm, rather than
+    /// the kernel's own.
+    pub fn wraps(&self) -> bool {
+        self.base != Base::Keep && (self.startup.is_some() || self.spacing.is_some())
     }
 
     /// Checks a policy whose fields were set by a program.
@@ -307,6 +335,14 @@ impl Policy {
         if let Some(window) = &self.window {
             abi.initial_window_segs = window.initial;
         }
+        if let Some(spacing) = &self.spacing {
+            abi.clustered = spacing.clustered.into();
+            if let Some(gap) = &spacing.gap {
+                abi.line_rate_bps = gap.line_rate.bytes_per_second();
+                abi.gap_bytes = gap.gap.bytes().try_into().unwrap_or(u16::MAX);
+            }
+        }
+        abi.wrap = self.wraps().into();
         abi
     }
 

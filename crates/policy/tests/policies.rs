@@ -5,10 +5,10 @@
 use std::io::Write;
 
 use paceline_abi::{pl_base, pl_policy, pl_target};
-use paceline_policy::units::{Rate, Share, Time};
+use paceline_policy::units::{Rate, Share, Size, Time};
 use paceline_policy::{
-    presets, Ack, Backoff, Base, Breaker, Policy, PolicyError, Rto, Startup, Target, TickTime,
-    Window,
+    presets, Ack, Backoff, Base, Breaker, Gap, Policy, PolicyError, Rto, Spacing, Startup, Target,
+    TickTime, Window,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -45,6 +45,7 @@ fn lfn_has_both_laws_and_acknowledges_in_time() {
     let lfn = Policy::preset("lfn").expect("a preset").to_abi(TICK_US);
     let expected = pl_policy {
         base: pl_base::PL_BASE_CUBIC as u8,
+        wrap: 1,
         target: pl_target::PL_TARGET_DELIVERY_RATE as u8,
         breaker_permille: 300,
         breaker_starts: 2,
@@ -66,6 +67,7 @@ fn the_paper_has_phases_but_neither_memory_nor_breaker() {
     let paper = Policy::preset("paper").expect("a preset").to_abi(TICK_US);
     let expected = pl_policy {
         base: pl_base::PL_BASE_CUBIC as u8,
+        wrap: 1,
         target: pl_target::PL_TARGET_SSTHRESH as u8,
         phases: 1,
         ..pl_policy::default()
@@ -91,6 +93,7 @@ fn every_key_reaches_the_kernel_side_in_its_unit() {
     );
     let expected = pl_policy {
         base: pl_base::PL_BASE_RENO as u8,
+        wrap: 1,
         target: pl_target::PL_TARGET_DELIVERY_RATE as u8,
         initial_window_segs: 32,
         breaker_permille: 5,
@@ -239,6 +242,24 @@ fn a_policy_changed_by_a_program_is_checked() {
     );
 }
 
+#[test]
+fn spacing_wraps_the_base_without_a_start() {
+    let text = "name = \"gap\"\nbase = \"reno\"\n[spacing]\nline_rate = \"1gbit\"\ngap = \"64B\"\n";
+    let policy = parse(text);
+    assert!(policy.wraps());
+    let expected = pl_policy {
+        base: pl_base::PL_BASE_RENO as u8,
+        wrap: 1,
+        line_rate_bps: 125_000_000,
+        gap_bytes: 64,
+        ..pl_policy::default()
+    };
+    assert_eq!(policy.to_abi(TICK_US), expected);
+    let without = parse("name = \"none\"\nbase = \"reno\"\n[spacing]\nclustered = false\n");
+    assert!(!without.wraps());
+    assert_eq!(without.spacing, None);
+}
+
 fn tick_time(range: std::ops::Range<u64>) -> impl Strategy<Value = TickTime> {
     prop_oneof![
         Just(TickTime::Tick),
@@ -278,6 +299,21 @@ fn rto() -> impl Strategy<Value = Rto> {
     })
 }
 
+fn spacing() -> impl Strategy<Value = Spacing> {
+    let line = (1_000_000u64..1_000_000_000_000).prop_map(Rate::from_bits_per_second);
+    let gap = option::of((line, 8u64..=1023)).prop_map(|gap| {
+        gap.map(|(line_rate, gap)| Gap {
+            line_rate,
+            gap: Size::from_bytes(gap),
+        })
+    });
+    // One of the two at least.
+    (any::<bool>(), gap).prop_map(|(clustered, gap)| Spacing {
+        clustered: clustered || gap.is_none(),
+        gap,
+    })
+}
+
 prop_compose! {
     fn policy()(
         name in "[a-zA-Z0-9._-]{1,31}",
@@ -287,15 +323,17 @@ prop_compose! {
         rto in option::of(rto()),
         ack in option::of(tick_time(2_000..200_001)),
         window in option::of(1u16..=1000),
+        spacing in option::of(spacing()),
     ) -> Policy {
         Policy {
             name,
             description,
-            base: if startup.is_some() { wrapped } else { Base::Keep },
+            base: if startup.is_some() || spacing.is_some() { wrapped } else { Base::Keep },
             startup,
             rto,
             ack: ack.map(|delay| Ack { delay }),
             window: window.map(|initial| Window { initial }),
+            spacing,
         }
     }
 }
@@ -321,6 +359,11 @@ fn nearly_a_policy() -> impl Strategy<Value = String> {
             "ack.delay",
             "window",
             "window.initial",
+            "spacing",
+            "spacing.clustered",
+            "spacing.line_rate",
+            "spacing.gap",
+            "[spacing]",
             "[startup]",
             "[startup.breaker]",
             "[[rto]]",

@@ -101,8 +101,11 @@ fn jit() -> Check {
 }
 
 fn sockops() -> Check {
-    match KernelSide::probe(&["pl_connection", "pl_maker"], None) {
-        Ok(()) => Check::ok("sockops", "the program loads", SOCKOPS),
+    match KernelSide::probe(
+        &["pl_connection", "pl_maker", "pl_set_option", "pl_get_option"],
+        None,
+    ) {
+        Ok(()) => Check::ok("sockops", "the programs load", SOCKOPS),
         Err(error) => Check::fail(
             "sockops",
             error.to_string(),
@@ -113,7 +116,7 @@ fn sockops() -> Check {
 }
 
 fn iterators() -> Check {
-    match KernelSide::probe(&["pl_status", "pl_adopt", "pl_release"], None) {
+    match KernelSide::probe(&["pl_status", "pl_streams", "pl_adopt", "pl_release"], None) {
         Ok(()) => Check::ok("iterators", "the programs load", ITERATORS),
         Err(error) => Check::fail(
             "iterators",

@@ -19,6 +19,7 @@
 
 mod btf;
 pub(crate) mod discover;
+pub(crate) mod groups;
 mod pages;
 
 use std::ffi::OsStr;
@@ -36,10 +37,11 @@ use paceline_abi::{
     as_bytes, from_bytes, pl_connection_record, pl_job, pl_path, pl_path_key, pl_path_slot,
     PL_ABI_VERSION,
 };
-use paceline_policy::{Base, Policy};
+use paceline_policy::Base;
 
 use crate::cgroup::Cgroup;
 use crate::error::{Error, Result};
+use crate::job::JobOptions;
 use crate::lock::Lock;
 pub(crate) use btf::{bbr_form, load_bbr_module, BbrForm};
 use discover::Found;
@@ -50,9 +52,11 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/paceline.bpf.o"
 /// The sockops program that applies a job's policy to its connections.
 const CONNECTION_PROGRAM: &str = "pl_connection";
 /// What a job's cgroup carries, and where.
-const CGROUP_PROGRAMS: [(&str, libbpf_sys::bpf_attach_type); 2] = [
+const CGROUP_PROGRAMS: [(&str, libbpf_sys::bpf_attach_type); 4] = [
     (CONNECTION_PROGRAM, libbpf_sys::BPF_CGROUP_SOCK_OPS),
     ("pl_maker", libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE),
+    ("pl_set_option", libbpf_sys::BPF_CGROUP_SETSOCKOPT),
+    ("pl_get_option", libbpf_sys::BPF_CGROUP_GETSOCKOPT),
 ];
 /// The `release` member that all of Paceline's congestion controls share.
 const LEAVE_PROGRAM: &str = "pl_leave";
@@ -81,21 +85,22 @@ pub struct KernelSide {
 }
 
 impl KernelSide {
-    /// The live kernel side with everything that `policy` takes, loading what is
+    /// The live kernel side with everything that a job takes, loading what is
     /// missing.
     ///
     /// # Errors
     /// [`Error::OtherBuild`] where another build carries jobs,
     /// [`Error::BaseUnavailable`] where the kernel cannot wrap its base,
     /// [`Error::Bpf`] where it refuses the programs.
-    pub(crate) fn ensure(lock: &Lock, found: Option<Found>, policy: &Policy) -> Result<Self> {
-        let wanted = congestion_map(policy)?;
+    pub(crate) fn ensure(lock: &Lock, found: Option<Found>, options: &JobOptions) -> Result<Self> {
+        let policy = &options.policy;
+        let wanted = congestion_map(options)?;
         let missing = match (&found, wanted) {
             (_, None) => None,
             (Some(found), Some(name)) if found.registered(name) => None,
             (_, Some(name)) => Some(name),
         };
-        let mut side = Self::load(found.as_ref(), missing).map_err(|error| match (error, missing) {
+        let mut side = Self::load(found.as_ref(), missing, None).map_err(|error| match (error, missing) {
             // The functions are in the kernel's BTF, but it does not let BPF
             // call them, or the verifier refuses: say which base needs them.
             (Error::Bpf { source, .. }, Some(_)) => Error::BaseUnavailable {
@@ -117,7 +122,7 @@ impl KernelSide {
 
     /// The live kernel side with short-lived programs only, to read and adopt.
     pub(crate) fn join(found: &Found) -> Result<Self> {
-        Self::load(Some(found), None)
+        Self::load(Some(found), None, None)
     }
 
     /// Loads these programs, and a congestion control by its map's name, to see
@@ -138,13 +143,22 @@ impl KernelSide {
     /// Registers a congestion control under a live kernel side's absence, to see
     /// whether the kernel takes it. The caller unregisters strays afterwards.
     pub(crate) fn probe_registering(_lock: &Lock, congestion: &str) -> Result<()> {
-        Self::load(None, Some(congestion))?.register(congestion)
+        Self::load(None, Some(congestion), None)?.register(congestion)
     }
 
-    fn load(share: Option<&Found>, congestion: Option<&str>) -> Result<Self> {
+    /// `only`: the one program that is needed, which saves the others' verification.
+    fn load(share: Option<&Found>, congestion: Option<&str>, only: Option<&str>) -> Result<Self> {
         route_libbpf_messages();
         let mut open = open_object()?;
         choose_congestion(&mut open, congestion)?;
+        if let Some(only) = only {
+            for mut program in open.progs_mut() {
+                if program.prog_type() != ProgramType::StructOps {
+                    let chosen = program.name() == only;
+                    program.set_autoload(chosen);
+                }
+            }
+        }
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if let Some(shared) = share.and_then(|found| found.map(&name)) {
@@ -388,13 +402,14 @@ fn attached_programs(
         .collect()
 }
 
-/// Name of the struct_ops map that a policy needs registered; none where its
+/// Name of the struct_ops map that a job needs registered; none where its
 /// connections use the kernel's own algorithm.
-fn congestion_map(policy: &Policy) -> Result<Option<&'static str>> {
+fn congestion_map(options: &JobOptions) -> Result<Option<&'static str>> {
+    let policy = &options.policy;
     if policy.base == Base::Bbr {
         load_bbr_module();
     }
-    if policy.startup.is_none() {
+    if !options.wraps() {
         return Ok(None);
     }
     match policy.base {

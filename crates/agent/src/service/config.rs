@@ -20,7 +20,7 @@ const DEFAULT_GROUPS: [&str; 1] = ["paceline"];
 const DEFAULT_POLICIES: [&str; 3] = ["standard", "pace", "lfn"];
 
 /// A configuration that was checked: its groups exist, its policies are valid.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Config {
     groups: Vec<(String, libc::gid_t)>,
     policies: Vec<(String, Policy)>,
@@ -76,7 +76,7 @@ impl Config {
     }
 
     /// Whether members of this group may run jobs.
-    pub(super) fn admits(&self, group: libc::gid_t) -> bool {
+    pub(crate) fn admits(&self, group: libc::gid_t) -> bool {
         self.groups.iter().any(|(_, id)| *id == group)
     }
 
@@ -87,7 +87,7 @@ impl Config {
     }
 
     /// For messages.
-    pub(super) fn group_names(&self) -> String {
+    pub(crate) fn group_names(&self) -> String {
         names(&self.groups)
     }
 

@@ -29,21 +29,24 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use crate::callers::{Call, Callers};
 use crate::cgroup::Hierarchy;
 use crate::error::{Error, Result};
+use crate::group::server::GroupServer;
 use crate::job::{self, JobOptions, Place};
 use crate::leftovers;
 use crate::pages::{self, PageServer};
-use peer::Peer;
 use request::{Answer, Code, Refused, Request, Started};
 use watch::Watch;
 
 pub use client::run_by_agent;
 pub use config::{Config, DEFAULT_CONFIG};
 pub use pages::DIRECTORY;
+pub(crate) use peer::Peer;
 
 /// Below the directory: where programs ask for their pages. libpaceline knows the name.
 const PAGES_SOCKET: &str = "agent.sock";
 /// Below the directory: where jobs are asked for.
 const JOBS_SOCKET: &str = "jobs.sock";
+/// Below the directory: where groups are looked at and bounded.
+pub(crate) const GROUPS_SOCKET: &str = "groups.sock";
 
 /// Jobs of one user at once: a host's worth of jobs of one rank each, and far from
 /// PL_MAX_JOBS, so that no user can keep the others from having any.
@@ -59,6 +62,8 @@ pub struct Service {
     signals: SignalFd,
     callers: Callers,
     watch: Watch,
+    // Before the pages', whose end takes the directory with it.
+    groups: GroupServer,
     pages: PageServer,
 }
 
@@ -87,6 +92,7 @@ impl Service {
         }
         leftovers::clean(&hierarchy, &lock)?;
         let pages = PageServer::listen_at(&hierarchy, directory.join(PAGES_SOCKET))?;
+        let groups = GroupServer::listen_at(directory.join(GROUPS_SOCKET), config.clone())?;
         let listener = pages::listen(&socket)?;
         drop(lock);
         let mut watch = Watch::default();
@@ -100,6 +106,7 @@ impl Service {
             callers: Callers::default(),
             watch,
             pages,
+            groups,
         })
     }
 
@@ -221,7 +228,9 @@ impl Drop for Service {
         if let Err(error) = pages::remove(&self.socket) {
             tracing::warn!("cannot remove {}: {error}", self.socket.display());
         }
-        tracing::debug!("{} goes too", self.pages.socket().display());
+        for socket in [self.pages.socket(), self.groups.socket()] {
+            tracing::debug!("{} goes too", socket.display());
+        }
     }
 }
 

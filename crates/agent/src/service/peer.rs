@@ -22,7 +22,7 @@ const MOST_GROUPS: usize = 65536;
 
 /// The process at the other end of a socket, as it was when it connected.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     pub process: u32,
     pub user: u32,
     /// Its primary group and the supplementary ones.

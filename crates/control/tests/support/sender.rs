@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use paceline_abi::{pl_path, pl_policy, pl_turn};
-use paceline_control::{pl_orders, pl_tcp, Startup, State, PL_NO_SSTHRESH};
+use paceline_abi::{pl_path, pl_policy, pl_turn, pl_uwnd};
+use paceline_control::{pl_orders, pl_tcp, uwnd_add, Startup, State, Window, PL_NO_SSTHRESH};
 
 use super::link::Link;
 use super::{MS, MSS, SECOND};
@@ -42,6 +42,11 @@ struct Transmission {
 
 pub struct Sender {
     pub law: Startup,
+    /// What bounds the window from outside; its lease is looked at.
+    pub uwnd: Option<pl_uwnd>,
+    pub window: Window,
+    /// Most segments that were in flight since it was last set to 0.
+    pub peak_flight: u32,
     pub cwnd: u32,
     pub ssthresh: u32,
     pub srtt_us: u32,
@@ -85,6 +90,9 @@ impl Sender {
         let rtt_us = (link.rtt_ns / 1000) as u32;
         Self {
             law: Startup::default(),
+            uwnd: None,
+            window: Window::default(),
+            peak_flight: 0,
             cwnd: INITIAL_WINDOW,
             ssthresh: PL_NO_SSTHRESH,
             srtt_us: rtt_us,
@@ -144,7 +152,7 @@ impl Sender {
         let counter = |value: u64| (value as u32).wrapping_add(self.offset);
         pl_tcp {
             now_us: now / 1000,
-            cwnd: self.cwnd,
+            cwnd: self.window.own(self.cwnd),
             ssthresh: self.ssthresh,
             srtt_us: self.srtt_us,
             min_rtt_us: self.min_rtt_us,
@@ -167,6 +175,7 @@ impl Sender {
     fn obey(&mut self, orders: &pl_orders) {
         if orders.cwnd != 0 {
             self.cwnd = orders.cwnd;
+            self.window.set();
         }
         if orders.ssthresh != 0 {
             self.ssthresh = orders.ssthresh;
@@ -195,6 +204,25 @@ impl Sender {
         self.obey(&orders);
     }
 
+    /// As `bound()` of the kernel side: the last word.
+    fn bound(&mut self, now: u64) {
+        let Some(set) = self.uwnd else {
+            return;
+        };
+        let mut uwnd = pl_uwnd::default();
+        uwnd_add(&mut uwnd, &set, now / 1000);
+        let tcp = self.tcp(now);
+        let orders = self.window.before_send(&uwnd, &tcp);
+        self.cwnd = orders.cwnd;
+        if orders.pacing_bps != 0 {
+            self.pacing_rate = orders.pacing_bps;
+            self.paced = true;
+        }
+        if orders.stop != 0 {
+            self.paced = false;
+        }
+    }
+
     /// Sends what window and pace allow. Each segment goes to `carry`.
     pub fn transmit(&mut self, now: u64, law: Option<Known>, mut carry: impl FnMut(Packet)) {
         if self.nxt == self.written && self.lost.is_empty() {
@@ -205,6 +233,7 @@ impl Sender {
             return;
         }
         self.before_send(now, law);
+        self.bound(now);
         loop {
             let room = u64::from(self.cwnd).saturating_sub(self.flying.len() as u64);
             let waiting = self.lost.len() as u64 + self.written - self.nxt;
@@ -274,6 +303,7 @@ impl Sender {
             again,
         });
         self.window_used = self.window_used.max(self.flying.len() as u32);
+        self.peak_flight = self.peak_flight.max(self.flying.len() as u32);
         Packet {
             number: self.transmissions,
             segment,
@@ -312,7 +342,7 @@ impl Sender {
             for segment in &self.lost {
                 self.segments[(segment - self.una) as usize] = Segment::Lost;
             }
-            self.ssthresh = (self.cwnd / 2).max(2);
+            self.ssthresh = (self.window.lost(self.cwnd) / 2).max(2);
             self.cwnd = 1;
             self.recovering = true;
             self.recovery_end = self.nxt;
@@ -388,6 +418,7 @@ impl Sender {
                 self.obey(&orders);
             }
         }
+        self.cwnd = self.window.before_growth(self.cwnd);
         self.control(acked, losses);
         self.update_pacing();
         self.probed = false;
@@ -408,7 +439,7 @@ impl Sender {
         if losses && !self.recovering {
             self.recovering = true;
             self.recovery_end = self.nxt;
-            self.ssthresh = (self.cwnd / 2).max(2);
+            self.ssthresh = (self.window.lost(self.cwnd) / 2).max(2);
             self.cwnd = self.ssthresh;
             self.counted = 0;
         } else if self.cwnd < self.ssthresh {

@@ -33,9 +33,9 @@ pub fn has_phases(adaptation: &Adaptation) -> Result<bool, CaseError> {
 
 /// The congestion control that the senders' connections are to have.
 pub fn congestion(adaptation: &Adaptation) -> Result<Congestion, CaseError> {
-    let of_policy = policy(adaptation)?.and_then(|policy| match policy.startup {
-        Some(_) => policy.base.congestion_control(),
-        None => policy.base.kernel_name(),
+    let of_policy = policy(adaptation)?.and_then(|policy| match policy.wraps() {
+        true => policy.base.congestion_control(),
+        false => policy.base.kernel_name(),
     });
     let asked = adaptation.congestion.clone();
     Ok(Congestion {

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Socket options of Paceline's own, for any program of a job: kamezawa-2004, 5.2.
+ *
+ * The programs are attached to each job's cgroup and see the options of its sockets. Of
+ * those that are not Paceline's they give back nothing (optlen = 0), so that the kernel
+ * goes on with what the caller gave or gets: without that, options of more than a page
+ * would fail before Linux 6.5. include/paceline.h says what the options mean.
+ */
+#include "groups.h"
+
+#define PL_EINVAL 22
+#define PL_ENOSPC 28
+#define PL_EOPNOTSUPP 95
+#define PL_ENOTCONN 107
+#define PL_PASS 1 /* what a program returns where it has refused nothing */
+
+static __always_inline int refused(int error)
+{
+	bpf_set_retval(-error);
+	return 0;
+}
+
+/* What the program has said of this socket so far. */
+static __always_inline struct pl_wish *wish_of(struct bpf_sock *sk)
+{
+	return bpf_sk_storage_get(&pl_wishes, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+}
+
+/* Whether Paceline can see and bound the window of a connection. */
+static __always_inline bool has_window(const struct pl_connection *conn)
+{
+	return conn->policy.wrap && conn->reason == PL_REASON_NONE;
+}
+
+/* Reads a group's name, at most 31 bytes without control characters; returns an errno. */
+static __always_inline int read_name(struct bpf_sockopt *ctx, char name[PL_NAME_LEN])
+{
+	u8 *at = ctx->optval, *end = ctx->optval_end;
+	int length = ctx->optlen, ended = 0;
+
+	if (length < 0 || length > PL_NAME_LEN)
+		return PL_EINVAL;
+	for (int i = 0; i < PL_NAME_LEN; i++) {
+		u8 byte = 0;
+
+		if (i < length && at + i + 1 <= end)
+			byte = at[i];
+		if (byte && (ended || byte < 0x20 || byte == 0x7f))
+			return PL_EINVAL;
+		if (!byte)
+			ended = 1;
+		name[i] = byte;
+	}
+	return ended ? 0 : PL_EINVAL;
+}
+
+static __always_inline int attach_group(struct bpf_sockopt *ctx, struct bpf_sock *sk)
+{
+	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
+	char name[PL_NAME_LEN] = {};
+	struct pl_wish *wish;
+	int error;
+
+	error = read_name(ctx, name);
+	if (error)
+		return error;
+	if (conn && !has_window(conn))
+		return PL_EOPNOTSUPP;
+	wish = wish_of(sk);
+	if (!wish)
+		return PL_ENOSPC;
+	wish->named = 1;
+	__builtin_memcpy(wish->group, name, sizeof(name));
+	/* A connection that is not made yet comes into its group with its policy. */
+	if (!conn)
+		return 0;
+	pl_leave_group(conn);
+	__builtin_memcpy(conn->group.name, name, sizeof(name));
+	if (!name[0])
+		return 0;
+	return pl_join_group(conn, wish->total_bytes) ? 0 : PL_ENOSPC;
+}
+
+static __always_inline int set_limits(struct bpf_sockopt *ctx, struct bpf_sock *sk)
+{
+	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
+	struct pl_limits *asked = ctx->optval;
+	struct pl_group *group;
+	struct pl_limits limits;
+	struct pl_wish *wish;
+	u64 until_us = 0;
+	bool bounds;
+
+	if (ctx->optlen != sizeof(limits) || (void *)(asked + 1) > ctx->optval_end)
+		return PL_EINVAL;
+	limits = *asked;
+	if (!limits.set || limits.set & ~(PL_WININFO_PAGE | PL_WININFO_LIMITS) || limits.reserved)
+		return PL_EINVAL;
+	if (limits.page > PL_GROUP_STREAMS / PL_PAGE_STREAMS)
+		return PL_EINVAL;
+	if (limits.set & PL_WININFO_LIMITS) {
+		bounds = limits.min_segs || limits.max_segs;
+		if (limits.max_segs && limits.min_segs > limits.max_segs)
+			return PL_EINVAL;
+		if (bounds && (!limits.lease_ms || limits.lease_ms > PL_LEASE_MAX_MS))
+			return PL_EINVAL;
+		if (conn && !has_window(conn))
+			return PL_EOPNOTSUPP;
+		if (!conn || !conn->slot)
+			return PL_ENOTCONN;
+		group = bpf_map_lookup_elem(&pl_groups, &conn->group);
+		if (!group)
+			return PL_ENOTCONN;
+		if (bounds)
+			until_us = bpf_ktime_get_ns() / 1000 + (u64)limits.lease_ms * 1000;
+		bpf_spin_lock(&group->lock);
+		group->uwnd.min_segs = limits.min_segs;
+		group->uwnd.max_segs = limits.max_segs;
+		group->uwnd.until_us = until_us;
+		bpf_spin_unlock(&group->lock);
+	}
+	if (limits.set & PL_WININFO_PAGE) {
+		wish = wish_of(sk);
+		if (!wish)
+			return PL_ENOSPC;
+		wish->page = limits.page;
+	}
+	return 0;
+}
+
+static __always_inline int set_bytes(struct bpf_sockopt *ctx, struct bpf_sock *sk)
+{
+	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
+	u64 *asked = ctx->optval;
+	struct pl_member *member;
+	struct pl_wish *wish;
+
+	if (ctx->optlen != sizeof(*asked) || (void *)(asked + 1) > ctx->optval_end)
+		return PL_EINVAL;
+	wish = wish_of(sk);
+	if (!wish)
+		return PL_ENOSPC;
+	wish->total_bytes = *asked;
+	member = conn && conn->slot ? pl_member_of(conn) : NULL;
+	if (member)
+		member->total_bytes = *asked;
+	return 0;
+}
+
+SEC("cgroup/setsockopt")
+int pl_set_option(struct bpf_sockopt *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	int error;
+
+	/* In nested jobs the inner one's program was first, and it is the same. */
+	if (ctx->optlen == -1)
+		return PL_PASS;
+	if (ctx->level != IPPROTO_TCP || !sk || sk->protocol != IPPROTO_TCP)
+		goto foreign;
+	switch (ctx->optname) {
+	case PL_TCP_ATTACHGROUP:
+		error = attach_group(ctx, sk);
+		break;
+	case PL_TCP_WININFO:
+		error = set_limits(ctx, sk);
+		break;
+	case PL_TCP_STREAMBYTES:
+		error = set_bytes(ctx, sk);
+		break;
+	default:
+		goto foreign;
+	}
+	if (error)
+		return refused(error);
+	ctx->optlen = -1; /* the kernel is not asked */
+	return PL_PASS;
+foreign:
+	ctx->optlen = 0;
+	return PL_PASS;
+}
+
+/*
+ * One more, of which the verifier knows nothing but that it is below 128: it would look at
+ * each number of connections found so far for each place that is looked at.
+ */
+__weak __noinline u32 pl_one_more(u32 count)
+{
+	return count + 1;
+}
+
+/* A page of the group's connections. Returns an errno; *length is what was written. */
+static __noinline int list_members(struct bpf_sockopt *ctx, struct pl_connection *conn, u32 page, u32 *length)
+{
+	struct pl_member_key key = {};
+	struct pl_wininfo *info;
+	struct pl_member *found;
+	struct pl_group *group;
+	u32 count = 0, slots;
+	u64 now_us;
+
+	info = ctx->optval;
+	if ((void *)(info + 1) > ctx->optval_end)
+		return PL_EINVAL;
+	group = bpf_map_lookup_elem(&pl_groups, &conn->group);
+	if (!group)
+		return PL_ENOTCONN;
+	slots = group->slots;
+	now_us = bpf_ktime_get_ns() / 1000;
+	info->page = page;
+	info->pages = (slots + PL_PAGE_STREAMS - 1) / PL_PAGE_STREAMS;
+	info->members = group->members;
+	info->min_segs = 0;
+	info->max_segs = 0;
+	info->lease_ms = 0;
+	info->reserved = 0;
+	if (now_us < group->uwnd.until_us) {
+		info->min_segs = group->uwnd.min_segs;
+		info->max_segs = group->uwnd.max_segs;
+		info->lease_ms = (group->uwnd.until_us - now_us + 999) / 1000;
+	}
+	key.group = conn->group;
+	for (u32 i = 0; i < PL_PAGE_STREAMS; i++) {
+		struct pl_member *to;
+
+		key.slot = page * PL_PAGE_STREAMS + i;
+		if (key.slot >= slots)
+			break;
+		found = bpf_map_lookup_elem(&pl_members, &key);
+		if (!found)
+			continue;
+		to = ctx->optval + sizeof(*info) + count * sizeof(*to);
+		if ((void *)(to + 1) > ctx->optval_end)
+			break;
+		*to = *found;
+		count = pl_one_more(count) & 127;
+	}
+	info->count = count;
+	*length = sizeof(*info) + count * sizeof(struct pl_member);
+	return 0;
+}
+
+SEC("cgroup/getsockopt")
+int pl_get_option(struct bpf_sockopt *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct pl_connection *conn;
+	struct pl_wish *wish;
+	u32 length = 0;
+	int error;
+
+	if (ctx->level != IPPROTO_TCP || ctx->optname != PL_TCP_WININFO || !sk || sk->protocol != IPPROTO_TCP) {
+		ctx->optlen = 0;
+		return PL_PASS;
+	}
+	conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
+	if (conn && !has_window(conn))
+		return refused(PL_EOPNOTSUPP);
+	if (!conn || !conn->slot)
+		return refused(PL_ENOTCONN);
+	wish = bpf_sk_storage_get(&pl_wishes, sk, 0, 0);
+	error = list_members(ctx, conn, wish ? wish->page : 0, &length);
+	if (error)
+		return refused(error);
+	ctx->optlen = length;
+	ctx->retval = 0;
+	return PL_PASS;
+}

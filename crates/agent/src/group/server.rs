@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The agent's side: the groups of users who are not root.
+//!
+//! A client stays connected and asks many times a second, so each has a thread. What it can
+//! reach is decided once, by the kernel's word of who connected: groups of that user, which
+//! the client only names.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::eventfd::EventFd;
+use nix::sys::socket::{getsockopt, sockopt};
+
+use super::protocol::{self, Question, LONGEST_QUESTION};
+use super::{check_bounds, check_name, Local};
+use crate::error::{Error, Result};
+use crate::pages;
+use crate::service::{Config, Peer};
+
+/// Clients of one user at once: one for each transfer, and then some.
+const MOST_PER_USER: usize = 16;
+/// Of all users: each is a thread.
+const MOST: usize = 256;
+/// A client that says nothing for so long is let go; it may come again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A thread that serves groups until it is dropped.
+#[derive(Debug)]
+pub(crate) struct GroupServer {
+    socket: PathBuf,
+    stop: EventFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How many clients each user has.
+type Clients = Arc<Mutex<HashMap<u32, usize>>>;
+
+impl GroupServer {
+    /// # Errors
+    /// Where the socket cannot be made.
+    pub fn listen_at(socket: PathBuf, config: Config) -> Result<Self> {
+        let failed = |error| Error::path("listen at", &socket, error);
+        let listener = pages::listen(&socket)?;
+        let stop = EventFd::new().map_err(|errno| failed(errno.into()))?;
+        let stopped = stop.as_fd().try_clone_to_owned().map_err(failed)?;
+        let thread = std::thread::Builder::new()
+            .name("groups".to_owned())
+            .spawn(move || {
+                let clients = Clients::default();
+                loop {
+                    let mut sources = [
+                        PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
+                        PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+                    ];
+                    match poll(&mut sources, PollTimeout::NONE) {
+                        Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                        Err(errno) => return tracing::warn!("groups are not served: {errno}"),
+                    }
+                    if sources[0].any().unwrap_or(false) {
+                        return;
+                    }
+                    accept(&listener, &config, &clients);
+                }
+            })
+            .map_err(failed)?;
+        Ok(Self {
+            socket,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+}
+
+impl Drop for GroupServer {
+    fn drop(&mut self) {
+        if let Err(error) = pages::remove(&self.socket) {
+            tracing::warn!("cannot remove {}: {error}", self.socket.display());
+        }
+        if self.stop.write(1).is_ok() {
+            drop(self.thread.take().map(JoinHandle::join));
+        }
+    }
+}
+
+fn accept(listener: &UnixListener, config: &Config, clients: &Clients) {
+    while let Ok((stream, _)) = listener.accept() {
+        let served = admit(&stream, config, clients).and_then(|user| {
+            let place = Place(clients.clone(), user);
+            std::thread::Builder::new()
+                .name("group".to_owned())
+                .spawn(move || {
+                    if let Err(error) = serve(stream, place.1) {
+                        tracing::debug!("a group's client of user {}: {error}", place.1);
+                    }
+                    drop(place);
+                })
+                .map_err(|error| error.to_string())
+        });
+        if let Err(why) = served {
+            tracing::info!("a group's client is not served: {why}");
+        }
+    }
+}
+
+/// A client's place among its user's, given back when dropped.
+struct Place(Clients, u32);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = clients.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&self.1);
+            }
+        }
+    }
+}
+
+/// The user who may be served, and is counted.
+fn admit(stream: &UnixStream, config: &Config, clients: &Clients) -> Result<u32, String> {
+    let who = getsockopt(stream, sockopt::PeerCredentials).map_err(|errno| errno.to_string())?;
+    let peer = Peer::of(stream, &who).map_err(|error| error.to_string())?;
+    let user = peer.user;
+    if user != 0 && !peer.groups.iter().any(|group| config.admits(*group)) {
+        let mut stream = stream;
+        let why = format!(
+            "user {user} is in none of the groups that may run jobs: {}",
+            config.group_names()
+        );
+        // The client waits for the answer to its first question.
+        let _ = protocol::write_frame(&mut stream, &protocol::failed_frame(&why));
+        return Err(why);
+    }
+    let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
+    let all: usize = clients.values().sum();
+    let own = clients.entry(user).or_default();
+    if *own >= MOST_PER_USER || all >= MOST {
+        return Err(format!("user {user} has {own} clients of {all}"));
+    }
+    *own += 1;
+    Ok(user)
+}
+
+fn serve(mut stream: UnixStream, user: u32) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let longest = 4 + paceline_abi::PL_NAME_LEN as usize;
+    let Some(hello) = protocol::read_frame(&mut stream, longest)? else {
+        return Ok(());
+    };
+    let name = protocol::read_hello(&hello).filter(|name| check_name(name).is_ok());
+    let Some(name) = name else {
+        let why = "this client and the agent are of different versions: restart the agent with the installed paceline";
+        return protocol::write_frame(&mut stream, &protocol::failed_frame(why));
+    };
+    let mut group = Local::new(&name, user);
+    while let Some(frame) = protocol::read_frame(&mut stream, LONGEST_QUESTION)? {
+        let answer = match Question::read(&frame) {
+            None => protocol::failed_frame("not a question"),
+            Some(question) => answer(&mut group, question)
+                .unwrap_or_else(|error| protocol::failed_frame(&error.to_string())),
+        };
+        protocol::write_frame(&mut stream, &answer)?;
+    }
+    Ok(())
+}
+
+fn answer(group: &mut Local, question: Question) -> Result<Vec<u8>> {
+    match question {
+        Question::List => Ok(protocol::list_frame(&group.streams()?)),
+        Question::Apply { lease_us, bounds } => {
+            let lease_us = check_bounds(&bounds, Duration::from_micros(lease_us))?;
+            Ok(protocol::applied_frame(group.apply(&bounds, lease_us)?))
+        }
+    }
+}

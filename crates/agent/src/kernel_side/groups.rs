@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The connections of groups, read and bounded by their coordinator's client: often, so
+//! what it takes is loaded once.
+
+use libbpf_rs::{ErrorKind, MapCore, MapFlags};
+use paceline_abi::{as_bytes, from_bytes, pl_stream_record, pl_uwnd};
+
+use super::discover::{self, Found};
+use super::{identity, read_iterator, KernelSide};
+use crate::error::{Error, Result};
+use crate::job::monotonic_us;
+
+/// The iterator that writes one record per connection of any group.
+const STREAMS_PROGRAM: &str = "pl_streams";
+
+/// What it takes to read streams and to bound them.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    found: Found,
+    side: KernelSide,
+}
+
+impl Streams {
+    /// Of the live kernel side; `None` where there is none, and so no job.
+    ///
+    /// # Errors
+    /// [`Error::OtherBuild`], [`Error::Bpf`].
+    pub fn open() -> Result<Option<Self>> {
+        let Some(found) = discover::find()? else {
+            return Ok(None);
+        };
+        found.require_ours(|| "see paceline status of that build".to_owned())?;
+        let side = KernelSide::load(Some(&found), None, Some(STREAMS_PROGRAM))?;
+        Ok(Some(Self { found, side }))
+    }
+
+    /// Whether it is still the live one: with the last job it ends.
+    pub fn is_live(&self) -> bool {
+        let meta = self.found.map("pl_meta");
+        let value = meta.map(|meta| meta.lookup(&0u32.to_ne_bytes(), MapFlags::ANY));
+        matches!(value, Some(Ok(Some(value))) if value == identity().to_ne_bytes())
+    }
+
+    /// Every connection of any group of this host.
+    pub fn read(&self) -> Result<Vec<pl_stream_record>> {
+        self.side.streams()
+    }
+
+    /// Bounds the window of one connection; without bounds it is free at once.
+    pub fn bound(&self, cookie: u64, uwnd: &pl_uwnd) -> Result<()> {
+        let bounds = self.side.map("pl_bounds")?;
+        let key = cookie.to_ne_bytes();
+        let done = if uwnd.min_segs == 0 && uwnd.max_segs == 0 {
+            bounds.delete(&key)
+        } else {
+            bounds
+                .update(&key, as_bytes(uwnd), MapFlags::ANY)
+                .or_else(|error| match error.kind() {
+                    ErrorKind::TooBig => {
+                        forget_ended(&bounds)?;
+                        bounds.update(&key, as_bytes(uwnd), MapFlags::ANY)
+                    }
+                    _ => Err(error),
+                })
+        };
+        match done {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(Error::bpf("cannot bound a connection's window", error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl KernelSide {
+    /// Every connection of any group, in all network namespaces.
+    pub(crate) fn streams(&self) -> Result<Vec<pl_stream_record>> {
+        let connections = self.map("pl_connections")?;
+        let link = self
+            .program(STREAMS_PROGRAM)?
+            .attach_iter(std::os::fd::AsFd::as_fd(&connections))
+            .map_err(|error| Error::bpf("cannot read the groups' connections", error))?;
+        read_iterator(&link)?
+            .chunks(size_of::<pl_stream_record>())
+            .map(|record| Ok(from_bytes(record)?))
+            .collect()
+    }
+}
+
+/// Bounds of connections that ended while somebody bounded them are nobody's.
+fn forget_ended(bounds: &libbpf_rs::Map<'_>) -> libbpf_rs::Result<()> {
+    let now = monotonic_us();
+    for key in bounds.keys() {
+        let value = bounds.lookup(&key, MapFlags::ANY)?;
+        let uwnd = value.and_then(|value| from_bytes::<pl_uwnd>(&value).ok());
+        if uwnd.is_none_or(|uwnd| uwnd.until_us <= now) {
+            // Gone already is as good.
+            let _ = bounds.delete(&key);
+        }
+    }
+    Ok(())
+}

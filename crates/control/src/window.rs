@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The window cap (`bpf/control/window_cap.h`).
+
+use paceline_abi::pl_uwnd;
+
+use crate::bindings::{self, pl_orders, pl_tcp, pl_window};
+
+/// The bounds of one connection's window, from outside. [`Default`] is a connection that
+/// nothing bounds.
+#[derive(Debug, Clone, Default)]
+pub struct Window {
+    window: pl_window,
+}
+
+impl Window {
+    /// Tells the law that a transmission is about to happen. `tcp.cwnd` is the base's own
+    /// window ([`Window::own`]). The orders' window is what is in force; it never is 0
+    /// unless the base's is.
+    pub fn before_send(&mut self, uwnd: &pl_uwnd, tcp: &pl_tcp) -> pl_orders {
+        let mut orders = pl_orders::default();
+        // SAFETY: valid references to plain structs; the C function keeps none.
+        unsafe { bindings::paceline_window_before_send(&mut self.window, uwnd, tcp, &mut orders) };
+        orders
+    }
+
+    /// The base's own window, where the connection has `cwnd`.
+    pub fn own(&self, cwnd: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_window_own(&self.window, cwnd) }
+    }
+
+    /// The window that the base is to grow from.
+    pub fn before_growth(&mut self, cwnd: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_window_before_growth(&mut self.window, cwnd) }
+    }
+
+    /// A loss: the window that the base is to reduce.
+    pub fn lost(&mut self, cwnd: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_window_lost(&mut self.window, cwnd) }
+    }
+
+    /// The loss was none, and the base goes back to `cwnd`: what it is to go back to.
+    pub fn undo(&mut self, cwnd: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_window_undo(&mut self.window, cwnd) }
+    }
+
+    /// Another law has set the base's window.
+    pub fn set(&mut self) {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_window_set(&mut self.window) }
+    }
+
+    /// All that the law keeps of the connection.
+    pub fn raw(&self) -> &pl_window {
+        &self.window
+    }
+}
+
+/// Adds a bound to others, unless its lease has ended: all hold, and the cap above the
+/// lift.
+pub fn uwnd_add(to: &mut pl_uwnd, other: &pl_uwnd, now_us: u64) {
+    // SAFETY: as above.
+    unsafe { bindings::paceline_uwnd_add(to, other, now_us) }
+}
