@@ -22,7 +22,7 @@ fn table() {
                 let mut rt: Vec<u32> = s.iter().map(|s| s.sample.srtt_us).collect(); rt.sort();
                 let imax = s.iter().map(|s| s.sample.inflight_segs).max().unwrap_or(0);
                 let imin = s.iter().map(|s| s.sample.inflight_segs).min().unwrap_or(0);
-                println!("{t:.3} n={} infl={infl} [{imin},{imax}] cwnd={cw} max={mx} rec={rec} srtt={:?}", s.len(), rt.get(rt.len()/2));
+                println!("{t:.3} n={} a={:?} infl={infl} [{imin},{imax}] cwnd={cw} max={mx} rec={rec} srtt={:?}", s.len(), l.iter().map(|l| l.max_segs).step_by(8).collect::<Vec<_>>(), rt.get(rt.len()/2));
             });
             println!("{name:10} {algorithm:24} first {:6.2} last {:6.2} ratio {:.3} last/first {:.3} foreign {:?} drop {} retx {} rto {}", o.first(), o.last(), o.last()/cases::BOUND_S, o.spread(), o.foreign_bps, o.dropped, o.retransmitted, o.timeouts);
         }

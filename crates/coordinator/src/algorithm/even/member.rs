@@ -62,8 +62,13 @@ impl Member {
         let sample = &stream.sample;
         let acked = sample.acked_bytes.saturating_sub(self.acked_bytes);
         self.delivered_segs = acked as f64 / mss(stream);
-        self.lost = sample.retransmitted_segs > self.retransmitted_segs
-            || (sample.recovering && !self.was_recovering);
+        // One loss event for each recovery, as TCP has it; a short one may have begun and
+        // ended between two rounds.
+        self.lost = match (self.was_recovering, sample.recovering) {
+            (false, true) => true,
+            (false, false) => sample.retransmitted_segs > self.retransmitted_segs,
+            (true, _) => false,
+        };
         self.acked_bytes = sample.acked_bytes;
         self.retransmitted_segs = sample.retransmitted_segs;
         self.was_recovering = sample.recovering;

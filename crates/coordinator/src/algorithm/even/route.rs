@@ -20,13 +20,25 @@ const CAUTIOUS_US: (f64, f64) = (500.0, 10_000.0);
 /// Share of the distance to the aim that a round trip closes. What is done is seen one
 /// round trip later, so more would swing.
 const GAIN: f64 = 0.4;
-/// Largest step of the budget in a round trip, as its share.
-const LARGEST_STEP: f64 = 0.125;
+/// Largest step of the budget in a round trip, as its share. A step that was too large
+/// is seen before the next one, and half a shallow buffer takes it.
+const LARGEST_STEP: f64 = 0.0625;
 /// CUBIC's cut at a loss (RFC 9438, 4.6). Of n streams that share a budget each has one
 /// nth of it.
 const CUT: f64 = 0.3;
+/// Round trips at the start in which a queue is not taken for a sign: the first windows
+/// of all streams leave in one burst, unpaced, and make a short one.
+const BURST_RTTS: f64 = 1.5;
 /// Growth while the capacity is not known, per round trip: slow start's.
 const START_GROWTH: f64 = 2.0;
+/// Round trips over which the largest delivered rate is taken for the capacity (BBR has
+/// ten), and the largest budget as a factor of what that rate fills.
+const RATE_RTTS: usize = 10;
+const BEYOND: f64 = 1.15;
+/// Round trips without a loss, in which all but this share of the budget was delivered,
+/// until a route is taken for steady.
+const CALM: u32 = 3;
+const CALM_SHARE: f64 = 0.04;
 /// Least budget for each stream, segments.
 const LEAST_SEGS: f64 = 2.0;
 /// A budget that is filled less than this is not too small.
@@ -105,6 +117,8 @@ pub(super) struct Route {
     /// The budget, segments.
     window_segs: f64,
     last: Option<Duration>,
+    /// When the search for the capacity began.
+    begun: Option<Duration>,
     /// Delivered until a moment, segments; a few round trips of it.
     history: VecDeque<(Duration, f64)>,
     delivered_segs: f64,
@@ -119,10 +133,14 @@ pub(super) struct Route {
     full_us: Option<f64>,
     delay_us: f64,
     rate_segs_per_s: f64,
+    /// The rate in each of the last round trips.
+    rates: VecDeque<f64>,
     empty_epochs: u32,
     crowded_epochs: u32,
-    /// Factor on the delay aimed at, from the balance between routes.
-    pub pull: f64,
+    calm_epochs: u32,
+    /// The budget is left alone until then: a trial is on.
+    kept_until: Duration,
+    /// What all streams still have to send, segments.
     pub demand: f64,
 }
 
@@ -133,6 +151,7 @@ impl Default for Route {
             base_us: 0.0,
             window_segs: 0.0,
             last: None,
+            begun: None,
             history: VecDeque::new(),
             delivered_segs: 0.0,
             epoch: Duration::ZERO,
@@ -143,9 +162,11 @@ impl Default for Route {
             full_us: None,
             delay_us: 0.0,
             rate_segs_per_s: 0.0,
+            rates: VecDeque::new(),
             empty_epochs: 0,
             crowded_epochs: 0,
-            pull: 1.0,
+            calm_epochs: 0,
+            kept_until: Duration::ZERO,
             demand: 0.0,
         }
     }
@@ -161,7 +182,44 @@ impl Route {
         (self.base_us > 0.0 && self.window_segs > 0.0).then_some(self.window_segs)
     }
 
-    fn rtt(&self) -> Duration {
+    /// The capacity is known, and the budget follows it.
+    pub fn follows(&self) -> bool {
+        self.phase == Phase::Follow
+    }
+
+    /// The bottleneck is full, and for some round trips what was given was delivered
+    /// without a loss: a change of the rate has no other cause than a change of the
+    /// budget.
+    pub fn steady(&self) -> bool {
+        self.calm_epochs >= CALM && self.losers == 0.0 && self.delay_us >= self.aim_us(1.0) / 4.0
+    }
+
+    /// Delivered over the last round trip, segments per second.
+    pub fn rate_segs_per_s(&self) -> f64 {
+        self.rate_segs_per_s
+    }
+
+    /// What the budget would carry, segments per second.
+    pub fn given_rate(&self) -> f64 {
+        self.window_segs / self.rtt().as_secs_f64()
+    }
+
+    /// Queueing delay, microseconds.
+    pub fn delay_us(&self) -> f64 {
+        self.delay_us
+    }
+
+    /// Enlarges the budget, or makes it smaller.
+    pub fn add_window(&mut self, segs: f64) {
+        self.window_segs = (self.window_segs + segs).max(1.0);
+    }
+
+    /// Leaves the budget alone, but for losses.
+    pub fn keep_until(&mut self, until: Duration) {
+        self.kept_until = until;
+    }
+
+    pub fn rtt(&self) -> Duration {
         Duration::from_micros((self.base_us + self.delay_us) as u64)
     }
 
@@ -178,13 +236,24 @@ impl Route {
         }
     }
 
+    /// Largest rate of the last round trips, segments per second.
+    fn capacity(&self) -> f64 {
+        self.rates.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// A budget beyond what the route has carried lately would only wait somewhere.
+    fn most_segs(&self, queue: f64) -> f64 {
+        let queue_us = self.delay_us.max(self.aim_us(queue));
+        BEYOND * self.capacity() * (self.base_us + queue_us) / 1e6
+    }
+
     /// Delay to aim at, microseconds.
     fn aim_us(&self, queue: f64) -> f64 {
         let aim = match self.full_us {
             Some(full) => full * queue,
             None => (self.base_us * CAUTIOUS).clamp(CAUTIOUS_US.0, CAUTIOUS_US.1),
         };
-        (aim * self.pull).max(CAUTIOUS_US.0)
+        aim.max(CAUTIOUS_US.0)
     }
 
     pub fn update(&mut self, now: Duration, observed: &Observation, queue: f64) {
@@ -218,12 +287,24 @@ impl Route {
                 self.window_segs = self.window_segs.max(found);
                 if now >= until {
                     self.phase = Phase::Follow;
+                    let found = self.window_segs * 1e6 / (self.base_us + self.aim_us(queue));
+                    self.rates.push_back(found);
                     self.next_epoch(now);
                 }
             }
             Phase::Follow => {
                 if now.saturating_sub(self.epoch) >= rtt {
+                    self.rates.push_back(self.rate_segs_per_s);
+                    while self.rates.len() > RATE_RTTS {
+                        self.rates.pop_front();
+                    }
+                    let delivered = self.rate_segs_per_s > (1.0 - CALM_SHARE) * self.given_rate();
+                    self.calm_epochs = match self.losers == 0.0 && delivered {
+                        true => self.calm_epochs + 1,
+                        false => 0,
+                    };
                     self.follow(now, observed.active, queue, filled);
+                    self.window_segs = self.window_segs.min(self.most_segs(queue));
                     self.next_epoch(now);
                 }
             }
@@ -246,7 +327,10 @@ impl Route {
             return;
         }
         let queue_seen = (self.base_us * QUEUE_SEEN).max(QUEUE_SEEN_US);
-        if self.losers > 0.0 || self.delay_us > queue_seen {
+        let begun = *self.begun.get_or_insert(now);
+        if now.saturating_sub(begun) < self.rtt().mul_f64(BURST_RTTS) {
+            self.losers = 0.0;
+        } else if self.losers > 0.0 || self.delay_us > queue_seen {
             let rate = half.max(self.rate_segs_per_s);
             self.window_segs = rate * (self.base_us + self.aim_us(queue)) / 1e6;
             self.phase = Phase::Drain {
@@ -273,9 +357,14 @@ impl Route {
             self.full_us = Some(self.full_us.map_or(shown, |full| (full + shown) / 2.0));
             let share = (self.losers / active.max(1.0)).min(1.0);
             self.window_segs *= 1.0 - CUT * share;
+            let carried = self.capacity() * (self.base_us + aim) / 1e6;
+            self.window_segs = self.window_segs.min(carried);
             self.hold_until = now + self.rtt();
             self.empty_epochs = 0;
             self.crowded_epochs = 0;
+            return;
+        }
+        if now < self.kept_until {
             return;
         }
         let above = self.delay_us > aim * 1.25;
