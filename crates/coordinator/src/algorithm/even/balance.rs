@@ -21,7 +21,7 @@ const ARRIVED: f64 = 0.5;
 const TRIAL_RTTS: f64 = 2.5;
 /// After a trial that failed, round trips until the next one of these two; twice as many
 /// after each more.
-const PATIENCE_RTTS: f64 = 16.0;
+const PATIENCE_RTTS: f64 = 4.0;
 const LONGEST_PATIENCE: Duration = Duration::from_secs(300);
 /// Ends that are apart by less, as a share of the time that is left, need no trial.
 const APART: f64 = 0.05;
