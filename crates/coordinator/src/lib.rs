@@ -3,3 +3,5 @@
 
 pub mod algorithm;
 pub mod local;
+pub mod protocol;
+pub mod security;
