@@ -57,7 +57,7 @@ pub type LocalError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// Both functions are called from the client's only thread, once in a round each, and
 /// should return within a few milliseconds.
-pub trait LocalStreams {
+pub trait LocalStreams: Send {
     /// The group's streams that are open now.
     ///
     /// # Errors

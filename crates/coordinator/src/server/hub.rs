@@ -166,7 +166,9 @@ impl Hub {
             });
         tracing::info!("{} joins group {}", joined.host, joined.group);
         running.group.join(client, joined.host, now);
-        running.emptied = None;
+        if running.emptied.take().is_some() {
+            running.due = now;
+        }
         self.messages.insert(client, messages);
         Ok(Place {
             group: joined.group,

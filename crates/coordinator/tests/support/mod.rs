@@ -4,5 +4,6 @@
 #![allow(dead_code)]
 
 pub mod cases;
+pub mod host;
 pub mod model;
 pub mod sender;
