@@ -8,6 +8,9 @@ use crate::algorithm::Stream;
 
 /// Payload of a segment where it was not reported, bytes (Ethernet, timestamps).
 const USUAL_MSS: f64 = 1448.0;
+/// Round trips without a retransmission that end a recovery: a segment that is lost
+/// again is missed after one, and more for the jitter.
+const REPAIR_RTTS: f64 = 1.5;
 /// A stream without progress for this long, and two round trips at least, is stalled:
 /// its share goes to others.
 const STALLED_AFTER: Duration = Duration::from_millis(50);
@@ -21,6 +24,8 @@ pub(super) struct Member {
     acked_bytes: u64,
     retransmitted_segs: u64,
     was_recovering: bool,
+    /// When it was last seen to retransmit.
+    repaired: Duration,
     progress: Duration,
     /// The least window of the last round.
     pub given_segs: f64,
@@ -49,6 +54,7 @@ impl Member {
             acked_bytes: stream.sample.acked_bytes,
             retransmitted_segs: stream.sample.retransmitted_segs,
             was_recovering: stream.sample.recovering,
+            repaired: Duration::ZERO,
             progress: now,
             given_segs: 0.0,
             slow_rounds: 0,
@@ -62,13 +68,16 @@ impl Member {
         let sample = &stream.sample;
         let acked = sample.acked_bytes.saturating_sub(self.acked_bytes);
         self.delivered_segs = acked as f64 / mss(stream);
-        // One loss event for each recovery, as TCP has it; a short one may have begun and
-        // ended between two rounds.
-        self.lost = match (self.was_recovering, sample.recovering) {
-            (false, true) => true,
-            (false, false) => sample.retransmitted_segs > self.retransmitted_segs,
-            (true, _) => false,
-        };
+        // One loss event for each recovery, as TCP has it: retransmissions that follow
+        // one another belong to one. A short recovery may have begun and ended between
+        // two rounds.
+        let rtt = Duration::from_micros(sample.srtt_us.into());
+        let repairs = sample.retransmitted_segs > self.retransmitted_segs || sample.recovering;
+        let pause = now.saturating_sub(self.repaired) > rtt.mul_f64(REPAIR_RTTS);
+        self.lost = repairs && !self.was_recovering && pause;
+        if repairs {
+            self.repaired = now;
+        }
         self.acked_bytes = sample.acked_bytes;
         self.retransmitted_segs = sample.retransmitted_segs;
         self.was_recovering = sample.recovering;
