@@ -3,6 +3,9 @@
 
 mod agent_command;
 mod attach_command;
+mod coordinate_command;
+mod coordinate_local;
+mod coordinate_text;
 mod doctor_command;
 mod emulate_command;
 mod lab_command;
@@ -58,6 +61,8 @@ enum Command {
     Policy(policy_command::Args),
     /// Run experiments; make networks for programs of your own
     Lab(lab_command::Args),
+    /// Let parallel streams of many hosts finish together
+    Coordinate(coordinate_command::Args),
     /// A WAN link between two interfaces
     Emulate(emulate_command::Args),
 }
@@ -88,6 +93,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor_command::run(args),
         Command::Policy(args) => policy_command::run(args),
         Command::Lab(args) => lab_command::run(args),
+        Command::Coordinate(args) => coordinate_command::run(args),
         Command::Emulate(args) => emulate_command::run(args),
     };
     result.unwrap_or_else(|error| {
