@@ -31,6 +31,7 @@ pub fn plain() -> Case {
         declared: true,
         stop: None,
         kill: None,
+        blind: false,
         first_round: 230 * MS,
     }
 }
@@ -39,6 +40,14 @@ pub fn plain() -> Case {
 pub fn undeclared() -> Case {
     Case {
         declared: false,
+        ..plain()
+    }
+}
+
+/// The hosts cannot tell whether a stream is in Recovery.
+pub fn blind() -> Case {
+    Case {
+        blind: true,
         ..plain()
     }
 }

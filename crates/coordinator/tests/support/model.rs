@@ -47,6 +47,8 @@ pub struct Case {
     pub stop: Option<(usize, u64, u64)>,
     /// When the coordinator is killed.
     pub kill: Option<u64>,
+    /// Samples do not tell of recoveries.
+    pub blind: bool,
     /// When the first round is.
     pub first_round: u64,
 }
@@ -305,7 +307,7 @@ impl Run<'_> {
                     false => 0,
                 },
                 retransmitted_segs: sender.retransmitted,
-                recovering: std::env::var("BLIND").is_err() && sender.recovering(),
+                recovering: !self.case.blind && sender.recovering(),
             },
         }
     }
