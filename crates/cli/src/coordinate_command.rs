@@ -186,9 +186,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn algorithms() -> String {
     let rows: Vec<Vec<String>> = CHOICES
         .iter()
-        .map(|(name, parameters, what)| [name, what, parameters].map(|t| (*t).to_owned()).to_vec())
+        .flat_map(|(name, parameters, what)| {
+            let parameters = vec![String::new(), parameters.to_string()];
+            [vec![name.to_string(), what.to_string()], parameters]
+        })
         .collect();
-    format!("Algorithms, and their parameters:\n{}", output::table("  ", &rows))
+    format!(
+        "Algorithms, and their parameters:\n{}",
+        output::table("  ", &rows)
+    )
 }
 
 fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
@@ -334,7 +340,10 @@ impl AccessArgs {
 
 /// From its digits, or of a certificate in a file.
 fn fingerprint(text: &str) -> Result<[u8; 32]> {
-    let digits = text.strip_prefix("sha256:").unwrap_or(text).replace(':', "");
+    let digits = text
+        .strip_prefix("sha256:")
+        .unwrap_or(text)
+        .replace(':', "");
     let bytes: Option<Vec<u8>> = (digits.len() == 64 && digits.is_ascii())
         .then(|| {
             (0..32)

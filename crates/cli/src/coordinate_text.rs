@@ -93,7 +93,16 @@ fn rounds(group: &GroupStatus) -> String {
         return String::new();
     }
     let head = [
-        "round", "at", "streams", "in flight", "min", "mean", "max", "spread", "limit", "lossy",
+        "round",
+        "at",
+        "streams",
+        "in flight",
+        "min",
+        "mean",
+        "max",
+        "spread",
+        "limit",
+        "lossy",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for record in records {
@@ -117,7 +126,9 @@ fn rounds(group: &GroupStatus) -> String {
 }
 
 fn clients(group: &GroupStatus) -> String {
-    let mut rows = vec![["host", "streams", "heard", "late"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["host", "streams", "heard", "late"]
+        .map(str::to_owned)
+        .to_vec()];
     for client in group.clients.iter().take(MOST_CLIENTS) {
         rows.push(vec![
             client.host.clone(),

@@ -114,9 +114,14 @@ impl Drop for Killed {
 /// Processor time of a process so far, seconds.
 fn cpu_s(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("proc");
-    let fields: Vec<&str> = stat[stat.rfind(')').expect("a name") + 2..].split(' ').collect();
+    let fields: Vec<&str> = stat[stat.rfind(')').expect("a name") + 2..]
+        .split(' ')
+        .collect();
     // utime and stime are fields 14 and 15, and two went with the name.
-    let ticks: u64 = [11, 12].map(|n| fields[n].parse::<u64>().expect("ticks")).iter().sum();
+    let ticks: u64 = [11, 12]
+        .map(|n| fields[n].parse::<u64>().expect("ticks"))
+        .iter()
+        .sum();
     // SAFETY: no memory is passed.
     ticks as f64 / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64
 }
@@ -124,8 +129,15 @@ fn cpu_s(process: u32) -> f64 {
 /// Most memory that a process had, megabytes.
 fn peak_mb(process: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("proc");
-    let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("VmHWM");
-    let kb: f64 = line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("kB");
+    let line = status
+        .lines()
+        .find(|l| l.starts_with("VmHWM:"))
+        .expect("VmHWM");
+    let kb: f64 = line
+        .split_whitespace()
+        .nth(1)
+        .and_then(|kb| kb.parse().ok())
+        .expect("kB");
     kb / 1e3
 }
 
@@ -187,7 +199,10 @@ fn main() {
         serve(&algorithm);
         return;
     }
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with("--"))
+        .collect();
     let length = arguments.first().map_or(Ok(30), |seconds| seconds.parse());
     let length = Duration::from_secs(length.expect("seconds"));
     let mut algorithms: Vec<&str> = arguments.iter().skip(1).map(String::as_str).collect();

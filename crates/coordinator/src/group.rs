@@ -146,14 +146,16 @@ impl Group {
         }
         let taken = Duration::from_micros(taken_us);
         member.streams.clear();
-        member.streams.extend(samples.into_iter().map(|sample| Stream {
-            id: StreamId {
-                client,
-                cookie: sample.cookie,
-            },
-            taken,
-            sample,
-        }));
+        member
+            .streams
+            .extend(samples.into_iter().map(|sample| Stream {
+                id: StreamId {
+                    client,
+                    cookie: sample.cookie,
+                },
+                taken,
+                sample,
+            }));
         // One stream, one window.
         member.streams.sort_by_key(|stream| stream.id.cookie);
         let reported = member.streams.len();

@@ -65,8 +65,15 @@ where
         Protection::Kernel => None,
         _ => token,
     };
-    if token.is_none() && matches!(protection, Protection::None | Protection::Tls { known: false, .. }) {
-        return Err(SecurityError::TokenMissing("the server has no token for this connection").into());
+    if token.is_none()
+        && matches!(
+            protection,
+            Protection::None | Protection::Tls { known: false, .. }
+        )
+    {
+        return Err(
+            SecurityError::TokenMissing("the server has no token for this connection").into(),
+        );
     }
     let server = nonce()?;
     let hello = Message::Hello {
@@ -130,7 +137,9 @@ where
     };
     let token = match (wanted, token) {
         (true, None) => {
-            return Err(SecurityError::TokenMissing("the server wants a token: give --token-file").into())
+            return Err(
+                SecurityError::TokenMissing("the server wants a token: give --token-file").into(),
+            )
         }
         // Else anybody on this host could play the server.
         (false, _) if *protection == Protection::None => {
@@ -160,7 +169,11 @@ where
     let proof = match reader.next(PATIENCE).await? {
         Message::Welcome { proof } => proof,
         Message::Refused { for_good, text } => return Err(Error::Refused { for_good, text }),
-        _ => return Err(Error::Unexpected("Join is answered with Welcome or Refused")),
+        _ => {
+            return Err(Error::Unexpected(
+                "Join is answered with Welcome or Refused",
+            ))
+        }
     };
     if token.is_some_and(|token| !same(&token.server_proof(&about), &proof)) {
         return Err(SecurityError::Proof.into());
@@ -177,7 +190,9 @@ where
 /// An error as the other side is told: nothing about files or keys.
 pub(crate) fn refusal(error: &Error) -> Message {
     let (for_good, text) = match error {
-        Error::Security(SecurityError::Proof) => (true, "the token is not the right one".to_owned()),
+        Error::Security(SecurityError::Proof) => {
+            (true, "the token is not the right one".to_owned())
+        }
         Error::Security(error @ SecurityError::Stranger { .. }) => (true, error.to_string()),
         Error::Security(_) => (true, "not allowed".to_owned()),
         Error::Wire(error @ WireError::Version { .. }) => (true, error.to_string()),

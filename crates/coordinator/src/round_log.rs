@@ -17,7 +17,7 @@ pub(crate) struct RoundLog {
 }
 
 enum Form {
-    Csv(csv::Writer<BufWriter<File>>),
+    Csv(Box<csv::Writer<BufWriter<File>>>),
     Json(BufWriter<File>),
 }
 
@@ -55,7 +55,7 @@ impl RoundLog {
         Ok(Self {
             path: path.to_owned(),
             form: match csv {
-                true => Form::Csv(csv::Writer::from_writer(file)),
+                true => Form::Csv(Box::new(csv::Writer::from_writer(file))),
                 false => Form::Json(file),
             },
         })

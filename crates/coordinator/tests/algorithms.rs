@@ -28,7 +28,10 @@ fn even_ends_together_and_in_time() {
     assert!(outcome.spread() <= 1.01, "{outcome:?}");
     // Who is alone ends much earlier than who is last.
     let alone = run(&cases::plain(), "none");
-    assert!(alone.spread() > 3.0 && alone.last() > 1.2 * BOUND_S, "{alone:?}");
+    assert!(
+        alone.spread() > 3.0 && alone.last() > 1.2 * BOUND_S,
+        "{alone:?}"
+    );
 }
 
 #[test]
@@ -95,7 +98,10 @@ fn somebody_elses_flow_keeps_its_share() {
 fn without_its_coordinator_a_transfer_goes_on() {
     let outcome = run(&cases::killed(), "even");
     // Eight seconds of it were even.
-    assert!(outcome.last() < run(&cases::plain(), "none").last(), "{outcome:?}");
+    assert!(
+        outcome.last() < run(&cases::plain(), "none").last(),
+        "{outcome:?}"
+    );
 }
 
 #[test]

@@ -124,14 +124,16 @@ fn what_is_written_is_read() {
 /// The fuzzer begins with these.
 #[test]
 fn the_fuzzers_corpus_is_of_this_version() {
-    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/coordinator");
+    let corpus =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/coordinator");
     for (name, message) in examples() {
         let path = corpus.join(name);
         if std::env::var_os("PACELINE_WRITE_CORPUS").is_some() {
             std::fs::create_dir_all(&corpus).expect("a directory");
             std::fs::write(&path, encoded(&message)).expect("written");
         }
-        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let bytes =
+            std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert_eq!(Message::decode(&bytes).expect(name), message);
     }
 }
@@ -141,7 +143,10 @@ fn a_part_of_a_message_or_more_than_one_is_none() {
     for (name, message) in examples() {
         let body = encoded(&message);
         for end in 0..body.len() {
-            assert!(Message::decode(&body[..end]).is_err(), "{name} cut at {end}");
+            assert!(
+                Message::decode(&body[..end]).is_err(),
+                "{name} cut at {end}"
+            );
         }
         let mut more = body.clone();
         more.push(0);

@@ -54,7 +54,10 @@ fn access(address: SocketAddr, token: Option<&[u8]>) -> Access {
 async fn ask(access: &Access) -> Result<String, String> {
     let text = |error: paceline_coordinator::Error| error.to_string();
     let mut control = Control::connect(access, "test").await.map_err(text)?;
-    control.ask(Request::Status { group: None }).await.map_err(text)
+    control
+        .ask(Request::Status { group: None })
+        .await
+        .map_err(text)
 }
 
 #[tokio::test]
@@ -64,14 +67,22 @@ async fn settings_that_leave_it_open_are_refused() {
     open.token = Some(Token::new(SECRET));
     let error = Server::bind(open).await.err().expect("refused").to_string();
     assert!(error.contains("needs TLS"), "{error}");
-    let error = Server::bind(config(loopback())).await.err().expect("refused");
-    assert!(error.to_string().contains("any user could connect"), "{error}");
+    let error = Server::bind(config(loopback()))
+        .await
+        .err()
+        .expect("refused");
+    assert!(
+        error.to_string().contains("any user could connect"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn only_the_right_token_opens() {
     let address = with_token().await;
-    ask(&access(address, Some(SECRET))).await.expect("the right one");
+    ask(&access(address, Some(SECRET)))
+        .await
+        .expect("the right one");
     let error = ask(&access(address, Some(b"another token of mine"))).await;
     assert!(error.expect_err("wrong").contains("not the right one"));
     let error = ask(&access(address, None)).await.expect_err("none");
@@ -81,12 +92,13 @@ async fn only_the_right_token_opens() {
 /// A server that does not know the token learns nothing and is not believed.
 #[tokio::test]
 async fn a_false_coordinator_is_found_out() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
     let address = listener.local_addr().expect("bound");
     for token in [true, false] {
-        let (client, ()) = tokio::join!(
-            async { ask(&access(address, Some(SECRET))).await },
-            async {
+        let (client, ()) =
+            tokio::join!(async { ask(&access(address, Some(SECRET))).await }, async {
                 let (stream, _) = listener.accept().await.expect("a client");
                 let (read, write) = stream.into_split();
                 let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
@@ -98,8 +110,7 @@ async fn a_false_coordinator_is_found_out() {
                 let _ = reader.next(PATIENCE).await;
                 let welcome = Message::Welcome { proof: [0; 32] };
                 let _ = writer.send(&welcome, PATIENCE).await;
-            }
-        );
+            });
         client.expect_err("not believed");
     }
 }
@@ -197,7 +208,9 @@ async fn bytes_that_are_no_message_end_their_own_connection_only() {
         let end = tokio::time::timeout(PATIENCE, end).await;
         end.expect("closed").ok();
     }
-    ask(&access(address, Some(SECRET))).await.expect("as before");
+    ask(&access(address, Some(SECRET)))
+        .await
+        .expect("as before");
 }
 
 #[tokio::test]
@@ -206,7 +219,9 @@ async fn who_says_nothing_is_not_waited_for() {
     let mut silent = TcpStream::connect(address).await.expect("there");
     // Half a frame, then nothing.
     silent.write_all(&[200, 0]).await.expect("sent");
-    ask(&access(address, Some(SECRET))).await.expect("served besides");
+    ask(&access(address, Some(SECRET)))
+        .await
+        .expect("served besides");
     let mut all = Vec::new();
     let end = silent.read_to_end(&mut all);
     let end = tokio::time::timeout(Duration::from_secs(60), end).await;
@@ -277,7 +292,9 @@ async fn tls_with_certificates_on_both_sides() {
     ask(&access).await.expect_err("another name");
     access.server_name = Some("localhost".to_owned());
     access.tls = tls(None);
-    ask(&access).await.expect_err("a client without certificate");
+    ask(&access)
+        .await
+        .expect_err("a client without certificate");
     let stranger = self::pki();
     access.tls = tls(Some(pair(&stranger.client)));
     ask(&access).await.expect_err("another authority's client");
@@ -293,7 +310,10 @@ async fn tls_with_a_pinned_certificate_and_a_token() {
     let (certificate, key) = pair(&pki.server);
     config.tls = Some(server_tls(certificate, key, None).expect("good files"));
     let open = Server::bind(config.clone()).await.err().expect("refused");
-    assert!(open.to_string().contains("any user could connect"), "{open}");
+    assert!(
+        open.to_string().contains("any user could connect"),
+        "{open}"
+    );
     config.token = Some(Token::new(SECRET));
     let address = start(config).await.expect("TCP");
     let pinned = |path: &Path| {
@@ -304,7 +324,9 @@ async fn tls_with_a_pinned_certificate_and_a_token() {
     access.tls = pinned(certificate);
     ask(&access).await.expect("pinned, with the token");
     access.tls = pinned(&pki.client.0);
-    ask(&access).await.expect_err("another certificate is pinned");
+    ask(&access)
+        .await
+        .expect_err("another certificate is pinned");
     access.tls = pinned(certificate);
     access.token = Some(Token::new(b"another token of mine"));
     let error = ask(&access).await.expect_err("the wrong token");
@@ -325,7 +347,9 @@ async fn a_proof_cannot_be_passed_on_to_another_connection() {
     let trust = ServerTrust::Pinned(fingerprint_of(certificate).expect("a certificate"));
     let client = client_tls(&trust, None).expect("good files");
 
-    let middle = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let middle = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
     let middle_address = middle.local_addr().expect("bound");
     let outward = Arc::clone(&client);
     tokio::spawn(async move {
@@ -362,7 +386,8 @@ async fn another_users_process_is_turned_away() {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
-    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755))
+        .expect("ours");
     let program = directory.path().join("program");
     std::fs::copy(std::env::current_exe().expect("itself"), &program).expect("copied");
     let run = |socket: &Path, user: u32| {
@@ -378,7 +403,10 @@ async fn another_users_process_is_turned_away() {
     config.users = vec![1234];
     start(config.clone()).await;
     let stranger = tokio::task::block_in_place(|| run(&socket, 65534));
-    assert!(stranger.contains("belongs to user 65534, which may not take part"), "{stranger}");
+    assert!(
+        stranger.contains("belongs to user 65534, which may not take part"),
+        "{stranger}"
+    );
     let friend = tokio::task::block_in_place(|| run(&socket, 1234));
     assert!(friend.contains("ANSWER Ok"), "{friend}");
     // Not shared: nobody gets as far.
@@ -399,7 +427,8 @@ async fn another_users_coordinator_is_not_joined() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("s.sock");
-    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).expect("ours");
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777))
+        .expect("ours");
     let mut child = std::process::Command::new("python3")
         .args([
             "-c",

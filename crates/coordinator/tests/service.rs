@@ -151,7 +151,9 @@ async fn by_hand(
     Reader<tokio::net::unix::OwnedReadHalf>,
     Writer<tokio::net::unix::OwnedWriteHalf>,
 ) {
-    let stream = tokio::net::UnixStream::connect(socket).await.expect("there");
+    let stream = tokio::net::UnixStream::connect(socket)
+        .await
+        .expect("there");
     let (read, write) = stream.into_split();
     let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
     let patience = Duration::from_secs(5);
@@ -309,7 +311,11 @@ async fn limits_of_clients_groups_and_streams() {
     first.abort();
     until("room", || second_host.max_of(1) == Some(30)).await;
     // A third stream is too much: it is dismissed, and comes back without it.
-    second_host.streams.lock().expect("no panic").push(sample(3, 30));
+    second_host
+        .streams
+        .lock()
+        .expect("no panic")
+        .push(sample(3, 30));
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(second_host.max_of(3), None);
     second_host.streams.lock().expect("no panic").pop();

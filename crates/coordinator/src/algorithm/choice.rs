@@ -26,10 +26,22 @@ pub const CHOICES: [(&str, &str, &str); 9] = [
         "block=0.0158, headroom=0.0316, decay=0.1, points=3/2/1, period=1s",
         "the same, sizes as shares of the window",
     ),
-    ("largest", "side=both, period=1s", "the largest window for all"),
-    ("larger", "side=both, period=1s", "the mean of the larger ones"),
+    (
+        "largest",
+        "side=both, period=1s",
+        "the largest window for all",
+    ),
+    (
+        "larger",
+        "side=both, period=1s",
+        "the mean of the larger ones",
+    ),
     ("average", "side=both, period=1s", "the mean for all"),
-    ("limit-average", "side=upper, period=1s", "the mean as a limit"),
+    (
+        "limit-average",
+        "side=upper, period=1s",
+        "the mean as a limit",
+    ),
     (
         "limit-weighted-average",
         "side=upper, period=1s",

@@ -100,6 +100,9 @@ mod tests {
 
     #[test]
     fn larger_of_equal_windows_is_theirs() {
-        assert_eq!(Value::Larger.of(&[0.1; 3]).map(|v| (v * 10.0).round()), Some(1.0));
+        assert_eq!(
+            Value::Larger.of(&[0.1; 3]).map(|v| (v * 10.0).round()),
+            Some(1.0)
+        );
     }
 }

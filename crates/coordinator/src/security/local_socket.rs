@@ -34,7 +34,11 @@ pub fn default_socket(user: u32, runtime_directory: Option<&Path>) -> PathBuf {
 pub fn bind(path: &Path, shared: bool) -> Result<UnixListener, SecurityError> {
     let error = |error: std::io::Error| file_error(path, error.to_string());
     if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-        let mode = if shared || geteuid().is_root() { 0o755 } else { 0o700 };
+        let mode = if shared || geteuid().is_root() {
+            0o755
+        } else {
+            0o700
+        };
         match DirBuilder::new().mode(mode).create(directory) {
             Err(other) if other.kind() != ErrorKind::AlreadyExists => {
                 return Err(file_error(directory, other.to_string()));
@@ -78,9 +82,14 @@ fn check_directory(directory: &Path) -> Result<(), SecurityError> {
 /// # Errors
 /// [`SecurityError::File`], [`SecurityError::Stranger`].
 pub async fn connect(path: &Path, users: &[u32]) -> Result<UnixStream, SecurityError> {
-    let stream = UnixStream::connect(path)
-        .await
-        .map_err(|error| file_error(path, error.to_string()))?;
+    let stream = UnixStream::connect(path).await;
+    let stream = stream.map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => file_error(
+            path,
+            "no coordinator listens here: paceline coordinate serve starts one",
+        ),
+        _ => file_error(path, error.to_string()),
+    })?;
     check_peer(&stream, users)?;
     Ok(stream)
 }

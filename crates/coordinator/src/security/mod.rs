@@ -7,9 +7,9 @@ mod local_socket;
 mod tls;
 mod token;
 
+pub(crate) use local_socket::check_peer;
 pub use local_socket::{bind, connect, default_socket};
 pub use tls::{binding, client_tls, fingerprint_of, server_tls, ServerTrust};
-pub(crate) use local_socket::check_peer;
 pub(crate) use token::same;
 pub use token::{Handshake, Seal, Token, TAG_BYTES};
 

@@ -182,7 +182,9 @@ impl ServerCertVerifier for Pinned {
         _certificate: &CertificateDer<'_>,
         _signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("only TLS 1.3 is spoken here".to_owned()))
+        Err(rustls::Error::General(
+            "only TLS 1.3 is spoken here".to_owned(),
+        ))
     }
 
     fn verify_tls13_signature(

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::algorithm::Choice;
+use crate::protocol::WireError;
 use crate::security::{self, SecurityError, Token};
 use crate::{Error, Result};
 use connection::Gate;
@@ -299,7 +300,8 @@ async fn listen(
 fn told(peer: &str, ended: Result<()>, refused: &AtomicU64) {
     match ended {
         Ok(()) => tracing::debug!("{peer}: ended"),
-        Err(error @ Error::Wire(crate::protocol::WireError::Closed)) => {
+        // Gone without a word: no harm meant, and none done.
+        Err(error @ Error::Wire(WireError::Closed | WireError::Io(_))) => {
             tracing::debug!("{peer}: {error}");
         }
         Err(error) => {

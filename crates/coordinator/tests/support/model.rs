@@ -161,7 +161,9 @@ impl Run<'_> {
 
     fn finished(&self) -> bool {
         let flows = self.case.flows.iter().zip(&self.ends);
-        flows.filter(|(flow, _)| flow.grouped).all(|(_, end)| end.is_some())
+        flows
+            .filter(|(flow, _)| flow.grouped)
+            .all(|(_, end)| end.is_some())
     }
 
     fn handle(&mut self, event: Event, algorithm: &mut dyn Algorithm, watch: Watch) {

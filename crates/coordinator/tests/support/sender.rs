@@ -303,7 +303,11 @@ impl Sender {
     /// When [`timer`](Self::timer) should be called next.
     pub fn deadline(&self) -> u64 {
         let srtt = self.srtt.max(100.0 * MS as f64) as u64;
-        let wait = if self.probed { srtt + 200 * MS } else { 2 * srtt };
+        let wait = if self.probed {
+            srtt + 200 * MS
+        } else {
+            2 * srtt
+        };
         self.last_progress + wait
     }
 

@@ -105,11 +105,11 @@ impl Balance {
     }
 
     fn judge(&mut self, now: Duration, places: &[Place], routes: &mut [(RouteId, Known)]) {
-        let (due, running) = std::mem::take(&mut self.trials)
+        let (due, running): (Vec<Trial>, _) = std::mem::take(&mut self.trials)
             .into_iter()
             .partition(|trial| now >= trial.judged);
         self.trials = running;
-        for trial in Vec::<Trial>::from(due) {
+        for trial in due {
             let of = |id| places.iter().find(|place| place.id == id);
             let (Some(giver), Some(receiver)) = (of(trial.giver), of(trial.receiver)) else {
                 continue;
@@ -200,7 +200,10 @@ impl Balance {
             for id in differ {
                 self.part(now, id, class);
             }
-            let rate: f64 = class.iter().map(|p| routes[p.place].1.route.given_rate()).sum();
+            let rate: f64 = class
+                .iter()
+                .map(|p| routes[p.place].1.route.given_rate())
+                .sum();
             let demand: f64 = class.iter().map(|p| p.demand).sum();
             let wanted = |place: &Place| {
                 let route = &routes[place.place].1.route;
@@ -224,7 +227,9 @@ impl Balance {
 
     fn try_more(&mut self, now: Duration, places: &[Place], routes: &mut [(RouteId, Known)]) {
         let busy = |id: RouteId, trials: &[Trial]| {
-            trials.iter().any(|trial| trial.giver == id || trial.receiver == id)
+            trials
+                .iter()
+                .any(|trial| trial.giver == id || trial.receiver == id)
         };
         let mut free: Vec<&Place> = places
             .iter()

@@ -257,7 +257,9 @@ impl Route {
     }
 
     pub fn update(&mut self, now: Duration, observed: &Observation, queue: f64) {
-        let passed = self.last.map_or(Duration::ZERO, |last| now.saturating_sub(last));
+        let passed = self
+            .last
+            .map_or(Duration::ZERO, |last| now.saturating_sub(last));
         self.last = Some(now);
         self.demand = observed.demand;
         self.delivered_segs += observed.delivered_segs;
@@ -353,7 +355,10 @@ impl Route {
             if now < self.hold_until {
                 return;
             }
-            let shown = self.highest_us.max(self.highest_before_us).max(CAUTIOUS_US.0);
+            let shown = self
+                .highest_us
+                .max(self.highest_before_us)
+                .max(CAUTIOUS_US.0);
             self.full_us = Some(self.full_us.map_or(shown, |full| (full + shown) / 2.0));
             let share = (self.losers / active.max(1.0)).min(1.0);
             self.window_segs *= 1.0 - CUT * share;
