@@ -64,7 +64,8 @@ impl LocalStreams for Simulated {
             let segs = rtts * f64::from(stream.inflight_segs);
             stream.acked_bytes += segs as u64 * u64::from(stream.mss_bytes);
             // Some loss, not in step.
-            if (stream.acked_bytes / 7919 + number as u64 + self.host as u64) % 50 == 0 {
+            let turn = stream.acked_bytes / 7919 + number as u64 + self.host as u64;
+            if turn.is_multiple_of(50) {
                 stream.retransmitted_segs += 1;
             }
         }
