@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use crate::handshake::{self, Joined, Protection, PATIENCE};
 use crate::local::LocalStreams;
 use crate::protocol::{Message, Reader, Request, Role, WireError, Writer, MOST_STREAMS};
-use crate::security::{self, Token};
+use crate::security::{self, SecurityError, Token};
 use crate::{Error, Result};
 
 /// Before the second try, and longest between two.
@@ -138,7 +138,13 @@ async fn connect(access: &Access, joined: &Joined) -> Result<Session> {
                     let stream = timeout(PATIENCE, connector.connect(name, stream))
                         .await
                         .map_err(|_| WireError::Slow(PATIENCE))?
-                        .map_err(failed)?;
+                        .map_err(|error| match error.kind() {
+                            // What rustls says of a certificate; else the connection broke.
+                            std::io::ErrorKind::InvalidData => {
+                                SecurityError::Handshake(error).into()
+                            }
+                            _ => failed(error),
+                        })?;
                     let protection = Protection::Tls {
                         binding: security::binding(stream.get_ref().1)?,
                         known: true,
@@ -214,17 +220,12 @@ async fn keep_joined(config: &ClientConfig, local: &mut dyn LocalStreams) -> Res
 }
 
 fn is_final(error: &Error, joined_once: bool) -> bool {
-    use crate::security::SecurityError;
     match error {
         Error::Refused { for_good, .. } => *for_good,
         // A socket that is not there yet.
         Error::Security(SecurityError::File { .. }) => false,
         Error::Security(_) | Error::Address { .. } => !joined_once,
         Error::Wire(WireError::Version { .. }) => true,
-        // A certificate that does not convince.
-        Error::Connect { source, .. } => {
-            !joined_once && source.kind() == std::io::ErrorKind::InvalidData
-        }
         _ => false,
     }
 }

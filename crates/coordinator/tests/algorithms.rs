@@ -107,7 +107,9 @@ fn without_its_coordinator_a_transfer_goes_on() {
 #[test]
 #[ignore = "a table, not a test"]
 fn table() {
-    let all: [(&str, fn() -> Case); 9] = [
+    let all: [(&str, fn() -> Case); 11] = [
+        ("staggered", cases::staggered),
+        ("local network", cases::local),
         ("plain", cases::plain),
         ("undeclared", cases::undeclared),
         ("blind", cases::blind),

@@ -27,6 +27,9 @@ pub enum SecurityError {
     /// TLS does not take what was given.
     #[error("TLS: {0}")]
     Tls(#[source] rustls::Error),
+    /// A certificate that does not convince, or no TLS at all.
+    #[error("TLS handshake: {0}")]
+    Handshake(#[source] std::io::Error),
     /// Settings that leave a door open.
     #[error("{0}")]
     Open(String),

@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use super::hub::{Event, Place};
 use crate::handshake::{self, Joined, Protection, PATIENCE};
 use crate::protocol::{Message, Reader, Role, WireError, Writer};
-use crate::security::{binding, check_peer, Token};
+use crate::security::{binding, check_peer, SecurityError, Token};
 use crate::{Error, Result};
 
 /// Messages that wait for a slow client. One that does not take four rounds is gone.
@@ -57,7 +57,7 @@ impl Gate {
         let accepted = timeout(PATIENCE, acceptor.accept(stream)).await;
         let stream = accepted
             .map_err(|_| WireError::Slow(PATIENCE))?
-            .map_err(WireError::Io)?;
+            .map_err(SecurityError::Handshake)?;
         let protection = Protection::Tls {
             binding: binding(stream.get_ref().1)?,
             known: self.client_certificates,
