@@ -116,29 +116,6 @@ pub fn killed() -> Case {
     }
 }
 
-/// A local network: 16 streams of 32 MB from 4 hosts, 1 Gbit/s, 1 ms, 256 kB: a round is
-/// 20 round trips long.
-pub fn local() -> Case {
-    Case {
-        links: vec![Link {
-            rate_bps: 1_000_000_000,
-            buffer_bytes: 256_000,
-        }],
-        flows: (0..16)
-            .map(|number| Flow {
-                host: number / 4,
-                link: 0,
-                rtt: MS,
-                bytes: 32_000_000,
-                start: 0,
-                grouped: true,
-                network: 0,
-            })
-            .collect(),
-        ..plain()
-    }
-}
-
 /// Hosts begin one after the other, half a second apart.
 pub fn staggered() -> Case {
     let mut case = plain();

@@ -23,6 +23,10 @@ const GAIN: f64 = 0.4;
 /// Largest step of the budget in a round trip, as its share. A step that was too large
 /// is seen before the next one, and half a shallow buffer takes it.
 const LARGEST_STEP: f64 = 0.0625;
+/// Round trips without a queue until larger steps are taken, each twice the one before up
+/// to slow start's: the capacity is another one, or was never found.
+const EMPTY: u32 = 2;
+const MOST_HASTE: u32 = 6;
 /// CUBIC's cut at a loss (RFC 9438, 4.6). Of n streams that share a budget each has one
 /// nth of it.
 const CUT: f64 = 0.3;
@@ -306,7 +310,9 @@ impl Route {
                         false => 0,
                     };
                     self.follow(now, observed.active, queue, filled);
-                    self.window_segs = self.window_segs.min(self.most_segs(queue));
+                    if self.empty_epochs <= EMPTY {
+                        self.window_segs = self.window_segs.min(self.most_segs(queue));
+                    }
                     self.next_epoch(now);
                 }
             }
@@ -381,9 +387,11 @@ impl Route {
             self.window_segs += active;
             return;
         }
-        let haste = 1.5f64.powi(self.empty_epochs.min(8) as i32);
+        // The longer there is no queue, the further the capacity may be.
+        let haste = 2f64.powi(self.empty_epochs.min(MOST_HASTE) as i32);
         let step = GAIN * haste * (aim - self.delay_us) / 1e6 * self.rate_segs_per_s;
-        let largest = self.window_segs * LARGEST_STEP;
+        let patience = 2f64.powi(self.empty_epochs.saturating_sub(EMPTY).min(4) as i32);
+        let largest = self.window_segs * LARGEST_STEP * patience;
         if step < 0.0 || filled {
             self.window_segs += step.clamp(-largest, largest);
         }
