@@ -10,13 +10,26 @@
 
 mod support;
 
-use paceline_coordinator::algorithm::Choice;
+use paceline_coordinator::algorithm::{Choice, Limits, Stream};
 use support::cases::{self, BOUND_S, RATE_BPS, STREAMS};
 use support::model::{self, Case, Outcome};
 
+/// With `TRACE` set the rounds are told, too.
 fn run(case: &Case, algorithm: &str) -> Outcome {
     let choice: Choice = algorithm.parse().expect("an algorithm");
-    let outcome = model::run(case, choice.start().as_mut());
+    let trace = std::env::var_os("TRACE").is_some();
+    let watch = &mut |time: f64, streams: &[Stream], limits: &[Limits]| {
+        if trace {
+            let inflight: u32 = streams.iter().map(|s| s.sample.inflight_segs).sum();
+            let limit: u32 = limits.iter().map(|l| l.max_segs).sum();
+            let srtt = streams.iter().map(|s| s.sample.srtt_us).max();
+            println!(
+                "{time:.3} s: {} streams, {inflight} of {limit}, srtt {srtt:?}",
+                streams.len()
+            );
+        }
+    };
+    let outcome = model::run_watched(case, choice.start().as_mut(), watch);
     assert!(outcome.last().is_finite(), "{algorithm}: it stalls");
     outcome
 }

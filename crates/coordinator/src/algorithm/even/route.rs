@@ -240,6 +240,11 @@ impl Route {
         }
     }
 
+    /// A delay above this is a queue's, microseconds.
+    fn queue_seen_us(&self) -> f64 {
+        (self.base_us * QUEUE_SEEN).max(QUEUE_SEEN_US)
+    }
+
     /// Largest rate of the last round trips, segments per second.
     fn capacity(&self) -> f64 {
         self.rates.iter().copied().fold(0.0, f64::max)
@@ -334,11 +339,10 @@ impl Route {
             self.window_segs = observed.cwnd_segs.max(observed.inflight_segs);
             return;
         }
-        let queue_seen = (self.base_us * QUEUE_SEEN).max(QUEUE_SEEN_US);
         let begun = *self.begun.get_or_insert(now);
         if now.saturating_sub(begun) < self.rtt().mul_f64(BURST_RTTS) {
             self.losers = 0.0;
-        } else if self.losers > 0.0 || self.delay_us > queue_seen {
+        } else if self.losers > 0.0 || self.delay_us > self.queue_seen_us() {
             let rate = half.max(self.rate_segs_per_s);
             self.window_segs = rate * (self.base_us + self.aim_us(queue)) / 1e6;
             self.phase = Phase::Drain {
@@ -361,11 +365,11 @@ impl Route {
             if now < self.hold_until {
                 return;
             }
-            let shown = self
-                .highest_us
-                .max(self.highest_before_us)
-                .max(CAUTIOUS_US.0);
-            self.full_us = Some(self.full_us.map_or(shown, |full| (full + shown) / 2.0));
+            // A loss without a queue tells nothing of the queue's size.
+            let shown = self.highest_us.max(self.highest_before_us);
+            if shown >= self.queue_seen_us() {
+                self.full_us = Some(self.full_us.map_or(shown, |full| (full + shown) / 2.0));
+            }
             let share = (self.losers / active.max(1.0)).min(1.0);
             self.window_segs *= 1.0 - CUT * share;
             let carried = self.capacity() * (self.base_us + aim) / 1e6;
