@@ -162,6 +162,9 @@ impl Sender {
     }
 
     fn emit(&mut self, now: u64, segment: u64) -> u64 {
+        if self.outstanding.is_empty() {
+            self.last_progress = now;
+        }
         let number = self.next_number;
         self.next_number += 1;
         self.outstanding.push_back(Packet {
