@@ -305,6 +305,10 @@ impl Sender {
 
     /// When [`timer`](Self::timer) should be called next.
     pub fn deadline(&self) -> u64 {
+        if self.srtt == 0.0 {
+            // RFC 6298, 2.1.
+            return self.last_progress + 1000 * MS;
+        }
         let srtt = self.srtt.max(100.0 * MS as f64) as u64;
         let wait = if self.probed {
             srtt + 200 * MS
