@@ -120,7 +120,8 @@ fn without_its_coordinator_a_transfer_goes_on() {
 #[test]
 #[ignore = "a table, not a test"]
 fn table() {
-    let all: [(&str, fn() -> Case); 10] = [
+    type Make = fn() -> Case;
+    let all: [(&str, Make); 10] = [
         ("staggered", cases::staggered),
         ("plain", cases::plain),
         ("undeclared", cases::undeclared),
