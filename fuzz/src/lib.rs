@@ -8,6 +8,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use paceline_coordinator::algorithm::Choice;
+use paceline_coordinator::protocol::{Message, Request};
 use paceline_emulator::file::LinkFile;
 use paceline_emulator::trace::Trace;
 use paceline_emulator::{Buffer, Line, Link, LinkConfig};
@@ -87,6 +89,26 @@ pub fn policy(text: &str) {
         let again = Policy::parse(&policy.to_toml(), "policy.toml");
         assert_eq!(again.expect("its own text is good"), policy);
     }
+}
+
+/// A frame's body that anybody may send to a coordinator or a client. What can be read
+/// is written again, and read as the same.
+pub fn coordinator(body: &[u8]) {
+    let Ok(message) = Message::decode(body) else {
+        return;
+    };
+    if let Message::Request {
+        request: Request::Set { algorithm, .. },
+        ..
+    } = &message
+    {
+        if let Ok(choice) = algorithm.parse::<Choice>() {
+            choice.start();
+        }
+    }
+    let mut again = Vec::new();
+    message.encode(&mut again).expect("no larger than it was");
+    assert_eq!(Message::decode(&again).expect("its own bytes"), message);
 }
 
 /// Flows of a scenario that is run here, and simulated time of it, at most.

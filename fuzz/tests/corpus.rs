@@ -41,3 +41,14 @@ fn nor_do_those_of_this_repository() {
     assert!(try_all(&experiments, paceline_fuzz::scenario) > 10);
     assert!(try_all(&experiments.join("topologies"), paceline_fuzz::topology) > 0);
 }
+
+#[test]
+fn no_frame_that_was_found_makes_the_coordinator_panic() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/coordinator");
+    let files = files(&corpus);
+    for path in &files {
+        println!("{}", path.display());
+        paceline_fuzz::coordinator(&fs::read(path).expect("a file"));
+    }
+    assert!(files.len() > 10, "only {} files", files.len());
+}

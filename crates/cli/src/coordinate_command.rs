@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline coordinate`: parallel streams that finish together.
+
+use std::future::Future;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, Context, Result};
+use clap::{Args as ClapArgs, Subcommand};
+use nix::unistd::{geteuid, gethostname, User};
+use paceline_coordinator::algorithm::{Choice, CHOICES};
+use paceline_coordinator::client::{self, Access, ClientConfig, Control, Target};
+use paceline_coordinator::protocol::{check_name, Request};
+use paceline_coordinator::security::{
+    client_tls, default_socket, fingerprint_of, server_tls, ServerTrust, Token,
+};
+use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
+use paceline_coordinator::status::Status;
+use paceline_policy::units::Time;
+
+use crate::{coordinate_local, coordinate_text, output};
+
+/// Rounds that can be asked for. Below, hosts' own jitter is larger than what a round
+/// repairs; above, a client takes the coordinator for dead.
+const ROUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(60));
+/// How often the live view is drawn.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// Windows of many hosts' streams, agreed so that all end together.
+#[derive(ClapArgs, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: CoordinateCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum CoordinateCommand {
+    /// The coordinator of a transfer or cluster, until Ctrl-C
+    #[command(after_help = algorithms())]
+    Serve(Box<ServeArgs>),
+    /// Take part with this host's streams of a group, until Ctrl-C
+    Join(Box<JoinArgs>),
+    /// Show groups, windows, and how far the streams are
+    Status(Box<StatusArgs>),
+    /// Change the algorithm in the middle of a transfer
+    #[command(after_help = algorithms())]
+    Set(Box<SetArgs>),
+    /// Make a token: a new file that only its owner can read
+    Token {
+        /// The file
+        file: PathBuf,
+    },
+    /// Show a certificate's fingerprint, for --pin
+    Fingerprint {
+        /// A certificate (PEM)
+        certificate: PathBuf,
+    },
+}
+
+#[derive(ClapArgs, Debug)]
+struct ServeArgs {
+    /// Where to listen: a Unix socket's path, or ADDRESS:PORT [default: the user's own socket]
+    #[arg(long, value_name = "PATH|ADDRESS:PORT")]
+    listen: Vec<Endpoint>,
+    /// Serve these groups only [default: any]
+    #[arg(long, value_name = "NAME")]
+    group: Vec<String>,
+    /// Which windows the streams get, with parameters: see below
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]", default_value = "even")]
+    algorithm: Choice,
+    /// Length of a round, 20ms to 60s [default: the algorithm's own]
+    #[arg(long, value_name = "TIME")]
+    round: Option<Time>,
+    /// The secret that clients over TCP must know
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// TLS: this server's certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// TLS: its key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// TLS: clients must show a certificate that this authority issued
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    ca: Option<PathBuf>,
+    /// Another user whose processes may use the Unix socket
+    #[arg(long, value_name = "NAME")]
+    user: Vec<String>,
+    /// A client that does not report for so long is gone (five rounds, if they are longer)
+    #[arg(long, value_name = "TIME", default_value = "3s")]
+    timeout: Time,
+    /// Write a line for each round: CSV if it ends so, else JSON
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Show the live view here
+    #[arg(long)]
+    status: bool,
+}
+
+/// How a coordinator is reached.
+#[derive(ClapArgs, Debug)]
+struct AccessArgs {
+    /// The coordinator: a Unix socket's path, or HOST:PORT [default: the user's own socket]
+    #[arg(long, value_name = "PATH|HOST:PORT")]
+    to: Option<Target>,
+    /// The secret that the coordinator wants over TCP
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// TLS: the authority that issued the coordinator's certificate
+    #[arg(long, value_name = "FILE", conflicts_with = "pin")]
+    ca: Option<PathBuf>,
+    /// TLS: the coordinator's certificate, or its SHA-256
+    #[arg(long, value_name = "FILE|FINGERPRINT")]
+    pin: Option<String>,
+    /// TLS: the name in its certificate [default: the host of --to]
+    #[arg(long, value_name = "NAME", requires = "ca")]
+    server_name: Option<String>,
+    /// TLS: this client's certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// TLS: its key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// The user to whom the coordinator at the Unix socket belongs
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+}
+
+#[derive(ClapArgs, Debug)]
+struct JoinArgs {
+    /// The group whose streams take part
+    #[arg(long, value_name = "NAME")]
+    group: String,
+    /// This host's name, for status [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+struct StatusArgs {
+    /// One group [default: all]
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    /// Machine-readable output; with --watch a line each second
+    #[arg(long)]
+    json: bool,
+    /// Again each second, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+struct SetArgs {
+    /// From the next round on
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]")]
+    algorithm: Choice,
+    /// For one group [default: for all, and those to come]
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        CoordinateCommand::Serve(args) => block_on(serve(*args))?,
+        CoordinateCommand::Join(args) => block_on(join(*args))?,
+        CoordinateCommand::Status(args) => block_on(status(*args))?,
+        CoordinateCommand::Set(args) => block_on(set(*args))?,
+        CoordinateCommand::Token { file } => Token::make(&file)?,
+        CoordinateCommand::Fingerprint { certificate } => {
+            let print = fingerprint_of(&certificate)?;
+            let hex: String = print.iter().map(|byte| format!("{byte:02x}")).collect();
+            output::print(&(hex + "\n"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn algorithms() -> String {
+    let rows: Vec<Vec<String>> = CHOICES
+        .iter()
+        .flat_map(|(name, parameters, what)| {
+            let parameters = vec![String::new(), parameters.to_string()];
+            [vec![name.to_string(), what.to_string()], parameters]
+        })
+        .collect();
+    format!(
+        "Algorithms, and their parameters:\n{}",
+        output::table("  ", &rows)
+    )
+}
+
+fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    runtime.block_on(work)
+}
+
+/// Ends with the first SIGINT or SIGTERM.
+async fn stopped() {
+    let (stop, mut stops) = tokio::sync::watch::channel(false);
+    let set = ctrlc::set_handler(move || {
+        let _ = stop.send(true);
+    });
+    if let Err(error) = set {
+        tracing::warn!("Ctrl-C will not end it cleanly: {error}");
+        std::future::pending::<()>().await;
+    }
+    let _ = stops.changed().await;
+}
+
+fn user_number(name: &str) -> Result<u32> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let user = User::from_name(name).with_context(|| format!("cannot look up user {name}"))?;
+    let user = user.ok_or_else(|| anyhow!("there is no user {name:?}"))?;
+    Ok(user.uid.as_raw())
+}
+
+/// Where `user`'s coordinator is, if nothing else was said.
+fn socket_of(user: Option<u32>) -> PathBuf {
+    let own = geteuid().as_raw();
+    let user = user.unwrap_or(own);
+    let directory = match user == own {
+        true => std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
+        false => {
+            let usual = PathBuf::from(format!("/run/user/{user}"));
+            Some(usual).filter(|directory| directory.is_dir())
+        }
+    };
+    default_socket(user, directory.as_deref())
+}
+
+async fn serve(args: ServeArgs) -> Result<()> {
+    for group in &args.group {
+        check_name(group).context("--group")?;
+    }
+    let period = args.round.map(Time::duration);
+    if let Some(round) = period.filter(|round| !(ROUNDS.0..=ROUNDS.1).contains(round)) {
+        bail!("--round {round:?}: expected 20ms to 60s");
+    }
+    let listen = match args.listen.is_empty() {
+        true => vec![Endpoint::Local(socket_of(None))],
+        false => args.listen,
+    };
+    let mut config = ServerConfig::new(listen.clone(), args.algorithm);
+    config.period = period;
+    config.groups = args.group;
+    config.token = args.token_file.as_deref().map(Token::load).transpose()?;
+    if let (Some(certificate), Some(key)) = (&args.cert, &args.key) {
+        config.tls = Some(server_tls(certificate, key, args.ca.as_deref())?);
+        config.client_certificates = args.ca.is_some();
+    }
+    config.users = args
+        .user
+        .iter()
+        .map(|name| user_number(name))
+        .collect::<Result<_>>()?;
+    config.timeout = args.timeout.duration();
+    config.log = args.log;
+    let server = Server::bind(config).await?;
+    let mut addresses = server.addresses().into_iter();
+    for endpoint in &listen {
+        let place = match endpoint {
+            Endpoint::Local(path) => path.display().to_string(),
+            Endpoint::Tcp(_) => addresses.next().map(|a| a.to_string()).unwrap_or_default(),
+        };
+        eprintln!("coordinator at {place}");
+    }
+    let local = listen.iter().find_map(|endpoint| match endpoint {
+        Endpoint::Local(path) => Some(path.clone()),
+        Endpoint::Tcp(_) => None,
+    });
+    if !args.status {
+        return Ok(server.run(stopped()).await?);
+    }
+    let Some(socket) = local else {
+        bail!("--status looks through the Unix socket: add --listen PATH");
+    };
+    let access = Access::new(Target::Local(socket));
+    // A view that cannot be drawn is no reason to end; Ctrl-C is.
+    let view = async {
+        if let Err(error) = watch(&access, None, false).await {
+            tracing::warn!("no live view: {error:#}");
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        served = server.run(stopped()) => Ok(served?),
+        () = view => Ok(()),
+    }
+}
+
+fn host_name() -> String {
+    let name = gethostname().ok().and_then(|name| name.into_string().ok());
+    name.filter(|name| check_name(name).is_ok())
+        .unwrap_or_else(|| "unnamed".to_owned())
+}
+
+impl AccessArgs {
+    fn access(&self) -> Result<Access> {
+        let user = self.user.as_deref().map(user_number).transpose()?;
+        let target = self
+            .to
+            .clone()
+            .unwrap_or_else(|| Target::Local(socket_of(user)));
+        let mut access = Access::new(target);
+        access.token = self.token_file.as_deref().map(Token::load).transpose()?;
+        access.server_name.clone_from(&self.server_name);
+        access.users = user.into_iter().collect();
+        let trust = match (&self.ca, &self.pin) {
+            (Some(path), _) => Some(ServerTrust::Authorities(path.clone())),
+            (None, Some(pin)) => Some(ServerTrust::Pinned(fingerprint(pin)?)),
+            (None, None) => None,
+        };
+        let own = self.cert.as_deref().zip(self.key.as_deref());
+        access.tls = match trust {
+            Some(trust) => Some(client_tls(&trust, own)?),
+            None if own.is_some() => {
+                bail!("--cert: the coordinator must be known, too: add --ca or --pin")
+            }
+            None => None,
+        };
+        if access.tls.is_some() && matches!(access.target, Target::Local(_)) {
+            bail!("TLS is for TCP: give --to HOST:PORT");
+        }
+        Ok(access)
+    }
+}
+
+/// From its digits, or of a certificate in a file.
+fn fingerprint(text: &str) -> Result<[u8; 32]> {
+    let digits = text
+        .strip_prefix("sha256:")
+        .unwrap_or(text)
+        .replace(':', "");
+    let bytes: Option<Vec<u8>> = (digits.len() == 64 && digits.is_ascii())
+        .then(|| {
+            (0..32)
+                .map(|n| u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).ok())
+                .collect()
+        })
+        .flatten();
+    match bytes.and_then(|bytes| bytes.try_into().ok()) {
+        Some(print) => Ok(print),
+        None => fingerprint_of(Path::new(text))
+            .context("--pin: expected 64 hexadecimal digits (SHA-256) or a certificate's file"),
+    }
+}
+
+async fn join(args: JoinArgs) -> Result<()> {
+    let host = args.host.unwrap_or_else(host_name);
+    check_name(&host).context("--host")?;
+    check_name(&args.group).context("--group")?;
+    let access = args.access.access()?;
+    let mut local = coordinate_local::streams(&args.group)?;
+    let config = ClientConfig {
+        access,
+        group: args.group,
+        host,
+    };
+    Ok(client::join(&config, local.as_mut(), stopped()).await?)
+}
+
+async fn status(args: StatusArgs) -> Result<()> {
+    let access = args.access.access()?;
+    if args.watch {
+        return tokio::select! {
+            watched = watch(&access, args.group, args.json) => watched,
+            () = stopped() => Ok(()),
+        };
+    }
+    let mut control = Control::connect(&access, &host_name()).await?;
+    let request = Request::Status { group: args.group };
+    let answer = control.ask(request).await?;
+    let status: Status = serde_json::from_str(&answer)?;
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&status)? + "\n",
+        false => coordinate_text::readable(&status),
+    };
+    output::print(&text)
+}
+
+async fn watch(access: &Access, group: Option<String>, json: bool) -> Result<()> {
+    let clear = match std::io::stdout().is_terminal() && !json {
+        true => "\x1b[H\x1b[2J",
+        false => "",
+    };
+    let mut control = Control::connect(access, &host_name()).await?;
+    let mut next = tokio::time::interval(WATCH);
+    loop {
+        next.tick().await;
+        let request = Request::Status {
+            group: group.clone(),
+        };
+        let answer = control.ask(request).await?;
+        let text = match json {
+            true => answer + "\n",
+            false => coordinate_text::readable(&serde_json::from_str(&answer)?),
+        };
+        output::print(&format!("{clear}{text}"))?;
+    }
+}
+
+async fn set(args: SetArgs) -> Result<()> {
+    let access = args.access.access()?;
+    let mut control = Control::connect(&access, &host_name()).await?;
+    let request = Request::Set {
+        group: args.group,
+        algorithm: args.algorithm.to_string(),
+    };
+    control.ask(request).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints() {
+        let digits = "ab".repeat(32);
+        assert_eq!(fingerprint(&digits).expect("digits"), [0xab; 32]);
+        let colons = vec!["ab"; 32].join(":");
+        let spelled = fingerprint(&format!("sha256:{colons}"));
+        assert_eq!(spelled.expect("colons"), [0xab; 32]);
+        let error = fingerprint("abab").expect_err("too short");
+        assert!(format!("{error:#}").contains("64 hexadecimal digits"));
+        fingerprint(&"é".repeat(32)).expect_err("no digits");
+    }
+}

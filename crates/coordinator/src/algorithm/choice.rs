@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! An algorithm by its name, with parameters: `scoreboard:block=30,headroom=60`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{
+    Algorithm, Blocks, Even, EvenConfig, Free, Naive, Scoreboard, ScoreboardConfig, Side, Value,
+};
+
+/// Name, parameters with their defaults, and what it does, of each algorithm.
+pub const CHOICES: [(&str, &str, &str); 9] = [
+    (
+        "even",
+        "queue=0.5, prefix4=24, prefix6=64",
+        "all finish together, on a path that is full",
+    ),
+    (
+        "scoreboard",
+        "block=30, headroom=60, decay=0.1, points=3/2/1, period=1s",
+        "the paper's majority decision, sizes in segments",
+    ),
+    (
+        "scoreboard-scaled",
+        "block=0.0158, headroom=0.0316, decay=0.1, points=3/2/1, period=1s",
+        "the same, sizes as shares of the window",
+    ),
+    (
+        "largest",
+        "side=both, period=1s",
+        "the largest window for all",
+    ),
+    (
+        "larger",
+        "side=both, period=1s",
+        "the mean of the larger ones",
+    ),
+    ("average", "side=both, period=1s", "the mean for all"),
+    (
+        "limit-average",
+        "side=upper, period=1s",
+        "the mean as a limit",
+    ),
+    (
+        "limit-weighted-average",
+        "side=upper, period=1s",
+        "the mean weighted by window as a limit",
+    ),
+    ("none", "period=1s", "only observes"),
+];
+
+/// An algorithm and its parameters, as a user chose them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    text: String,
+    kind: Kind,
+    period: Option<Duration>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    Even(EvenConfig),
+    Scoreboard(ScoreboardConfig),
+    Naive(Value, Side),
+    Free,
+}
+
+/// What is wrong with an algorithm's text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// No such algorithm.
+    #[error("there is no algorithm {name:?}; there are {}", names())]
+    Unknown {
+        /// As given.
+        name: String,
+    },
+    /// A parameter that the algorithm does not have.
+    #[error("{algorithm} has no parameter {key:?}; it has {known}")]
+    UnknownParameter {
+        /// The algorithm.
+        algorithm: String,
+        /// As given.
+        key: String,
+        /// Those that it has, with defaults.
+        known: &'static str,
+    },
+    /// A parameter's value that cannot be.
+    #[error("{key}={value}: expected {expected}")]
+    Value {
+        /// The parameter.
+        key: String,
+        /// As given.
+        value: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A parameter without a value.
+    #[error("{text:?} is no parameter: write KEY=VALUE, as in {example}")]
+    Form {
+        /// As given.
+        text: String,
+        /// A right one.
+        example: &'static str,
+    },
+    /// The same parameter again.
+    #[error("{key} is given twice")]
+    Twice {
+        /// The parameter.
+        key: String,
+    },
+}
+
+fn names() -> String {
+    CHOICES.map(|(name, ..)| name).join(", ")
+}
+
+impl Choice {
+    /// The algorithm, knowing nothing yet.
+    pub fn start(&self) -> Box<dyn Algorithm> {
+        match &self.kind {
+            Kind::Even(config) => Box::new(Even::new(config.clone())),
+            Kind::Scoreboard(config) => Box::new(Scoreboard::new(config.clone())),
+            Kind::Naive(value, side) => Box::new(Naive {
+                value: *value,
+                side: *side,
+            }),
+            Kind::Free => Box::new(Free),
+        }
+    }
+
+    /// The round that was asked for with `period=`.
+    pub fn period(&self) -> Option<Duration> {
+        self.period
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<bool, ChoiceError> {
+        let error = |expected| ChoiceError::Value {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            expected,
+        };
+        let number = |least: f64, most: f64, expected| match value.parse::<f64>() {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => Err(error(expected)),
+        };
+        let bits = |most: u8, expected| match value.parse::<u8>() {
+            Ok(bits) if bits <= most => Ok(bits),
+            _ => Err(error(expected)),
+        };
+        match (&mut self.kind, key) {
+            (Kind::Even(config), "queue") => {
+                config.queue = number(0.1, 0.9, "a share of the queue, 0.1 to 0.9")?;
+            }
+            (Kind::Even(config), "prefix4") => config.prefix_v4 = bits(32, "bits, 0 to 32")?,
+            (Kind::Even(config), "prefix6") => config.prefix_v6 = bits(128, "bits, 0 to 128")?,
+            (Kind::Scoreboard(config), "block") => match &mut config.blocks {
+                Blocks::Fixed { block_segs, .. } => {
+                    *block_segs = number(1.0, 1e6, "segments, 1 to 1000000")?;
+                }
+                Blocks::Scaled { block, .. } => {
+                    *block = number(1e-3, 1.0, "a share of the window, 0.001 to 1")?;
+                }
+            },
+            (Kind::Scoreboard(config), "headroom") => match &mut config.blocks {
+                Blocks::Fixed { headroom_segs, .. } => {
+                    *headroom_segs = number(0.0, 1e6, "segments, 0 to 1000000")?;
+                }
+                Blocks::Scaled { headroom, .. } => {
+                    *headroom = number(0.0, 10.0, "a share of the window, 0 to 10")?;
+                }
+            },
+            (Kind::Scoreboard(config), "decay") => {
+                config.decay = number(0.0, 0.99, "a share that is lost in a round, 0 to 0.99")?;
+            }
+            (Kind::Scoreboard(config), "points") => {
+                let expected = "three numbers from 0 to 1000, as in 3/2/1";
+                let points: Vec<f64> = value
+                    .split('/')
+                    .filter_map(|point| point.parse().ok())
+                    .filter(|point| (0.0..=1000.0).contains(point))
+                    .collect();
+                config.points = points.try_into().map_err(|_| error(expected))?;
+            }
+            (Kind::Naive(_, side), "side") => {
+                *side = match value {
+                    "both" => Side::Both,
+                    "upper" => Side::Upper,
+                    "lower" => Side::Lower,
+                    _ => return Err(error("both, upper or lower")),
+                };
+            }
+            (Kind::Scoreboard(_) | Kind::Naive(..) | Kind::Free, "period") => {
+                let period = duration(value).filter(|period| PERIODS.contains(period));
+                let period = period.ok_or_else(|| error("20ms to 60s, with its unit"))?;
+                self.period = Some(period);
+                if let Kind::Scoreboard(config) = &mut self.kind {
+                    config.period = period;
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Rounds that a user may ask for.
+pub(crate) const PERIODS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(20)..=Duration::from_secs(60);
+
+/// A time with its unit, `ms` or `s`.
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit_s) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s')?, 1.0),
+    };
+    let seconds = number.parse::<f64>().ok()? * unit_s;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+impl FromStr for Choice {
+    type Err = ChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, ChoiceError> {
+        let (name, parameters) = match text.split_once(':') {
+            Some((name, parameters)) => (name, Some(parameters)),
+            None => (text, None),
+        };
+        let kind = match name {
+            "even" => Kind::Even(EvenConfig::default()),
+            "scoreboard" => Kind::Scoreboard(ScoreboardConfig::PAPER),
+            "scoreboard-scaled" => Kind::Scoreboard(ScoreboardConfig::SCALED),
+            "largest" => Kind::Naive(Value::Largest, Side::Both),
+            "larger" => Kind::Naive(Value::Larger, Side::Both),
+            "average" => Kind::Naive(Value::Average, Side::Both),
+            "limit-average" => Kind::Naive(Value::Average, Side::Upper),
+            "limit-weighted-average" => Kind::Naive(Value::WeightedAverage, Side::Upper),
+            "none" => Kind::Free,
+            _ => {
+                return Err(ChoiceError::Unknown {
+                    name: name.to_owned(),
+                })
+            }
+        };
+        let known = CHOICES.iter().find(|(other, ..)| *other == name);
+        let known = known.map_or("", |(_, parameters, _)| parameters);
+        let mut choice = Self {
+            text: text.to_owned(),
+            kind,
+            period: None,
+        };
+        let mut seen = Vec::new();
+        for parameter in parameters.into_iter().flat_map(|text| text.split(',')) {
+            let (key, value) = parameter.split_once('=').ok_or_else(|| ChoiceError::Form {
+                text: parameter.to_owned(),
+                example: known,
+            })?;
+            if seen.contains(&key) {
+                return Err(ChoiceError::Twice {
+                    key: key.to_owned(),
+                });
+            }
+            seen.push(key);
+            if !choice.set(key, value)? {
+                return Err(ChoiceError::UnknownParameter {
+                    algorithm: name.to_owned(),
+                    key: key.to_owned(),
+                    known,
+                });
+            }
+        }
+        Ok(choice)
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        text.parse::<Choice>().expect_err(text).to_string()
+    }
+
+    #[test]
+    fn all_names_and_their_defaults_are_read() {
+        for (name, parameters, _) in CHOICES {
+            let spelled = format!("{name}:{}", parameters.replace(", ", ","));
+            let (choice, full) = (name.parse::<Choice>(), spelled.parse::<Choice>());
+            let (choice, full) = (choice.expect(name), full.expect(&spelled));
+            // Shares are written with three digits in the help.
+            if name != "scoreboard-scaled" {
+                assert_eq!(choice.kind, full.kind, "{spelled}");
+            }
+            choice.start();
+        }
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right() {
+        assert!(error("evn").contains("there are even, scoreboard"));
+        assert!(error("even:side=both").contains("it has queue=0.5"));
+        assert!(error("scoreboard:decay=2").contains("0 to 0.99"));
+        assert!(error("scoreboard:points=3/2").contains("as in 3/2/1"));
+        assert!(error("none:period=1").contains("with its unit"));
+        assert!(error("none:period=NaNs").contains("with its unit"));
+        assert!(error("largest:upper").contains("KEY=VALUE"));
+        assert!(error("even:queue=0.5,queue=0.4").contains("twice"));
+    }
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The windows of all streams on one route as one budget: it follows the delivered rate
+//! times the base round trip, and a share of the queue.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::member::{Member, State};
+use crate::algorithm::Stream;
+
+/// A queue is taken for one when a round trip is longer than its base by this share, and
+/// by this much at least, microseconds: what is less may be the hosts' own.
+const QUEUE_SEEN: f64 = 0.02;
+const QUEUE_SEEN_US: f64 = 500.0;
+/// Queueing delay aimed at while the queue's size is not known, as a share of the base
+/// round trip, and its bounds in microseconds. A buffer of a tenth of the
+/// bandwidth-delay product is a shallow one.
+const CAUTIOUS: f64 = 0.04;
+const CAUTIOUS_US: (f64, f64) = (500.0, 10_000.0);
+/// Share of the distance to the aim that a round trip closes. What is done is seen one
+/// round trip later, so more would swing.
+const GAIN: f64 = 0.4;
+/// Largest step of the budget in a round trip, as its share. A step that was too large
+/// is seen before the next one, and half a shallow buffer takes it.
+const LARGEST_STEP: f64 = 0.0625;
+/// Round trips without a queue until larger steps are taken, each twice the one before up
+/// to slow start's: the capacity is another one, or was never found.
+const EMPTY: u32 = 2;
+const MOST_HASTE: u32 = 6;
+/// CUBIC's cut at a loss (RFC 9438, 4.6). Of n streams that share a budget each has one
+/// nth of it.
+const CUT: f64 = 0.3;
+/// Round trips at the start in which a queue is not taken for a sign: the first windows
+/// of all streams leave in one burst, unpaced, and make a short one.
+const BURST_RTTS: f64 = 1.5;
+/// Growth while the capacity is not known, per round trip: slow start's.
+const START_GROWTH: f64 = 2.0;
+/// Round trips over which the largest delivered rate is taken for the capacity (BBR has
+/// ten), and the largest budget as a factor of what that rate fills.
+const RATE_RTTS: usize = 10;
+const BEYOND: f64 = 1.15;
+/// Round trips without a loss, in which all but this share of the budget was delivered,
+/// until a route is taken for steady.
+const CALM: u32 = 3;
+const CALM_SHARE: f64 = 0.04;
+/// Least budget for each stream, segments.
+const LEAST_SEGS: f64 = 2.0;
+/// A budget that is filled less than this is not too small.
+const FILLED: f64 = 0.75;
+/// Delays above the aim for so many round trips, although the budget was cut each time,
+/// are not this group's own: somebody else fills the queue.
+const CROWDED_AFTER: u32 = 5;
+
+/// What a route's streams showed in a round.
+#[derive(Debug, Default)]
+pub(super) struct Observation {
+    /// Least round trip of all, microseconds; 0: not known.
+    base_us: f64,
+    /// Median of the round trips above it.
+    delay_us: Option<f64>,
+    /// Streams that have something to send.
+    active: f64,
+    /// Those that lost something.
+    losers: f64,
+    delivered_segs: f64,
+    inflight_segs: f64,
+    cwnd_segs: f64,
+    /// What all streams still have to send.
+    pub demand: f64,
+}
+
+impl Observation {
+    pub fn of(streams: &[Stream], members: &[Member], demands: &[f64], here: &[usize]) -> Self {
+        let mut observed = Self::default();
+        let mut rtts = Vec::with_capacity(here.len());
+        let mut base = f64::MAX;
+        for number in here {
+            let (sample, member) = (&streams[*number].sample, &members[*number]);
+            observed.delivered_segs += member.delivered_segs;
+            observed.demand += demands[*number];
+            observed.inflight_segs += f64::from(sample.inflight_segs);
+            if sample.min_rtt_us > 0 {
+                base = base.min(sample.min_rtt_us.into());
+            }
+            observed.losers += f64::from(u8::from(member.lost));
+            if member.state == State::Idle {
+                continue;
+            }
+            observed.active += 1.0;
+            observed.cwnd_segs += f64::from(sample.cwnd_segs);
+            if sample.srtt_us > 0 {
+                rtts.push(f64::from(sample.srtt_us));
+            }
+        }
+        if base < f64::MAX {
+            observed.base_us = base;
+        }
+        if !rtts.is_empty() {
+            let middle = rtts.len() / 2;
+            let (_, median, _) = rtts.select_nth_unstable_by(middle, f64::total_cmp);
+            observed.delay_us = Some((*median - observed.base_us).max(0.0));
+        }
+        observed
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// The capacity is being looked for.
+    Start,
+    /// It was found; what the search overfilled is drained until then.
+    Drain { until: Duration },
+    /// Known, followed.
+    Follow,
+}
+
+#[derive(Debug)]
+pub(super) struct Route {
+    phase: Phase,
+    base_us: f64,
+    /// The budget, segments.
+    window_segs: f64,
+    last: Option<Duration>,
+    /// When the search for the capacity began.
+    begun: Option<Duration>,
+    /// Delivered until a moment, segments; a few round trips of it.
+    history: VecDeque<(Duration, f64)>,
+    delivered_segs: f64,
+    /// Of the round trip that is being watched.
+    epoch: Duration,
+    losers: f64,
+    highest_us: f64,
+    /// Of the one before.
+    highest_before_us: f64,
+    hold_until: Duration,
+    /// The queue's size as a delay, once a loss has shown it.
+    full_us: Option<f64>,
+    delay_us: f64,
+    rate_segs_per_s: f64,
+    /// The rate in each of the last round trips.
+    rates: VecDeque<f64>,
+    empty_epochs: u32,
+    crowded_epochs: u32,
+    calm_epochs: u32,
+    /// The budget is left alone until then: a trial is on.
+    kept_until: Duration,
+    /// What all streams still have to send, segments.
+    pub demand: f64,
+}
+
+impl Default for Route {
+    fn default() -> Self {
+        Self {
+            phase: Phase::Start,
+            base_us: 0.0,
+            window_segs: 0.0,
+            last: None,
+            begun: None,
+            history: VecDeque::new(),
+            delivered_segs: 0.0,
+            epoch: Duration::ZERO,
+            losers: 0.0,
+            highest_us: 0.0,
+            highest_before_us: 0.0,
+            hold_until: Duration::ZERO,
+            full_us: None,
+            delay_us: 0.0,
+            rate_segs_per_s: 0.0,
+            rates: VecDeque::new(),
+            empty_epochs: 0,
+            crowded_epochs: 0,
+            calm_epochs: 0,
+            kept_until: Duration::ZERO,
+            demand: 0.0,
+        }
+    }
+}
+
+impl Route {
+    pub fn base_us(&self) -> f64 {
+        self.base_us
+    }
+
+    /// The budget, segments; `None` before the first round trip was measured.
+    pub fn window_segs(&self) -> Option<f64> {
+        (self.base_us > 0.0 && self.window_segs > 0.0).then_some(self.window_segs)
+    }
+
+    /// The capacity is known, and the budget follows it.
+    pub fn follows(&self) -> bool {
+        self.phase == Phase::Follow
+    }
+
+    /// The bottleneck is full, and for some round trips what was given was delivered
+    /// without a loss: a change of the rate has no other cause than a change of the
+    /// budget.
+    pub fn steady(&self) -> bool {
+        self.calm_epochs >= CALM && self.losers == 0.0 && self.delay_us >= self.aim_us(1.0) / 4.0
+    }
+
+    /// Delivered over the last round trip, segments per second.
+    pub fn rate_segs_per_s(&self) -> f64 {
+        self.rate_segs_per_s
+    }
+
+    /// What the budget would carry, segments per second.
+    pub fn given_rate(&self) -> f64 {
+        self.window_segs / self.rtt().as_secs_f64()
+    }
+
+    /// Queueing delay, microseconds.
+    pub fn delay_us(&self) -> f64 {
+        self.delay_us
+    }
+
+    /// Enlarges the budget, or makes it smaller.
+    pub fn add_window(&mut self, segs: f64) {
+        self.window_segs = (self.window_segs + segs).max(1.0);
+    }
+
+    /// Leaves the budget alone, but for losses.
+    pub fn keep_until(&mut self, until: Duration) {
+        self.kept_until = until;
+    }
+
+    pub fn rtt(&self) -> Duration {
+        Duration::from_micros((self.base_us + self.delay_us) as u64)
+    }
+
+    /// Segments per second over the last `span`, which the history covers or nearly.
+    fn rate_over(&self, now: Duration, span: Duration) -> f64 {
+        let from = now.saturating_sub(span);
+        // The youngest entry that is old enough, else the oldest there is.
+        let entry = self.history.iter().rev().find(|(time, _)| *time <= from);
+        match entry.or(self.history.front()) {
+            Some((time, before)) if now > *time => {
+                (self.delivered_segs - before) / (now - *time).as_secs_f64()
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// A delay above this is a queue's, microseconds.
+    fn queue_seen_us(&self) -> f64 {
+        (self.base_us * QUEUE_SEEN).max(QUEUE_SEEN_US)
+    }
+
+    /// Largest rate of the last round trips, segments per second.
+    fn capacity(&self) -> f64 {
+        self.rates.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// A budget beyond what the route has carried lately would only wait somewhere.
+    fn most_segs(&self, queue: f64) -> f64 {
+        let queue_us = self.delay_us.max(self.aim_us(queue));
+        BEYOND * self.capacity() * (self.base_us + queue_us) / 1e6
+    }
+
+    /// Delay to aim at, microseconds.
+    fn aim_us(&self, queue: f64) -> f64 {
+        let aim = match self.full_us {
+            Some(full) => full * queue,
+            None => (self.base_us * CAUTIOUS).clamp(CAUTIOUS_US.0, CAUTIOUS_US.1),
+        };
+        aim.max(CAUTIOUS_US.0)
+    }
+
+    pub fn update(&mut self, now: Duration, observed: &Observation, queue: f64) {
+        let passed = self
+            .last
+            .map_or(Duration::ZERO, |last| now.saturating_sub(last));
+        self.last = Some(now);
+        self.demand = observed.demand;
+        self.delivered_segs += observed.delivered_segs;
+        if observed.base_us == 0.0 {
+            return;
+        }
+        self.base_us = observed.base_us;
+        self.delay_us = observed.delay_us.unwrap_or(self.delay_us);
+        self.highest_us = self.highest_us.max(self.delay_us);
+        self.losers += observed.losers;
+        let rtt = self.rtt();
+        let half = self.rate_over(now, rtt / 2);
+        self.rate_segs_per_s = self.rate_over(now, rtt);
+        self.history.push_back((now, self.delivered_segs));
+        while self
+            .history
+            .front()
+            .is_some_and(|(time, _)| now.saturating_sub(*time) > 2 * rtt)
+        {
+            self.history.pop_front();
+        }
+        let filled = observed.inflight_segs >= FILLED * self.window_segs;
+        match self.phase {
+            Phase::Start => self.start(now, passed, observed, half, queue, filled),
+            Phase::Drain { until } => {
+                let found = half * (self.base_us + self.aim_us(queue)) / 1e6;
+                self.window_segs = self.window_segs.max(found);
+                if now >= until {
+                    self.phase = Phase::Follow;
+                    let found = self.window_segs * 1e6 / (self.base_us + self.aim_us(queue));
+                    self.rates.push_back(found);
+                    self.next_epoch(now);
+                }
+            }
+            Phase::Follow => {
+                if now.saturating_sub(self.epoch) >= rtt {
+                    self.rates.push_back(self.rate_segs_per_s);
+                    while self.rates.len() > RATE_RTTS {
+                        self.rates.pop_front();
+                    }
+                    let delivered = self.rate_segs_per_s > (1.0 - CALM_SHARE) * self.given_rate();
+                    self.calm_epochs = match self.losers == 0.0 && delivered {
+                        true => self.calm_epochs + 1,
+                        false => 0,
+                    };
+                    self.follow(now, observed.active, queue, filled);
+                    if self.empty_epochs <= EMPTY {
+                        self.window_segs = self.window_segs.min(self.most_segs(queue));
+                    }
+                    self.next_epoch(now);
+                }
+            }
+        }
+        let least = LEAST_SEGS * observed.active.max(1.0);
+        self.window_segs = self.window_segs.max(least);
+    }
+
+    fn start(
+        &mut self,
+        now: Duration,
+        passed: Duration,
+        observed: &Observation,
+        half: f64,
+        queue: f64,
+        filled: bool,
+    ) {
+        if self.window_segs == 0.0 {
+            self.window_segs = observed.cwnd_segs.max(observed.inflight_segs);
+            return;
+        }
+        let begun = *self.begun.get_or_insert(now);
+        if now.saturating_sub(begun) < self.rtt().mul_f64(BURST_RTTS) {
+            self.losers = 0.0;
+        } else if self.losers > 0.0 || self.delay_us > self.queue_seen_us() {
+            let rate = half.max(self.rate_segs_per_s);
+            self.window_segs = rate * (self.base_us + self.aim_us(queue)) / 1e6;
+            self.phase = Phase::Drain {
+                until: now + 2 * self.rtt(),
+            };
+            return;
+        }
+        // Streams that come later bring their windows along.
+        if filled {
+            let growth = passed.as_secs_f64() / self.rtt().as_secs_f64();
+            self.window_segs *= START_GROWTH.powf(growth.min(1.0));
+        }
+        self.window_segs = self.window_segs.max(observed.inflight_segs);
+    }
+
+    /// Once a round trip.
+    fn follow(&mut self, now: Duration, active: f64, queue: f64, filled: bool) {
+        let aim = self.aim_us(queue);
+        if self.losers > 0.0 {
+            if now < self.hold_until {
+                return;
+            }
+            // A loss without a queue tells nothing of the queue's size.
+            let shown = self.highest_us.max(self.highest_before_us);
+            if shown >= self.queue_seen_us() {
+                self.full_us = Some(self.full_us.map_or(shown, |full| (full + shown) / 2.0));
+            }
+            let share = (self.losers / active.max(1.0)).min(1.0);
+            self.window_segs *= 1.0 - CUT * share;
+            let carried = self.capacity() * (self.base_us + aim) / 1e6;
+            self.window_segs = self.window_segs.min(carried);
+            self.hold_until = now + self.rtt();
+            self.empty_epochs = 0;
+            self.crowded_epochs = 0;
+            return;
+        }
+        if now < self.kept_until {
+            return;
+        }
+        let above = self.delay_us > aim * 1.25;
+        self.crowded_epochs = if above { self.crowded_epochs + 1 } else { 0 };
+        let empty = self.delay_us < aim / 4.0 && filled;
+        self.empty_epochs = if empty { self.empty_epochs + 1 } else { 0 };
+        if self.crowded_epochs > CROWDED_AFTER {
+            // As many CUBIC or Reno flows would in a queue that others fill.
+            self.window_segs += active;
+            return;
+        }
+        // The longer there is no queue, the further the capacity may be.
+        let haste = 2f64.powi(self.empty_epochs.min(MOST_HASTE) as i32);
+        let step = GAIN * haste * (aim - self.delay_us) / 1e6 * self.rate_segs_per_s;
+        let patience = 2f64.powi(self.empty_epochs.saturating_sub(EMPTY).min(4) as i32);
+        let largest = self.window_segs * LARGEST_STEP * patience;
+        if step < 0.0 || filled {
+            self.window_segs += step.clamp(-largest, largest);
+        }
+    }
+
+    fn next_epoch(&mut self, now: Duration) {
+        self.epoch = now;
+        self.losers = 0.0;
+        self.highest_before_us = self.highest_us;
+        self.highest_us = 0.0;
+    }
+
+    pub fn belief(&self) -> String {
+        let phase = match self.phase {
+            Phase::Start => "looking for the capacity",
+            Phase::Drain { .. } => "draining",
+            Phase::Follow => "following",
+        };
+        let full = match self.full_us {
+            Some(full) => format!("{:.1} ms", full / 1e3),
+            None => "not known".to_owned(),
+        };
+        format!(
+            "{phase}: budget {:.0} segments, {:.0} segments/s, base RTT {:.1} ms, queue {:.1} ms of {full}",
+            self.window_segs,
+            self.rate_segs_per_s,
+            self.base_us / 1e3,
+            self.delay_us / 1e3,
+        )
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What windows the streams of a group should have. Each algorithm is a pure function
+//! of what it has been told so far: it reads no clock and does no I/O.
+
+mod choice;
+mod even;
+mod naive;
+mod scoreboard;
+
+use std::time::Duration;
+
+pub use choice::{Choice, ChoiceError, CHOICES};
+pub use even::{Even, EvenConfig};
+pub use naive::{Naive, Side, Value};
+pub use scoreboard::{Blocks, Scoreboard, ScoreboardConfig};
+
+use crate::local::StreamSample;
+
+/// A stream of the group: the client that reported it, and the socket on its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId {
+    /// A number that the server gave the client's session.
+    pub client: u32,
+    /// [`StreamSample::cookie`].
+    pub cookie: u64,
+}
+
+/// A stream's latest report.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    /// Which stream it is.
+    pub id: StreamId,
+    /// When its host took the sample, by the clock of the client's session. Differences
+    /// between samples of one stream mean something, anything else does not.
+    pub taken: Duration,
+    /// What was reported.
+    pub sample: StreamSample,
+}
+
+/// Bounds of a window in segments; 0 is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// A smaller cwnd is lifted to this.
+    pub min_segs: u32,
+    /// A larger cwnd is held at this.
+    pub max_segs: u32,
+}
+
+impl Limits {
+    /// Leaves the stream to its own congestion control.
+    pub const FREE: Self = Self {
+        min_segs: 0,
+        max_segs: 0,
+    };
+
+    /// An upper limit alone, of one segment at least.
+    pub fn upper(segs: f64) -> Self {
+        Self {
+            min_segs: 0,
+            max_segs: whole(segs),
+        }
+    }
+
+    /// A lower limit alone, of one segment at least.
+    pub fn lower(segs: f64) -> Self {
+        Self {
+            min_segs: whole(segs),
+            max_segs: 0,
+        }
+    }
+
+    /// One window, neither less nor more.
+    pub fn exact(segs: f64) -> Self {
+        Self {
+            min_segs: whole(segs),
+            max_segs: whole(segs),
+        }
+    }
+}
+
+/// The largest window that TCP can have: 2³⁰ bytes of 1 byte segments (RFC 7323, 2.3).
+const MOST_SEGS: f64 = (1 << 30) as f64;
+
+fn whole(segs: f64) -> u32 {
+    segs.round().clamp(1.0, MOST_SEGS) as u32
+}
+
+/// Decides the windows of a group.
+pub trait Algorithm: Send {
+    /// Called once a round with all streams of the group, in any order. `now` counts
+    /// from any moment and never goes back. Returns bounds for each, in the same order.
+    fn round(&mut self, now: Duration, streams: &[Stream]) -> Vec<Limits>;
+
+    /// How long the next round should last where the user has not said so.
+    fn period(&self) -> Duration {
+        // kamezawa-2004, 5.5.
+        Duration::from_secs(1)
+    }
+
+    /// What it believes at the moment, one line each, for `status`.
+    fn beliefs(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Each stream is left to its own congestion control; only observed.
+#[derive(Debug, Default)]
+pub struct Free;
+
+impl Algorithm for Free {
+    fn round(&mut self, _now: Duration, streams: &[Stream]) -> Vec<Limits> {
+        vec![Limits::FREE; streams.len()]
+    }
+}

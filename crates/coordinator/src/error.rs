@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can go wrong between coordinator and clients.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::protocol::WireError;
+use crate::security::SecurityError;
+
+/// All errors of this crate's services.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Who may take part.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
+    /// What was sent.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// A message out of turn.
+    #[error("unexpected message: {0}")]
+    Unexpected(&'static str),
+    /// The server does not want this client.
+    #[error("the coordinator refused: {text}")]
+    Refused {
+        /// Trying again is of no use.
+        for_good: bool,
+        /// Its reason.
+        text: String,
+    },
+    /// A limit of the server.
+    #[error("the coordinator is full: {what} (limit {limit})")]
+    Full {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// A group that is not served here.
+    #[error("group {group:?} is not served here")]
+    NoSuchGroup {
+        /// As asked for.
+        group: String,
+    },
+    /// An address that cannot be listened at.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// As given.
+        address: String,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// An address that cannot be reached.
+    #[error("cannot reach the coordinator at {address}: {source}")]
+    Connect {
+        /// As given.
+        address: String,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// An address that is none.
+    #[error("{address:?} is no address: expected HOST:PORT, [IPV6]:PORT or a socket's path with a slash")]
+    Address {
+        /// As given.
+        address: String,
+    },
+    /// The log of rounds.
+    #[error("cannot write the log {path}: {source}", path = path.display())]
+    Log {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel's.
+    #[error("the kernel gives no random numbers")]
+    NoRandomness,
+    /// A request that was answered with an error.
+    #[error("{0}")]
+    Answer(String),
+}
+
+/// With this crate's error.
+pub type Result<T> = std::result::Result<T, Error>;

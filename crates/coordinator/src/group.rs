@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A group's rounds, without I/O or clock: who is waited for, what was reported, what
+//! windows come of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::algorithm::{Algorithm, Choice, Stream, StreamId};
+use crate::local::{Cap, StreamSample};
+use crate::status::{History, RoundRecord};
+
+/// A client that was late in so many rounds is not waited for until it is in time again.
+const LATE_ROUNDS: u32 = 3;
+/// How long a round waits for reports, as a share of the period, and its bounds.
+const WAIT_SHARE: u32 = 2;
+const WAIT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// Rounds that a window holds without a new one, and bounds of that.
+const LEASE_ROUNDS: u32 = 4;
+const LEASE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(240));
+
+/// A client of the group.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub host: String,
+    pub streams: Vec<Stream>,
+    /// When it last reported.
+    pub heard: Duration,
+    /// The last round that it reported in.
+    reported: u64,
+    waited: bool,
+    late_in_a_row: u32,
+    pub late: u64,
+}
+
+/// What one client is told at the end of a round.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    pub client: u32,
+    pub caps: Vec<Cap>,
+}
+
+/// A report that no honest client sends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Violation(pub &'static str);
+
+pub(crate) struct Group {
+    pub choice: Choice,
+    algorithm: Box<dyn Algorithm>,
+    fixed_period: Option<Duration>,
+    pub members: BTreeMap<u32, Member>,
+    pub round: u64,
+    begun: Option<Duration>,
+    pub history: History,
+}
+
+impl Group {
+    pub fn new(choice: Choice, fixed_period: Option<Duration>) -> Self {
+        Self {
+            algorithm: choice.start(),
+            choice,
+            fixed_period,
+            members: BTreeMap::new(),
+            round: 0,
+            begun: None,
+            history: History::default(),
+        }
+    }
+
+    /// Another algorithm, which knows nothing of the one before.
+    pub fn set(&mut self, choice: Choice) {
+        self.algorithm = choice.start();
+        self.choice = choice;
+    }
+
+    pub fn beliefs(&self) -> Vec<String> {
+        self.algorithm.beliefs()
+    }
+
+    pub fn join(&mut self, client: u32, host: String, now: Duration) {
+        let member = Member {
+            host,
+            streams: Vec::new(),
+            heard: now,
+            // Polls that were sent before it came are not for it.
+            reported: self.round,
+            waited: false,
+            late_in_a_row: 0,
+            late: 0,
+        };
+        self.members.insert(client, member);
+    }
+
+    pub fn streams(&self) -> usize {
+        self.members.values().map(|m| m.streams.len()).sum()
+    }
+
+    pub fn period(&self) -> Duration {
+        let chosen = self.fixed_period.or(self.choice.period());
+        chosen.unwrap_or_else(|| self.algorithm.period())
+    }
+
+    pub fn lease(&self) -> Duration {
+        (LEASE_ROUNDS * self.period()).clamp(LEASE.0, LEASE.1)
+    }
+
+    /// Begins a round: its number, and until when reports are waited for.
+    pub fn begin(&mut self, now: Duration) -> (u64, Duration) {
+        self.round += 1;
+        self.begun = Some(now);
+        for member in self.members.values_mut() {
+            member.waited = member.late_in_a_row < LATE_ROUNDS;
+        }
+        let wait = (self.period() / WAIT_SHARE).clamp(WAIT.0, WAIT.1);
+        (self.round, now + wait)
+    }
+
+    /// A round is under way, and nobody is waited for any more.
+    pub fn complete(&self) -> bool {
+        self.begun.is_some() && !self.members.values().any(|member| member.waited)
+    }
+
+    /// Takes a report, also a late one: it is better than an older one.
+    pub fn report(
+        &mut self,
+        client: u32,
+        round: u64,
+        taken_us: u64,
+        samples: Vec<StreamSample>,
+        now: Duration,
+    ) -> Result<(), Violation> {
+        let current = self.round;
+        let Some(member) = self.members.get_mut(&client) else {
+            return Err(Violation("no member of the group"));
+        };
+        if round > current {
+            return Err(Violation("a report for a round that has not begun"));
+        }
+        if round <= member.reported {
+            return Err(Violation("a second report for a round"));
+        }
+        member.reported = round;
+        member.heard = now;
+        if round == current && self.begun.is_some() {
+            member.waited = false;
+            member.late_in_a_row = 0;
+        }
+        let taken = Duration::from_micros(taken_us);
+        member.streams.clear();
+        member
+            .streams
+            .extend(samples.into_iter().map(|sample| Stream {
+                id: StreamId {
+                    client,
+                    cookie: sample.cookie,
+                },
+                taken,
+                sample,
+            }));
+        // One stream, one window.
+        member.streams.sort_by_key(|stream| stream.id.cookie);
+        let reported = member.streams.len();
+        member.streams.dedup_by_key(|stream| stream.id.cookie);
+        match member.streams.len() == reported {
+            true => Ok(()),
+            false => Err(Violation("a cookie is in a report twice")),
+        }
+    }
+
+    /// Ends a round with what was reported: what each client is told.
+    pub fn finish(&mut self, now: Duration) -> Vec<Orders> {
+        let begun = self.begun.take().unwrap_or(now);
+        let mut reported = 0;
+        for member in self.members.values_mut() {
+            reported += usize::from(member.reported == self.round);
+            if std::mem::take(&mut member.waited) {
+                member.late += 1;
+                member.late_in_a_row += 1;
+            }
+        }
+        let mut streams = Vec::with_capacity(self.streams());
+        for member in self.members.values() {
+            streams.extend(member.streams.iter().cloned());
+        }
+        let limits = self.algorithm.round(now, &streams);
+        debug_assert_eq!(limits.len(), streams.len());
+        let record = RoundRecord::of(self, begun, reported, &streams, &limits);
+        self.history.add(record);
+        let mut limits = limits.into_iter();
+        let mut orders = Vec::with_capacity(self.members.len());
+        for (client, member) in &self.members {
+            let caps = member
+                .streams
+                .iter()
+                .zip(&mut limits)
+                .map(|(stream, limits)| Cap {
+                    cookie: stream.id.cookie,
+                    min_segs: limits.min_segs,
+                    max_segs: limits.max_segs,
+                })
+                .collect();
+            orders.push(Orders {
+                client: *client,
+                caps,
+            });
+        }
+        orders
+    }
+
+    /// Clients that have not reported for so long.
+    pub fn silent(&self, now: Duration, timeout: Duration) -> Vec<u32> {
+        self.members
+            .iter()
+            .filter(|(_, member)| now.saturating_sub(member.heard) > timeout)
+            .map(|(client, _)| *client)
+            .collect()
+    }
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Parallel streams that finish together (kamezawa-2004, section 5): clients report the
+//! windows of their hosts' streams, a coordinator answers with bounds for them.
+//!
+//! - [`algorithm`]: which bounds; pure, without clock or I/O;
+//! - [`local`]: what a client needs of its own host;
+//! - [`server`], [`client`]: the two ends;
+//! - [`protocol`], [`security`]: what they say to each other, and who may;
+//! - [`status`]: what can be seen of a group.
+
+pub mod algorithm;
+pub mod client;
+mod error;
+mod group;
+mod handshake;
+pub mod local;
+pub mod protocol;
+mod round_log;
+pub mod security;
+pub mod server;
+pub mod status;
+
+pub use error::{Error, Result};

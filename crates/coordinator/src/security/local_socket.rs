@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A Unix socket: the kernel says whose process is at the other end.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+use tokio::net::{UnixListener, UnixStream};
+
+use super::{file_error, SecurityError};
+
+const NAME: &str = "coordinate.sock";
+
+/// Where a user's coordinator listens unless told otherwise: `/run/paceline` for root,
+/// else below `XDG_RUNTIME_DIR`, else below `/tmp`.
+pub fn default_socket(user: u32, runtime_directory: Option<&Path>) -> PathBuf {
+    let directory = match (user, runtime_directory) {
+        (0, _) => PathBuf::from("/run/paceline"),
+        (_, Some(directory)) => directory.join("paceline"),
+        (_, None) => PathBuf::from(format!("/tmp/paceline-{user}")),
+    };
+    directory.join(NAME)
+}
+
+/// Listens at `path`, whose directory is made if it is not there. A socket that nobody
+/// answers any more is replaced. `shared`: users other than this one may connect, and
+/// are judged then.
+///
+/// # Errors
+/// [`SecurityError::File`] if somebody listens already, if the directory is one in which
+/// others could put a socket of their own, or it cannot be made.
+pub fn bind(path: &Path, shared: bool) -> Result<UnixListener, SecurityError> {
+    let error = |error: std::io::Error| file_error(path, error.to_string());
+    if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+        let mode = if shared || geteuid().is_root() {
+            0o755
+        } else {
+            0o700
+        };
+        match DirBuilder::new().mode(mode).create(directory) {
+            Err(other) if other.kind() != ErrorKind::AlreadyExists => {
+                return Err(file_error(directory, other.to_string()));
+            }
+            _ => check_directory(directory)?,
+        }
+    }
+    if let Ok(metadata) = fs::symlink_metadata(path) {
+        if !metadata.file_type().is_socket() {
+            return Err(file_error(path, "is in the way: it is not a socket"));
+        }
+        match std::os::unix::net::UnixStream::connect(path) {
+            Err(other) if other.kind() == ErrorKind::ConnectionRefused => {
+                fs::remove_file(path).map_err(error)?;
+            }
+            _ => return Err(file_error(path, "a coordinator listens here already")),
+        }
+    }
+    let listener = UnixListener::bind(path).map_err(error)?;
+    let mode = if shared { 0o666 } else { 0o600 };
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(error)?;
+    Ok(listener)
+}
+
+fn check_directory(directory: &Path) -> Result<(), SecurityError> {
+    let metadata =
+        fs::metadata(directory).map_err(|error| file_error(directory, error.to_string()))?;
+    let ours = metadata.uid() == geteuid().as_raw() || metadata.uid() == 0;
+    let sticky = metadata.mode() & 0o1000 != 0;
+    if !metadata.is_dir() || !ours || (metadata.mode() & 0o022 != 0 && !sticky) {
+        return Err(file_error(
+            directory,
+            "others could put their own socket here: use a directory of your own (--socket)",
+        ));
+    }
+    Ok(())
+}
+
+/// Connects to a coordinator, if it belongs to one of `users`.
+///
+/// # Errors
+/// [`SecurityError::File`], [`SecurityError::Stranger`].
+pub async fn connect(path: &Path, users: &[u32]) -> Result<UnixStream, SecurityError> {
+    let stream = UnixStream::connect(path).await;
+    let stream = stream.map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => file_error(
+            path,
+            "no coordinator listens here: paceline coordinate serve starts one",
+        ),
+        _ => file_error(path, error.to_string()),
+    })?;
+    check_peer(&stream, users)?;
+    Ok(stream)
+}
+
+/// Whether the process at the other end belongs to one of `users`.
+///
+/// # Errors
+/// [`SecurityError::Stranger`].
+pub(crate) fn check_peer(stream: &UnixStream, users: &[u32]) -> Result<(), SecurityError> {
+    // Who cannot be told is nobody.
+    let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
+    match users.contains(&user) {
+        true => Ok(()),
+        false => Err(SecurityError::Stranger { user }),
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One connection, from its first byte to its last.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::hub::{Event, Place};
+use crate::handshake::{self, Joined, Protection, PATIENCE};
+use crate::protocol::{Message, Reader, Role, WireError, Writer};
+use crate::security::{binding, check_peer, SecurityError, Token};
+use crate::{Error, Result};
+
+/// Messages that wait for a slow client. One that does not take four rounds is gone.
+const WAITING: usize = 8;
+/// How long a client may take to read one.
+const WRITE_PATIENCE: Duration = Duration::from_secs(2);
+/// Members say something each round, and the hub judges that; control may be quiet, but
+/// not for ever.
+const READ_PATIENCE: Duration = Duration::from_secs(300);
+
+/// Decides who comes in.
+pub(super) struct Gate {
+    pub token: Option<Token>,
+    pub tls: Option<TlsAcceptor>,
+    pub client_certificates: bool,
+    pub users: Vec<u32>,
+    pub events: mpsc::Sender<Event>,
+}
+
+impl Gate {
+    pub async fn local(&self, stream: UnixStream) -> Result<()> {
+        let checked = check_peer(&stream, &self.users);
+        let (read, write) = stream.into_split();
+        if let Err(error) = checked {
+            let error = error.into();
+            let refusal = handshake::refusal(&error);
+            let _ = Writer::new(write).send(&refusal, WRITE_PATIENCE).await;
+            return Err(error);
+        }
+        self.serve(read, write, Protection::Kernel).await
+    }
+
+    pub async fn tcp(&self, stream: TcpStream) -> Result<()> {
+        // Rounds are short messages.
+        stream
+            .set_nodelay(true)
+            .map_err(|error| Error::Wire(WireError::Io(error)))?;
+        let Some(acceptor) = &self.tls else {
+            let (read, write) = stream.into_split();
+            return self.serve(read, write, Protection::None).await;
+        };
+        let accepted = timeout(PATIENCE, acceptor.accept(stream)).await;
+        let stream = accepted
+            .map_err(|_| WireError::Slow(PATIENCE))?
+            .map_err(SecurityError::Handshake)?;
+        let protection = Protection::Tls {
+            binding: binding(stream.get_ref().1)?,
+            known: self.client_certificates,
+        };
+        let (read, write) = tokio::io::split(stream);
+        self.serve(read, write, protection).await
+    }
+
+    async fn serve<R, W>(&self, read: R, write: W, protection: Protection) -> Result<()>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
+        let served = self.admitted(&mut reader, &mut writer, &protection).await;
+        if let Err(error) = &served {
+            // Best effort: it may be the other side that broke.
+            let _ = writer
+                .send(&handshake::refusal(error), WRITE_PATIENCE)
+                .await;
+        }
+        served
+    }
+
+    async fn admitted<R, W>(
+        &self,
+        reader: &mut Reader<R>,
+        writer: &mut Writer<W>,
+        protection: &Protection,
+    ) -> Result<()>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let joined = handshake::accept(reader, writer, self.token.as_ref(), protection).await?;
+        match joined.role {
+            Role::Member => self.member(reader, writer, joined).await,
+            Role::Control => self.control(reader, writer).await,
+        }
+    }
+
+    async fn member<R, W>(
+        &self,
+        reader: &mut Reader<R>,
+        writer: &mut Writer<W>,
+        joined: Joined,
+    ) -> Result<()>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let (messages, mut outgoing) = mpsc::channel(WAITING);
+        let (answer, place) = oneshot::channel();
+        let event = Event::Join {
+            joined,
+            messages,
+            answer,
+        };
+        self.tell(event).await?;
+        let place: Place = place.await.map_err(|_| WireError::Closed)??;
+        let write = async {
+            while let Some(message) = outgoing.recv().await {
+                writer.send(&message, WRITE_PATIENCE).await?;
+                if let Message::Refused { text, for_good } = message {
+                    return Err(Error::Refused { for_good, text });
+                }
+            }
+            // The hub does not want it any more.
+            Ok(())
+        };
+        let read = async {
+            loop {
+                match reader.next(READ_PATIENCE).await? {
+                    Message::Report {
+                        round,
+                        taken_us,
+                        streams,
+                    } => {
+                        let event = Event::Report {
+                            place: place.clone(),
+                            round,
+                            taken_us,
+                            streams,
+                        };
+                        self.tell(event).await?;
+                    }
+                    Message::Leave => return Ok(()),
+                    _ => return Err(Error::Unexpected("a member only reports or leaves")),
+                }
+            }
+        };
+        let ended = tokio::select! {
+            ended = write => ended,
+            ended = read => ended,
+        };
+        self.tell(Event::Leave { place }).await?;
+        match ended {
+            // It has been told.
+            Err(Error::Refused { text, .. }) => {
+                tracing::info!("a member was told: {text}");
+                Ok(())
+            }
+            ended => ended,
+        }
+    }
+
+    async fn control<R, W>(&self, reader: &mut Reader<R>, writer: &mut Writer<W>) -> Result<()>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        loop {
+            match reader.next(READ_PATIENCE).await? {
+                Message::Request { number, request } => {
+                    let (answer, result) = oneshot::channel();
+                    self.tell(Event::Request { request, answer }).await?;
+                    let result = result.await.map_err(|_| WireError::Closed)?;
+                    let answer = Message::Answer { number, result };
+                    writer.send(&answer, WRITE_PATIENCE).await?;
+                }
+                Message::Leave => return Ok(()),
+                _ => return Err(Error::Unexpected("control only asks or leaves")),
+            }
+        }
+    }
+
+    async fn tell(&self, event: Event) -> Result<()> {
+        // Closed: the server ends.
+        let told = self.events.send(event).await;
+        told.map_err(|_| WireError::Closed.into())
+    }
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The coordinator: listens, lets in, and runs the rounds.
+
+mod connection;
+mod hub;
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{mpsc, Semaphore};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::algorithm::Choice;
+use crate::protocol::WireError;
+use crate::security::{self, SecurityError, Token};
+use crate::{Error, Result};
+use connection::Gate;
+use hub::Hub;
+
+/// Connections at once, those that have not joined yet included, beyond the clients that
+/// are allowed.
+const STRANGERS: usize = 64;
+/// Events that wait for the hub: more, and whoever sends waits.
+const EVENTS: usize = 64;
+/// After an error of `accept` (out of descriptors): it would come again at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where a coordinator listens, or is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A Unix socket.
+    Local(PathBuf),
+    /// A TCP port.
+    Tcp(SocketAddr),
+}
+
+impl FromStr for Endpoint {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text.contains('/') {
+            return Ok(Self::Local(text.into()));
+        }
+        let address = text.parse().map_err(|_| Error::Address {
+            address: text.to_owned(),
+        })?;
+        Ok(Self::Tcp(address))
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(path) => path.display().fmt(f),
+            Self::Tcp(address) => address.fmt(f),
+        }
+    }
+}
+
+/// Bounds of what clients can cost.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Members at once.
+    pub clients: usize,
+    /// Streams at once, of all groups.
+    pub streams: usize,
+    /// Groups at once.
+    pub groups: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: 1024,
+            streams: 100_000,
+            groups: 64,
+        }
+    }
+}
+
+/// A coordinator's settings.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// All of them are listened at.
+    pub listen: Vec<Endpoint>,
+    /// For new groups.
+    pub algorithm: Choice,
+    /// Length of a round; `None`: the algorithm's.
+    pub period: Option<Duration>,
+    /// Groups that are served; none: any.
+    pub groups: Vec<String>,
+    /// Proven over TCP.
+    pub token: Option<Token>,
+    /// Spoken over TCP.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// The TLS side asks clients for certificates.
+    pub client_certificates: bool,
+    /// Whose processes may use the Unix socket, besides this user's and root's.
+    pub users: Vec<u32>,
+    /// A member that does not report for so long, and for some rounds, is gone.
+    pub timeout: Duration,
+    /// A line for each round.
+    pub log: Option<PathBuf>,
+    /// What clients can cost.
+    pub limits: Limits,
+}
+
+impl ServerConfig {
+    /// The defaults, at one place.
+    pub fn new(listen: Vec<Endpoint>, algorithm: Choice) -> Self {
+        Self {
+            listen,
+            algorithm,
+            period: None,
+            groups: Vec::new(),
+            token: None,
+            tls: None,
+            client_certificates: false,
+            users: Vec::new(),
+            timeout: Duration::from_secs(3),
+            log: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Never open: whoever is not on this host needs TLS, and whoever the kernel or a
+    /// certificate does not name needs the token.
+    fn check(&self, address: SocketAddr) -> Result<()> {
+        let open = |text: String| Err(SecurityError::Open(text).into());
+        let loopback = address.ip().to_canonical().is_loopback();
+        if !loopback && self.tls.is_none() {
+            return open(format!(
+                "{address} can be reached from other hosts: it needs TLS (--cert, --key) \
+                 and clients with certificates (--ca) or a token (--token-file)"
+            ));
+        }
+        if self.token.is_none() && !(self.tls.is_some() && self.client_certificates) {
+            return open(format!(
+                "any user could connect to {address}: it needs a token (--token-file), \
+                 or TLS with clients' certificates (--cert, --key, --ca)"
+            ));
+        }
+        Ok(())
+    }
+}
+
+enum Listener {
+    Local(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// A coordinator that listens.
+pub struct Server {
+    config: Arc<ServerConfig>,
+    listeners: Vec<Listener>,
+    /// Removed in the end.
+    sockets: Vec<PathBuf>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for path in &self.sockets {
+            // Gone already, or it cannot be helped.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Server {
+    /// Listens, so that clients can connect; they are served by [`run`](Self::run).
+    ///
+    /// # Errors
+    /// [`Error::Security`] for settings that would leave it open and for sockets that
+    /// cannot be made, [`Error::Listen`], [`Error::Log`].
+    pub async fn bind(config: ServerConfig) -> Result<Self> {
+        let mut server = Self {
+            config: Arc::new(config),
+            listeners: Vec::new(),
+            sockets: Vec::new(),
+        };
+        for endpoint in server.config.listen.clone() {
+            let listener = match endpoint {
+                Endpoint::Local(path) => {
+                    let listener = security::bind(&path, !server.config.users.is_empty())?;
+                    server.sockets.push(path);
+                    Listener::Local(listener)
+                }
+                Endpoint::Tcp(address) => {
+                    server.config.check(address)?;
+                    let listener = TcpListener::bind(address).await;
+                    Listener::Tcp(listener.map_err(|source| Error::Listen {
+                        address: address.to_string(),
+                        source,
+                    })?)
+                }
+            };
+            server.listeners.push(listener);
+        }
+        Ok(server)
+    }
+
+    /// The TCP addresses, with the ports that port 0 became.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let address = |listener: &Listener| match listener {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Local(_) => None,
+        };
+        self.listeners.iter().filter_map(address).collect()
+    }
+
+    /// Serves until `stop`. Clients see the connection end; their windows expire.
+    ///
+    /// # Errors
+    /// [`Error::Log`] if the log cannot be made.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<()> {
+        let (events, incoming) = mpsc::channel(EVENTS);
+        let refused = Arc::new(AtomicU64::new(0));
+        let hub = Hub::new(Arc::clone(&self.config), Arc::clone(&refused))?;
+        let own = nix::unistd::geteuid().as_raw();
+        let mut users = vec![own, 0];
+        users.extend(&self.config.users);
+        let gate = Arc::new(Gate {
+            token: self.config.token.clone(),
+            tls: self.config.tls.clone().map(TlsAcceptor::from),
+            client_certificates: self.config.client_certificates,
+            users,
+            events,
+        });
+        let places = Arc::new(Semaphore::new(self.config.limits.clients + STRANGERS));
+        // Dropped with this function, whatever ends it; so are the connections.
+        let mut tasks = JoinSet::new();
+        for listener in self.listeners.drain(..) {
+            tasks.spawn(listen(
+                listener,
+                Arc::clone(&gate),
+                Arc::clone(&places),
+                Arc::clone(&refused),
+            ));
+        }
+        drop(gate);
+        tokio::select! {
+            () = hub.run(incoming) => {}
+            () = stop => {}
+        }
+        Ok(())
+    }
+}
+
+async fn listen(
+    listener: Listener,
+    gate: Arc<Gate>,
+    places: Arc<Semaphore>,
+    refused: Arc<AtomicU64>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        // With all places taken new ones wait in the kernel's queue.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let (gate, refused) = (Arc::clone(&gate), Arc::clone(&refused));
+        let failed = match &listener {
+            Listener::Local(listener) => match listener.accept().await {
+                Ok((stream, _)) => {
+                    connections.spawn(async move {
+                        let ended = gate.local(stream).await;
+                        told("local", ended, &refused);
+                        drop(place);
+                    });
+                    continue;
+                }
+                Err(error) => error,
+            },
+            Listener::Tcp(listener) => match listener.accept().await {
+                Ok((stream, peer)) => {
+                    connections.spawn(async move {
+                        let ended = gate.tcp(stream).await;
+                        told(&peer.to_string(), ended, &refused);
+                        drop(place);
+                    });
+                    continue;
+                }
+                Err(error) => error,
+            },
+        };
+        tracing::warn!("cannot accept a connection: {failed}");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+fn told(peer: &str, ended: Result<()>, refused: &AtomicU64) {
+    match ended {
+        Ok(()) => tracing::debug!("{peer}: ended"),
+        // Gone without a word: no harm meant, and none done.
+        Err(error @ Error::Wire(WireError::Closed | WireError::Io(_))) => {
+            tracing::debug!("{peer}: {error}");
+        }
+        Err(error) => {
+            refused.fetch_add(1, Ordering::Relaxed);
+            tracing::info!("{peer}: refused: {error}");
+        }
+    }
+}
