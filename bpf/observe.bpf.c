@@ -108,6 +108,8 @@ int pl_streams(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.min_rtt_us = tp->rtt_min.s[0].v;
 	r.unsent_bytes = tp->write_seq - tp->snd_nxt;
 	r.retransmitted_segs = tp->total_retrans;
+	r.delivered_segs = tp->delivered;
+	r.recovering = BPF_CORE_READ_BITFIELD_PROBED(&tp->inet_conn, icsk_ca_state) >= TCP_CA_Recovery;
 	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
 	return 0;
 }

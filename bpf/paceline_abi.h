@@ -291,6 +291,8 @@ struct pl_stream_record {
 	__u32 srtt_us, min_rtt_us;
 	__u32 unsent_bytes; /* written by the program and not yet sent */
 	__u32 retransmitted_segs;
+	__u32 delivered_segs; /* known to have arrived, by SACK too; may wrap */
+	__u32 recovering; /* 1: in Recovery or Loss */
 	__u32 tcp_state; /* TCP_ESTABLISHED is 1 */
 };
 
@@ -339,7 +341,7 @@ _Static_assert(sizeof(struct pl_uwnd) == 16, "pl_uwnd");
 _Static_assert(sizeof(struct pl_group) == 32, "pl_group");
 _Static_assert(sizeof(struct pl_member_key) == 48, "pl_member_key");
 _Static_assert(sizeof(struct pl_member) == 48, "pl_member");
-_Static_assert(sizeof(struct pl_stream_record) == 168, "pl_stream_record");
+_Static_assert(sizeof(struct pl_stream_record) == 176, "pl_stream_record");
 _Static_assert(sizeof(struct pl_limits) == 24, "pl_limits");
 _Static_assert(sizeof(struct pl_wininfo) == 32, "pl_wininfo");
 

@@ -48,7 +48,7 @@ plain! {
     pl_group: 32,
     pl_member_key: 48,
     pl_member: 48,
-    pl_stream_record: 168,
+    pl_stream_record: 176,
 }
 
 /// The bytes are not of the struct's length: another ABI version wrote them.

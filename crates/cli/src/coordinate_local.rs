@@ -1,9 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The streams of a group on this host, for `paceline coordinate join`.
 
-use paceline_coordinator::local::LocalStreams;
+use std::path::Path;
+use std::time::Duration;
 
-/// The group's streams, as the kernel side of this host has them.
+use paceline_agent::group::{Bounds, Group, Stream};
+use paceline_coordinator::local::{Cap, LocalError, LocalStreams, StreamSample};
+
+/// include/net/tcp_states.h
+const TCP_ESTABLISHED: u32 = 1;
+
+/// The calling user's group, as the kernel side of this host has it.
 pub fn streams(group: &str) -> anyhow::Result<Box<dyn LocalStreams>> {
-    anyhow::bail!("group {group:?}: this build's agent cannot bound windows yet")
+    let group = Group::open(group, Path::new(paceline_agent::service::DIRECTORY))?;
+    Ok(Box::new(Local(group)))
+}
+
+struct Local(Group);
+
+impl LocalStreams for Local {
+    fn streams(&mut self) -> Result<Vec<StreamSample>, LocalError> {
+        let streams = self.0.streams()?;
+        // One that is being closed has nothing to wait for the others with.
+        let open = |stream: &&Stream| stream.state == TCP_ESTABLISHED;
+        Ok(streams.iter().filter(open).map(sample).collect())
+    }
+
+    fn apply(&mut self, caps: &[Cap], lease: Duration) -> Result<(), LocalError> {
+        let bounds: Vec<Bounds> = caps
+            .iter()
+            .map(|cap| Bounds {
+                cookie: cap.cookie,
+                min_segs: cap.min_segs,
+                max_segs: cap.max_segs,
+            })
+            .collect();
+        self.0.apply(&bounds, lease)?;
+        Ok(())
+    }
+}
+
+fn sample(stream: &Stream) -> StreamSample {
+    StreamSample {
+        cookie: stream.cookie,
+        destination: Some(stream.remote.ip()),
+        inflight_segs: stream.inflight_segs,
+        cwnd_segs: stream.cwnd_segs,
+        ssthresh_segs: stream.ssthresh_segs,
+        mss_bytes: stream.mss,
+        srtt_us: stream.srtt_us,
+        min_rtt_us: stream.min_rtt_us,
+        acked_bytes: stream.acked_bytes,
+        delivered_segs: stream.delivered_segs,
+        unsent_bytes: stream.unsent_bytes.into(),
+        total_bytes: stream.total_bytes,
+        retransmitted_segs: stream.retransmitted_segs.into(),
+        recovering: stream.recovering,
+    }
 }

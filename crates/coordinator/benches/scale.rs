@@ -42,6 +42,7 @@ impl Simulated {
             srtt_us: 100_000 + 2_000 * u32::from(network),
             min_rtt_us: 99_000 + 2_000 * u32::from(network),
             acked_bytes: 0,
+            delivered_segs: 0,
             unsent_bytes: 4_000_000,
             total_bytes: 1 << 40,
             retransmitted_segs: 0,
@@ -62,6 +63,7 @@ impl LocalStreams for Simulated {
         for (number, stream) in self.streams.iter_mut().enumerate() {
             let rtts = passed * 1e6 / f64::from(stream.srtt_us);
             let segs = rtts * f64::from(stream.inflight_segs);
+            stream.delivered_segs += segs as u32;
             stream.acked_bytes += segs as u64 * u64::from(stream.mss_bytes);
             // Some loss, not in step.
             let turn = stream.acked_bytes / 7919 + number as u64 + self.host as u64;

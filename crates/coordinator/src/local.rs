@@ -29,6 +29,9 @@ pub struct StreamSample {
     pub min_rtt_us: u32,
     /// Acknowledged since the connection began, bytes.
     pub acked_bytes: u64,
+    /// Known to have arrived since the connection began, by selective acknowledgement too,
+    /// segments; wraps.
+    pub delivered_segs: u32,
     /// Written by the program and not sent yet, bytes.
     pub unsent_bytes: u64,
     /// What the program says that it will send in all, bytes; 0: not said.

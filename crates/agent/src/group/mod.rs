@@ -64,6 +64,10 @@ pub struct Stream {
     pub total_bytes: u64,
     /// Segments retransmitted so far, tail-loss probes included.
     pub retransmitted_segs: u32,
+    /// Segments known to have arrived, by selective acknowledgement too; wraps.
+    pub delivered_segs: u32,
+    /// In Recovery or Loss.
+    pub recovering: bool,
 }
 
 impl Stream {
@@ -88,6 +92,8 @@ impl Stream {
             unsent_bytes: record.unsent_bytes,
             total_bytes: record.total_bytes,
             retransmitted_segs: record.retransmitted_segs,
+            delivered_segs: record.delivered_segs,
+            recovering: record.recovering != 0,
         }
     }
 }

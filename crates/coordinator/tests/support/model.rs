@@ -302,6 +302,7 @@ impl Run<'_> {
                     rtt => (rtt / 1000) as u32,
                 },
                 acked_bytes: sender.delivered * MSS,
+                delivered_segs: sender.delivered as u32,
                 // What a socket buffer of 4 MB holds.
                 unsent_bytes: (sender.unsent() * MSS).min(4_000_000),
                 total_bytes: match self.case.declared {

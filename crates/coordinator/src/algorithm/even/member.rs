@@ -21,6 +21,7 @@ const SLOW_ROUNDS: u32 = 12;
 #[derive(Debug)]
 pub(super) struct Member {
     pub route: Option<RouteId>,
+    delivered_total: u32,
     acked_bytes: u64,
     retransmitted_segs: u64,
     was_recovering: bool,
@@ -51,6 +52,7 @@ impl Member {
     pub fn new(now: Duration, stream: &Stream) -> Self {
         Self {
             route: None,
+            delivered_total: stream.sample.delivered_segs,
             acked_bytes: stream.sample.acked_bytes,
             retransmitted_segs: stream.sample.retransmitted_segs,
             was_recovering: stream.sample.recovering,
@@ -67,7 +69,10 @@ impl Member {
     pub fn update(&mut self, now: Duration, stream: &Stream) {
         let sample = &stream.sample;
         let acked = sample.acked_bytes.saturating_sub(self.acked_bytes);
-        self.delivered_segs = acked as f64 / mss(stream);
+        // What is acknowledged at the end of a recovery had arrived before.
+        let arrived = sample.delivered_segs.wrapping_sub(self.delivered_total);
+        self.delivered_segs = arrived.into();
+        self.delivered_total = sample.delivered_segs;
         // One loss event for each recovery, as TCP has it: retransmissions that follow
         // one another belong to one. A short recovery may have begun and ended between
         // two rounds.
@@ -81,7 +86,7 @@ impl Member {
         self.acked_bytes = sample.acked_bytes;
         self.retransmitted_segs = sample.retransmitted_segs;
         self.was_recovering = sample.recovering;
-        if acked > 0 || sample.recovering {
+        if arrived > 0 || acked > 0 || sample.recovering {
             self.progress = now;
         }
         let inflight = f64::from(sample.inflight_segs);

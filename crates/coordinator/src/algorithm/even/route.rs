@@ -56,7 +56,7 @@ const CROWDED_AFTER: u32 = 5;
 pub(super) struct Observation {
     /// Least round trip of all, microseconds; 0: not known.
     base_us: f64,
-    /// Median of the round trips above it.
+    /// What those wait that wait least, above it.
     delay_us: Option<f64>,
     /// Streams that have something to send.
     active: f64,
@@ -96,9 +96,11 @@ impl Observation {
             observed.base_us = base;
         }
         if !rtts.is_empty() {
-            let middle = rtts.len() / 2;
-            let (_, median, _) = rtts.select_nth_unstable_by(middle, f64::total_cmp);
-            observed.delay_us = Some((*median - observed.base_us).max(0.0));
+            // Windows that leave in bursts make queues that the next burst does not meet, and
+            // most streams wait in them. A full path keeps all waiting, the first ones too.
+            let low = rtts.len() / 10;
+            let (_, low, _) = rtts.select_nth_unstable_by(low, f64::total_cmp);
+            observed.delay_us = Some((*low - observed.base_us).max(0.0));
         }
         observed
     }
@@ -142,6 +144,8 @@ pub(super) struct Route {
     empty_epochs: u32,
     crowded_epochs: u32,
     calm_epochs: u32,
+    /// Delay that the first windows made, microseconds: bursts, which come again.
+    burst_us: f64,
     /// The budget is left alone until then: a trial is on.
     kept_until: Duration,
     /// What all streams still have to send, segments.
@@ -170,6 +174,7 @@ impl Default for Route {
             empty_epochs: 0,
             crowded_epochs: 0,
             calm_epochs: 0,
+            burst_us: 0.0,
             kept_until: Duration::ZERO,
             demand: 0.0,
         }
@@ -342,7 +347,8 @@ impl Route {
         let begun = *self.begun.get_or_insert(now);
         if now.saturating_sub(begun) < self.rtt().mul_f64(BURST_RTTS) {
             self.losers = 0.0;
-        } else if self.losers > 0.0 || self.delay_us > self.queue_seen_us() {
+            self.burst_us = self.burst_us.max(self.delay_us);
+        } else if self.losers > 0.0 || self.delay_us > self.burst_us + self.queue_seen_us() {
             let rate = half.max(self.rate_segs_per_s);
             self.window_segs = rate * (self.base_us + self.aim_us(queue)) / 1e6;
             self.phase = Phase::Drain {
