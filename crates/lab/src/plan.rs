@@ -83,6 +83,10 @@ pub struct Adaptation {
     pub congestion: Option<String>,
     /// Paceline's policy for the senders' jobs.
     pub policy: Option<PolicySource>,
+    /// Who coordinates the streams of a [`Streams`] workload: an algorithm of the
+    /// coordinator with its parameters; absent: nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordinate: Option<String>,
     /// Written on every host before the workloads.
     pub sysctl: BTreeMap<String, String>,
 }
@@ -286,6 +290,8 @@ pub struct Streams {
     pub distant_rtt_ns: u64,
     /// A host whose programs stand still for a while.
     pub pause: Option<Pause>,
+    /// When the coordinator dies, since the common start, nanoseconds; absent: never.
+    pub coordinator_dies_ns: Option<u64>,
     /// Congestion control of an endless flow beside them, from the host after theirs.
     pub beside: Option<String>,
 }

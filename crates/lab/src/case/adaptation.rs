@@ -14,6 +14,9 @@ use super::connection::Congestion;
 use super::{CaseError, Doing};
 use crate::plan::{Adaptation, PolicySource};
 
+/// Of the jobs whose streams are coordinated.
+pub const GROUP: &str = "lab";
+
 /// The policy of the senders' jobs, if they have one.
 fn policy(adaptation: &Adaptation) -> Result<Option<Policy>, CaseError> {
     let policy = match &adaptation.policy {
@@ -60,6 +63,8 @@ impl Job {
         let Some(policy) = policy(adaptation)? else {
             return Ok(None);
         };
+        let mut options = JobOptions::new(policy);
+        options.group = adaptation.coordinate.as_ref().map(|_| GROUP.to_owned());
         let home = own_cgroup()?;
         // ip reads commands until its input ends, which is when this process drops
         // its end of the pipe, however it dies.
@@ -68,8 +73,7 @@ impl Job {
             .args(["-batch", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
-        let (job, holder) =
-            job::Job::start(&JobOptions::new(policy), &mut command).map_err(agent)?;
+        let (job, holder) = job::Job::start(&options, &mut command).map_err(agent)?;
         let cgroups = [job.path().to_owned(), home];
         Ok(Some(Arc::new(Job {
             job: Some(job),

@@ -11,6 +11,7 @@ mod burst;
 pub(crate) mod calibrate;
 pub(crate) mod clusters;
 pub(crate) mod connection;
+mod coordination;
 mod cpu;
 mod empty_loop;
 mod emulated;

@@ -10,6 +10,7 @@ use super::adaptation::{self, Job};
 use super::connection::{
     connect, listen, now_ns, receive_into, run_promptly, send, sleep_until, Congestion, Counters,
 };
+use super::coordination::Coordination;
 use super::cpu::CpuMeter;
 use super::{Case, CaseError, Doing};
 use crate::plan::Streams;
@@ -83,6 +84,8 @@ fn run_once(
             Some(connect(host, &listener, address, &own)?)
         }
     };
+    let algorithm = plan.adaptation.coordinate.as_deref();
+    let mut coordination = algorithm.map(Coordination::start).transpose()?;
     let meter = CpuMeter::start()?;
     let start_ns = now_ns() + LEAD_NS;
     let mut running = Vec::new();
@@ -103,7 +106,13 @@ fn run_once(
     }
     let beside = beside.map(|(sender, receiver)| Beside::start(sender, receiver, start_ns));
     let beside = beside.transpose()?;
-    let samples = watch(&running, start_ns, streams.size_bytes)?;
+    let samples = watch(&running, start_ns, streams, coordination.as_mut())?;
+    if coordination.as_mut().is_some_and(Coordination::failed) {
+        return Err(CaseError::Unexpected(
+            "the coordinator's client ended before the streams",
+        ));
+    }
+    drop(coordination);
     let mut record = StreamsRecord {
         workload,
         repeat,
@@ -192,10 +201,21 @@ impl Beside {
 }
 
 /// Looks at all streams again and again until all have arrived.
-fn watch(streams: &[Stream], start_ns: u64, size: u64) -> Result<Vec<StreamSample>, CaseError> {
+fn watch(
+    streams: &[Stream],
+    start_ns: u64,
+    plan: &Streams,
+    mut coordination: Option<&mut Coordination>,
+) -> Result<Vec<StreamSample>, CaseError> {
+    let size = plan.size_bytes;
     let mut samples = Vec::new();
     loop {
-        sleep_until(start_ns + samples.len() as u64 * SAMPLE_NS);
+        let since_start = samples.len() as u64 * SAMPLE_NS;
+        sleep_until(start_ns + since_start);
+        let dies = plan.coordinator_dies_ns.is_some_and(|at| at <= since_start);
+        if let Some(coordination) = coordination.take_if(|_| dies) {
+            coordination.kill_server();
+        }
         let mut sample = StreamSample {
             slowest_bytes: u64::MAX,
             least_inflight: u32::MAX,

@@ -350,6 +350,8 @@ pub struct Variant {
     pub congestion: Option<String>,
     /// A preset, a policy file relative to the experiment, or a policy in place.
     pub policy: Option<PolicyChoice>,
+    /// An algorithm of the coordinator, with its parameters, for `[[streams]]`.
+    pub coordinate: Option<String>,
     /// What no TCP can beat: the bottleneck's queue takes everything, and connections
     /// begin with a large window. With a variant of it the rest can be compared.
     #[serde(default)]

@@ -60,6 +60,7 @@ impl Experiment {
                         topology: topology_of(variant, topology.clone(), offload),
                         adaptation: Adaptation {
                             congestion: variant.congestion.clone(),
+                            coordinate: variant.coordinate.clone(),
                             policy: check::policy_source(name, variant).unwrap_or_default(),
                             sysctl: sysctl.collect(),
                         },

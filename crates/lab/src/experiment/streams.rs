@@ -38,6 +38,8 @@ pub struct Streams {
     pub distant_rtt: Time,
     /// A host whose programs stand still for a while.
     pub pause: Option<Pause>,
+    /// When the coordinator, of the variants that have one, dies; since the common start.
+    pub coordinator_dies: Option<Time>,
     /// Congestion control of an endless flow beside them, from a host of its own.
     pub beside: Option<String>,
 }
@@ -77,6 +79,7 @@ impl Streams {
                 at_ns: pause.at.micros() * 1000,
                 for_ns: pause.length.micros() * 1000,
             }),
+            coordinator_dies_ns: self.coordinator_dies.map(|at| at.micros() * 1000),
             beside: self.beside.clone(),
         }
     }

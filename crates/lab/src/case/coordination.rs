@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A coordinator for the streams of a workload, and the client of the one machine that
+//! all of the lab's hosts are: the commands that a user would start.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::adaptation::GROUP;
+use super::{CaseError, Doing};
+
+/// How long the coordinator may take to listen, in steps of [`STEP`].
+const STEPS: u32 = 1000;
+const STEP: Duration = Duration::from_millis(10);
+
+/// Both processes, for as long as they are needed.
+pub struct Coordination {
+    server: Child,
+    client: Child,
+    _place: tempfile::TempDir,
+}
+
+impl Coordination {
+    /// Starts them with an algorithm of the coordinator.
+    pub fn start(algorithm: &str) -> Result<Self, CaseError> {
+        std::fs::create_dir_all(std::env::temp_dir()).doing("making a directory")?;
+        let place = tempfile::Builder::new()
+            .prefix("paceline-lab-")
+            .tempdir()
+            .doing("making a directory for the coordinator's socket")?;
+        let socket = place.path().join("socket");
+        let mut server = command(&["serve", "--algorithm", algorithm, "--listen"], &socket)?;
+        for _ in 0..STEPS {
+            if socket.exists() {
+                break;
+            }
+            if server.try_wait().doing("starting a coordinator")?.is_some() {
+                return Err(CaseError::Unexpected("the coordinator ended at its start"));
+            }
+            std::thread::sleep(STEP);
+        }
+        let client = command(&["join", "--group", GROUP, "--to"], &socket);
+        match client {
+            Ok(client) => Ok(Coordination {
+                server,
+                client,
+                _place: place,
+            }),
+            Err(error) => {
+                end(&mut server);
+                Err(error)
+            }
+        }
+    }
+
+    /// The coordinator dies; its client goes on looking for it.
+    pub fn kill_server(&mut self) {
+        end(&mut self.server);
+    }
+
+    /// The client's end, if it has ended by itself.
+    pub fn failed(&mut self) -> bool {
+        !matches!(self.client.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Coordination {
+    fn drop(&mut self) {
+        end(&mut self.client);
+        end(&mut self.server);
+    }
+}
+
+fn end(child: &mut Child) {
+    // One that has ended cannot be killed again.
+    drop(child.kill());
+    drop(child.wait());
+}
+
+fn command(arguments: &[&str], socket: &Path) -> Result<Child, CaseError> {
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("paceline")
+        .arg("coordinate")
+        .args(arguments)
+        .arg(socket)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    // SAFETY: only an async-signal-safe call between fork and exec.
+    unsafe {
+        command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?));
+    }
+    command.spawn().doing("starting a coordinator")
+}
