@@ -69,6 +69,9 @@ if [ "$(uname -m)" = x86_64 ]; then
 	heading "lab: many senders at once, with and without the RTO law"
 	lab incast experiments/incast-timeouts.toml --quick
 
+	heading "lab: parallel streams under the coordinator"
+	lab decp experiments/decp.toml --variant paceline
+
 	heading "lab: the kernel's link and the emulator's are alike"
 	lab conformance experiments/conformance.toml --quick
 

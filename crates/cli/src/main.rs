@@ -3,11 +3,11 @@
 
 mod agent_command;
 mod attach_command;
+mod burst_command;
+mod burst_text;
 mod coordinate_command;
 mod coordinate_local;
 mod coordinate_text;
-mod burst_command;
-mod burst_text;
 mod doctor_command;
 mod emulate_command;
 mod interface;
