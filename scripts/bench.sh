@@ -36,6 +36,9 @@ as_root "$burst_cost" | tee "$place-burst.txt" || failed+=("burst_cost")
 heading "ns-3: Table 1 of feng-2000"
 tests/peers/ns3.sh "$place-ns3" || failed+=("ns3")
 
+heading "coordinator: 10,000 streams on 200 hosts"
+cargo bench --locked -p paceline-coordinator --bench scale | tee "$place-coordinator.txt"
+
 heading "live: throughput over veth, CUBIC and Paceline in pairs"
 binary=$(cargo bench --locked -p paceline-lab --bench live_overhead --no-run 2>&1 |
 	sed -n 's/.*(\(.*live_overhead-[0-9a-f]*\)).*/\1/p')
