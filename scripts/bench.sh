@@ -35,6 +35,8 @@ as_root "$burst_cost" | tee "$place-burst.txt" || failed+=("burst_cost")
 
 heading "ns-3: Table 1 of feng-2000"
 tests/peers/ns3.sh "$place-ns3" || failed+=("ns3")
+"$paceline" sim sweep tests/peers/ns3-dumbbell.toml --out "$place-ns3/simulator" || failed+=("ns3-dumbbell")
+python3 tests/peers/compare.py "$place-ns3/table.md" "$place-ns3/simulator/results.json" | tee "$place-ns3/simulator.md"
 
 heading "coordinator: 10,000 streams on 200 hosts"
 cargo bench --locked -p paceline-coordinator --bench scale | tee "$place-coordinator.txt"

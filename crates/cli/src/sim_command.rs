@@ -554,7 +554,7 @@ impl Speed {
         let (events, packets) = (millions(&self.events), millions(&self.transmissions));
         if events > 0.0 {
             eprintln!(
-                "{seconds:.1} s: {events:.1} million events ({:.1} per second), {packets:.1} million packet transmissions ({:.1} per second)",
+                "{seconds:.1} s: {events:.1} million events ({:.1} million per second), {packets:.1} million packet transmissions ({:.1} million per second)",
                 events / seconds,
                 packets / seconds
             );
