@@ -46,6 +46,7 @@ fn plan(variant: &str, congestion: &str, ip: u8) -> Plan {
             bottleneck: None,
         },
         adaptation: Adaptation {
+            coordinate: None,
             congestion: Some(congestion.to_owned()),
             policy: None,
             sysctl: BTreeMap::from([(
