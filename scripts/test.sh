@@ -70,7 +70,7 @@ if [ "$(uname -m)" = x86_64 ]; then
 	lab incast experiments/incast-timeouts.toml --quick
 
 	heading "lab: parallel streams under the coordinator"
-	lab decp experiments/decp.toml --variant paceline
+	lab decp experiments/decp-trouble.toml --quick --variant paceline
 
 	heading "lab: the kernel's link and the emulator's are alike"
 	lab conformance experiments/conformance.toml --quick

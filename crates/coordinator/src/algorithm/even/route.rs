@@ -27,6 +27,8 @@ const LARGEST_STEP: f64 = 0.0625;
 /// to slow start's: the capacity is another one, or was never found.
 const EMPTY: u32 = 2;
 const MOST_HASTE: u32 = 6;
+/// What is left of the queue's believed size where a loss comes although it was not to be filled.
+const SMALLER: f64 = 0.7;
 /// CUBIC's cut at a loss (RFC 9438, 4.6). Of n streams that share a budget each has one
 /// nth of it.
 const CUT: f64 = 0.3;
@@ -34,7 +36,7 @@ const CUT: f64 = 0.3;
 /// of all streams leave in one burst, unpaced, and make a short one.
 const BURST_RTTS: f64 = 1.5;
 /// Growth while the capacity is not known, per round trip: slow start's.
-const START_GROWTH: f64 = 2.0;
+const START_GROWTH: f64 = 1.8;
 /// Round trips over which the largest delivered rate is taken for the capacity (BBR has
 /// ten), and the largest budget as a factor of what that rate fills.
 const RATE_RTTS: usize = 10;
@@ -374,7 +376,9 @@ impl Route {
             // A loss without a queue tells nothing of the queue's size.
             let shown = self.highest_us.max(self.highest_before_us);
             if shown >= self.queue_seen_us() {
-                self.full_us = Some(self.full_us.map_or(shown, |full| (full + shown) / 2.0));
+                // A loss again: it is smaller than was thought. What is repaired shows longer
+                // round trips than the queue's.
+                self.full_us = Some(self.full_us.map_or(shown, |full| SMALLER * full.min(shown)));
             }
             let share = (self.losers / active.max(1.0)).min(1.0);
             self.window_segs *= 1.0 - CUT * share;
@@ -400,8 +404,7 @@ impl Route {
         // The longer there is no queue, the further the capacity may be.
         let haste = 2f64.powi(self.empty_epochs.min(MOST_HASTE) as i32);
         let step = GAIN * haste * (aim - self.delay_us) / 1e6 * self.rate_segs_per_s;
-        let patience = 2f64.powi(self.empty_epochs.saturating_sub(EMPTY).min(4) as i32);
-        let largest = self.window_segs * LARGEST_STEP * patience;
+        let largest = self.window_segs * LARGEST_STEP;
         if step < 0.0 || filled {
             self.window_segs += step.clamp(-largest, largest);
         }
