@@ -2,6 +2,17 @@
 /* What `paceline status` reads: one record for each connection of any job. */
 #include "groups.h"
 
+/* IPv4 as ::ffff:a.b.c.d, network order. */
+static __always_inline void local_address(struct sock *sk, u32 to[4])
+{
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		bpf_core_read(to, 4 * sizeof(u32), &sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32);
+		return;
+	}
+	to[2] = bpf_htonl(0xffff);
+	to[3] = sk->__sk_common.skc_rcv_saddr;
+}
+
 SEC("iter/bpf_sk_storage_map")
 int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -19,12 +30,7 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.netns = conn->path.netns;
 	r.cookie = bpf_get_socket_cookie(tp);
 	__builtin_memcpy(r.remote, conn->path.address, sizeof(r.remote));
-	if (sk->__sk_common.skc_family == AF_INET6) {
-		BPF_CORE_READ_INTO(&r.local, sk, __sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32);
-	} else {
-		r.local[2] = bpf_htonl(0xffff);
-		r.local[3] = sk->__sk_common.skc_rcv_saddr;
-	}
+	local_address(sk, r.local);
 	r.local_port = sk->__sk_common.skc_num;
 	r.remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
 	r.tcp_state = sk->__sk_common.skc_state;
@@ -34,7 +40,7 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.error = conn->error;
 	r.cwnd_segs = pl_window_own(&conn->window, tp->snd_cwnd);
 	r.ssthresh_segs = tp->snd_ssthresh;
-	r.inflight_segs = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	r.inflight_segs = in_flight(tp);
 	r.mss = tp->mss_cache;
 	r.srtt_us = tp->srtt_us >> 3;
 	r.rttvar_us = tp->rttvar_us >> 2;
@@ -84,17 +90,12 @@ int pl_streams(struct bpf_iter__bpf_sk_storage_map *ctx)
 	wish = bpf_sk_storage_get(&pl_wishes, tp, 0, 0);
 	r.total_bytes = wish ? wish->total_bytes : 0;
 	__builtin_memcpy(r.remote, conn->path.address, sizeof(r.remote));
-	if (sk->__sk_common.skc_family == AF_INET6) {
-		BPF_CORE_READ_INTO(&r.local, sk, __sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32);
-	} else {
-		r.local[2] = bpf_htonl(0xffff);
-		r.local[3] = sk->__sk_common.skc_rcv_saddr;
-	}
+	local_address(sk, r.local);
 	r.local_port = sk->__sk_common.skc_num;
 	r.remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
 	r.tcp_state = sk->__sk_common.skc_state;
 	r.mss = tp->mss_cache;
-	r.inflight_segs = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	r.inflight_segs = in_flight(tp);
 	r.cwnd_segs = pl_window_own(&conn->window, tp->snd_cwnd);
 	r.ssthresh_segs = tp->snd_ssthresh;
 	r.uwnd_segs = conn->window.own ? conn->window.in_force : 0;

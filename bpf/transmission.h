@@ -325,7 +325,7 @@ static __always_inline void sample(const struct sock *sk, struct pl_connection *
 	if (!member)
 		return;
 	member->acked_bytes = tp->bytes_acked;
-	member->inflight_segs = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	member->inflight_segs = in_flight(tp);
 	member->cwnd_segs = pl_window_own(&conn->window, tp->snd_cwnd);
 	member->uwnd_segs = conn->window.own ? conn->window.in_force : 0;
 	member->mss = tp->mss_cache;

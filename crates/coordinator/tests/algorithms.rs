@@ -1,35 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The algorithms on the model's paths. The virtual lab judges them on a real TCP; here
-//! is what must hold before it is worth its time.
-//!
-//! All of them on all cases, as a table:
-//!
-//! ```text
-//! cargo test --release -p paceline-coordinator --test algorithms -- --ignored --nocapture
-//! ```
+//! is what must hold before it is worth its time. All of them on all cases, as a table:
+//! `cargo bench -p paceline-coordinator --bench algorithms`.
 
 mod support;
 
-use paceline_coordinator::algorithm::{Choice, Limits, Stream};
+use paceline_coordinator::algorithm::Choice;
 use support::cases::{self, BOUND_S, RATE_BPS, STREAMS};
 use support::model::{self, Case, Outcome};
 
-/// With `TRACE` set the rounds are told, too.
 fn run(case: &Case, algorithm: &str) -> Outcome {
     let choice: Choice = algorithm.parse().expect("an algorithm");
-    let trace = std::env::var_os("TRACE").is_some();
-    let watch = &mut |time: f64, streams: &[Stream], limits: &[Limits]| {
-        if trace {
-            let inflight: u32 = streams.iter().map(|s| s.sample.inflight_segs).sum();
-            let limit: u32 = limits.iter().map(|l| l.max_segs).sum();
-            let srtt = streams.iter().map(|s| s.sample.srtt_us).max();
-            println!(
-                "{time:.3} s: {} streams, {inflight} of {limit}, srtt {srtt:?}",
-                streams.len()
-            );
-        }
-    };
-    let outcome = model::run_watched(case, choice.start().as_mut(), watch);
+    let outcome = model::run(case, choice.start().as_mut());
     assert!(outcome.last().is_finite(), "{algorithm}: it stalls");
     outcome
 }
@@ -115,53 +97,4 @@ fn without_its_coordinator_a_transfer_goes_on() {
         outcome.last() < run(&cases::plain(), "none").last(),
         "{outcome:?}"
     );
-}
-
-#[test]
-#[ignore = "a table, not a test"]
-fn table() {
-    type Make = fn() -> Case;
-    let all: [(&str, Make); 10] = [
-        ("staggered", cases::staggered),
-        ("plain", cases::plain),
-        ("undeclared", cases::undeclared),
-        ("blind", cases::blind),
-        ("stopped", cases::stopped),
-        ("twice the RTT", cases::twice_the_rtt),
-        ("eight networks", cases::eight_networks),
-        ("two bottlenecks", cases::two_bottlenecks),
-        ("foreign", cases::foreign),
-        ("killed", cases::killed),
-    ];
-    let algorithms = std::env::var("ALGORITHMS").unwrap_or_else(|_| {
-        "none even scoreboard scoreboard-scaled scoreboard:block=2,headroom=4 \
-         scoreboard:block=2,headroom=4,period=200ms scoreboard:block=10,headroom=20 \
-         scoreboard-scaled:block=0.1,headroom=0.2,period=400ms largest larger average \
-         largest:side=lower average:side=lower limit-average limit-weighted-average"
-            .to_owned()
-    });
-    for (name, case) in all {
-        let case = case();
-        if std::env::var("CASE").is_ok_and(|only| only != name) {
-            continue;
-        }
-        println!("{name}");
-        for algorithm in algorithms.split_whitespace() {
-            let outcome = run(&case, algorithm);
-            let foreign = match outcome.foreign_bps.first() {
-                Some(bps) => format!(", foreign {:.1} Mbit/s", bps / 1e6),
-                None => String::new(),
-            };
-            println!(
-                "  {algorithm:<55} first {:6.2} s, last {:6.2} s, {:5.2} of the bound, \
-                 last/first {:5.2}, {:4.1} % retransmitted, {} timeouts{foreign}",
-                outcome.first(),
-                outcome.last(),
-                outcome.last() / BOUND_S,
-                outcome.spread(),
-                outcome.retransmitted as f64 / outcome.segments as f64 * 100.0,
-                outcome.timeouts,
-            );
-        }
-    }
 }

@@ -200,9 +200,19 @@ fn figures(report: &Report) -> String {
         .iter()
         .any(|series| series.x_label.contains("chunk"))
     {
+        let bandwidth = report
+            .series
+            .iter()
+            .all(|series| series.y_label.starts_with("bandwidth"));
+        let (heading, of) = match bandwidth {
+            true => (
+                "Bandwidth over time",
+                "What passed the link, sample by sample. ",
+            ),
+            false => ("Over time", ""),
+        };
         return format!(
-            "<section>\n<h2>Bandwidth over time</h2>\n<p>What passed the link, sample by sample. Every panel of a figure \
-             has the same axes.</p>\n{}</section>\n",
+            "<section>\n<h2>{heading}</h2>\n<p>{of}Every panel of a figure has the same axes.</p>\n{}</section>\n",
             drawn.concat()
         );
     }
