@@ -24,6 +24,7 @@ mod offload;
 mod path;
 mod port;
 pub mod probe;
+mod realtime;
 pub mod record;
 mod red;
 pub mod socket;

@@ -5,9 +5,10 @@
 use std::collections::VecDeque;
 
 use crate::capture::{Point, Tap};
-use crate::forward::{clock, Observe};
+use crate::forward::Observe;
 use crate::link::{Cause, Delivered, Link};
 use crate::port::{Received, SEND_BATCH};
+use crate::realtime::clock;
 use crate::statistics::{Bins, DirectionReport, Drop, Histogram};
 use crate::{Buffer, Change, LinkConfig, Port};
 

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use crate::forward::{clock, clocks};
 use crate::port::ETHERNET_HEADER;
+use crate::realtime::{clock, clocks};
 use crate::statistics::{Bins, Histogram};
 use crate::{Buffer, Lateness, Link, LinkConfig, Port, BIN_NS};
 
