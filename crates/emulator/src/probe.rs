@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::port::ETHERNET_HEADER;
-use crate::realtime::{clock, clocks};
+use crate::realtime::{become_realtime, clock, clocks, Oversleep, Watch};
 use crate::statistics::{Bins, Histogram};
 use crate::{Buffer, Lateness, Link, LinkConfig, Port, BIN_NS};
 
@@ -98,6 +98,63 @@ impl Seen {
             .collect();
         rates.sort_by(f64::total_cmp);
         rates
+    }
+}
+
+/// How long the machine keeps a thread from running that is scheduled as the emulator's
+/// and does nothing but read the clock: no emulator on it can be more punctual.
+#[derive(Debug, Clone)]
+pub struct Stalls {
+    /// For the end of each millisecond: for how long the thread had stood still by then,
+    /// nanoseconds; 0 where it ran.
+    since_ns: Vec<u64>,
+    /// Longest time that it stood still, nanoseconds.
+    pub longest_ns: u64,
+}
+
+impl Stalls {
+    /// Watches for so long, on a thread of its own.
+    pub fn watch(duration_ns: u64) -> Self {
+        std::thread::spawn(move || Stalls::run(duration_ns))
+            .join()
+            .expect("the watching thread does not panic")
+    }
+
+    fn run(duration_ns: u64) -> Self {
+        become_realtime();
+        let mut watch = Watch::new();
+        let mut oversleep = Oversleep::default();
+        let mut stalls = Stalls {
+            since_ns: Vec::with_capacity((duration_ns / BIN_NS + 1) as usize),
+            longest_ns: 0,
+        };
+        let started = clock(libc::CLOCK_MONOTONIC);
+        let mut last = 0;
+        while last < duration_ns {
+            watch.rest_if_busy(&mut oversleep);
+            let now = clock(libc::CLOCK_MONOTONIC) - started;
+            stalls.longest_ns = stalls.longest_ns.max(now - last);
+            while (stalls.since_ns.len() as u64 + 1) * BIN_NS <= now {
+                let edge = (stalls.since_ns.len() as u64 + 1) * BIN_NS;
+                stalls.since_ns.push(edge - last);
+            }
+            last = now;
+        }
+        stalls
+    }
+
+    /// Of the windows of `millis` milliseconds, the share whose length such a thread gets
+    /// right to a part of `1 / parts`: what stands still at its start or end is late by then.
+    pub fn punctual(&self, millis: usize, parts: u64) -> f64 {
+        let limit = millis as u64 * BIN_NS / parts;
+        let windows = self.since_ns.len().saturating_sub(millis);
+        let punctual = self
+            .since_ns
+            .iter()
+            .zip(self.since_ns.iter().skip(millis))
+            .filter(|(start, end)| start.abs_diff(**end) <= limit)
+            .count();
+        punctual as f64 / windows.max(1) as f64
     }
 }
 
