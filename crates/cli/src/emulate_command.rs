@@ -217,12 +217,16 @@ fn run_link(args: &RunArgs) -> Result<ExitCode> {
         Server::start(path, emulator.control())
             .with_context(|| format!("cannot listen at {}", path.display()))
     });
-    let server = server.transpose()?;
-    wait(&emulator, args.length.map(Time::duration));
-    drop(server);
+    let server = server.transpose();
+    if server.is_ok() {
+        wait(&emulator, args.length.map(Time::duration));
+    }
+    let listened = server.map(drop);
     let report = emulator.stop()?;
     let captured = capture.map(Capture::finish).transpose();
     let captured = captured.context("cannot write the capture")?;
+    // Only here: what was begun is ended properly first.
+    listened?;
     if let Some(directory) = &args.out {
         record::write(&report, directory)
             .with_context(|| format!("cannot write into {}", directory.display()))?;

@@ -336,3 +336,33 @@ fn what_cannot_be_is_one_clear_error() {
         assert_eq!(error.lines().count(), 1, "{error}");
     }
 }
+
+#[test]
+fn where_nobody_can_steer_the_link_nothing_half_written_stays() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new("deaf");
+    let pcapng = place.file("packets.pcapng");
+    let nowhere = place.file("nowhere/control");
+    let [first, second] = place.interfaces();
+    let output = output(&[
+        "emulate",
+        "run",
+        &first,
+        &second,
+        "--rate",
+        "1mbit",
+        "--buffer",
+        "64KiB",
+        "--capture",
+        pcapng.to_str().unwrap(),
+        "--control",
+        nowhere.to_str().unwrap(),
+    ]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(error.contains("cannot listen at"), "{error}");
+    // A whole file, which says that it has both interfaces and no packet.
+    assert_eq!(captured(&pcapng), []);
+}
