@@ -11,7 +11,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::ahead::fetch;
 use crate::event::Event;
+use crate::memory;
 
 /// Bits of a slot's number: 4096 slots to a wheel.
 const SLOT_BITS: u32 = 12;
@@ -26,18 +28,47 @@ const BEYOND: u32 = COARSE + SLOT_BITS;
 /// A slot with no more than so many events is sorted as it is: an event that is put
 /// into the sorted part moves half of these on average, 32 bytes each.
 const FEW: u32 = 24;
+/// So many events are sorted at once, where the finest slots hold fewer: whoever takes them
+/// can look at what comes next and have it fetched ([`Agenda::ahead`]).
+const BATCH: u32 = 32;
+/// Of no more slots than so many.
+const BATCH_SLOTS: usize = 64;
 /// End of a slot's list.
 const NONE: u32 = u32::MAX;
 
 /// Events of a slot are kept so many together: a slot that holds thousands is read in
-/// the order of memory, and not by one miss of the cache for each.
-const TOGETHER: usize = 8;
+/// the order of memory, and not by one miss of the cache for each. With what follows they
+/// fill four lines of it.
+const TOGETHER: usize = 7;
 
 #[derive(Clone, Copy)]
+#[repr(C, align(64))]
 struct Chunk {
     events: [Event; TOGETHER],
-    length: u32,
+    /// The slot's next chunk, which is full.
     next: u32,
+}
+
+/// A slot: the first of its chunks, and how many events they hold.
+#[derive(Clone, Copy)]
+struct Slot {
+    head: u32,
+    count: u32,
+}
+
+const EMPTY: Slot = Slot {
+    head: NONE,
+    count: 0,
+};
+
+impl Slot {
+    /// Events in its first chunk.
+    fn first_length(self) -> usize {
+        match self.count as usize % TOGETHER {
+            0 => TOGETHER,
+            some => some,
+        }
+    }
 }
 
 struct Far(Event);
@@ -61,8 +92,7 @@ impl Ord for Far {
 
 /// One wheel: slots as lists in the common store, and which of them hold something.
 struct Wheel {
-    heads: Box<[u32]>,
-    counts: Box<[u32]>,
+    slots: Box<[Slot]>,
     /// A bit for each slot.
     full: [u64; SLOTS / 64],
     /// A bit for each word of `full`.
@@ -72,8 +102,7 @@ struct Wheel {
 impl Wheel {
     fn new() -> Self {
         Wheel {
-            heads: vec![NONE; SLOTS].into(),
-            counts: vec![0; SLOTS].into(),
+            slots: vec![EMPTY; SLOTS].into(),
             full: [0; SLOTS / 64],
             words: 0,
         }
@@ -100,14 +129,13 @@ impl Wheel {
         })
     }
 
-    fn take(&mut self, slot: usize) -> u32 {
+    fn take(&mut self, slot: usize) -> Slot {
         let word = slot / 64;
         self.full[word] &= !(1 << (slot % 64));
         if self.full[word] == 0 {
             self.words &= !(1 << word);
         }
-        self.counts[slot] = 0;
-        std::mem::replace(&mut self.heads[slot], NONE)
+        std::mem::replace(&mut self.slots[slot], EMPTY)
     }
 }
 
@@ -186,51 +214,69 @@ impl Agenda {
         };
         let slot = (time >> shift) as usize & (SLOTS - 1);
         let wheel = &mut self.wheels[wheel];
-        let head = wheel.heads[slot];
-        wheel.counts[slot] += 1;
-        if head != NONE {
-            let chunk = &mut self.chunks[head as usize];
-            if (chunk.length as usize) < TOGETHER {
-                chunk.events[chunk.length as usize] = event;
-                chunk.length += 1;
-                return;
-            }
+        let Slot { head, count } = wheel.slots[slot];
+        wheel.slots[slot].count += 1;
+        let used = count as usize % TOGETHER;
+        if used > 0 {
+            self.chunks[head as usize].events[used] = event;
+            return;
         }
-        wheel.full[slot / 64] |= 1 << (slot % 64);
-        wheel.words |= 1 << (slot / 64);
+        if count == 0 {
+            wheel.full[slot / 64] |= 1 << (slot % 64);
+            wheel.words |= 1 << (slot / 64);
+        }
         let at = self.free;
-        wheel.heads[slot] = if at == NONE {
+        if at == NONE {
+            let length = self.chunks.len();
+            wheel.slots[slot].head = length as u32;
+            if length == self.chunks.capacity() {
+                memory::reserve(&mut self.chunks, length.max(1_024));
+            }
             self.chunks.push(Chunk {
                 events: [event; TOGETHER],
-                length: 1,
                 next: head,
             });
-            (self.chunks.len() - 1) as u32
         } else {
+            wheel.slots[slot].head = at;
             let chunk = &mut self.chunks[at as usize];
             self.free = chunk.next;
             chunk.events[0] = event;
-            chunk.length = 1;
             chunk.next = head;
-            at
-        };
+        }
     }
 
     /// Takes the first event out, if it lies before `until`.
+    #[inline]
     pub fn take_before(&mut self, until: u64) -> Option<Event> {
-        loop {
-            if let Some(event) = self.sorted.last() {
-                if event.time >= until {
-                    return None;
-                }
-                self.length -= 1;
-                return self.sorted.pop();
-            }
+        self.fill(until);
+        if self.sorted.last()?.time >= until {
+            return None;
+        }
+        self.length -= 1;
+        self.sorted.pop()
+    }
+
+    /// Sorts what comes next, if nothing sorted is left and it may lie before `until`.
+    /// Returns whether it did.
+    #[inline]
+    pub fn fill(&mut self, until: u64) -> bool {
+        if !self.sorted.is_empty() {
+            return false;
+        }
+        while self.sorted.is_empty() {
             if self.length == 0 || self.sorted_until >= until {
-                return None;
+                return false;
             }
             self.advance();
         }
+        true
+    }
+
+    /// The event that will be taken after `others` more, as far as things are sorted.
+    #[inline]
+    pub fn ahead(&self, others: usize) -> Option<&Event> {
+        let at = self.sorted.len().checked_sub(others + 1)?;
+        self.sorted.get(at)
     }
 
     /// Sorts the next slot that holds something.
@@ -247,7 +293,7 @@ impl Agenda {
         }
         for (wheel, shift) in [(2, COARSE), (1, MIDDLE)] {
             let slot = (now >> shift) as usize & (SLOTS - 1);
-            if self.wheels[wheel].heads[slot] != NONE {
+            if self.wheels[wheel].slots[slot].count > 0 {
                 self.spread(wheel, slot);
             }
         }
@@ -258,7 +304,9 @@ impl Agenda {
             };
             let turn = now >> (shift + SLOT_BITS) << (shift + SLOT_BITS);
             let begin = turn + ((slot as u64) << shift);
-            if wheel == 0 || (wheel == 1 && self.wheels[wheel].counts[slot] <= FEW) {
+            if wheel == 0 {
+                self.sort_batch(slot, turn);
+            } else if wheel == 1 && self.wheels[wheel].slots[slot].count <= FEW {
                 self.sorted_until = begin + (1 << shift);
                 self.sort(wheel, slot);
             } else {
@@ -273,35 +321,71 @@ impl Agenda {
         }
     }
 
-    /// Gives a chunk back. Returns what it held.
-    fn free_chunk(&mut self, at: u32) -> Chunk {
-        let chunk = self.chunks[at as usize];
-        self.chunks[at as usize].next = self.free;
-        self.free = at;
-        chunk
+    /// Gives a chunk back. Returns the one that follows it.
+    fn free_chunk(&mut self, at: u32) -> u32 {
+        let free = std::mem::replace(&mut self.free, at);
+        std::mem::replace(&mut self.chunks[at as usize].next, free)
     }
 
+    /// Puts a slot's events behind what is sorted, before all of which they come.
     fn sort(&mut self, wheel: usize, slot: usize) {
-        let mut at = self.wheels[wheel].take(slot);
+        let from = self.sorted.len();
+        let slot = self.wheels[wheel].take(slot);
+        let (mut at, mut length) = (slot.head, slot.first_length());
         while at != NONE {
-            let chunk = self.free_chunk(at);
-            self.sorted
-                .extend_from_slice(&chunk.events[..chunk.length as usize]);
-            at = chunk.next;
+            let chunk = &self.chunks[at as usize];
+            self.sorted.extend_from_slice(&chunk.events[..length]);
+            at = self.free_chunk(at);
+            length = TOGETHER;
         }
-        self.sorted
-            .sort_unstable_by_key(|event| Reverse(event.order()));
+        self.sorted[from..].sort_unstable_by_key(|event| Reverse(event.order()));
+    }
+
+    /// Sorts slots of the finest wheel, whose turn began at `turn`, from `first` on.
+    fn sort_batch(&mut self, first: usize, turn: u64) {
+        let (mut slots, mut length, mut events) = ([first; BATCH_SLOTS], 1, 0);
+        for at in 1..=BATCH_SLOTS {
+            length = at;
+            events += self.wheels[0].slots[slots[at - 1]].count;
+            let next = self.wheels[0].next(slots[at - 1] + 1);
+            match next.filter(|_| events < BATCH && at < BATCH_SLOTS) {
+                Some(slot) => slots[at] = slot,
+                None => break,
+            }
+        }
+        let last = slots[length - 1] as u64;
+        self.sorted_until = turn + ((last + 1) << FINE);
+        // Those of the next batch were put there long ago.
+        let mut after = last as usize;
+        for _ in 0..length {
+            let Some(slot) = self.wheels[0].next(after + 1) else {
+                break;
+            };
+            let head = self.wheels[0].slots[slot].head;
+            fetch(&self.chunks[head as usize]);
+            after = slot;
+        }
+        // The latest in front.
+        for slot in slots[..length].iter().rev() {
+            self.sort(0, *slot);
+        }
     }
 
     /// Puts a slot's events where they belong now that its turn begins.
     fn spread(&mut self, wheel: usize, slot: usize) {
-        let mut at = self.wheels[wheel].take(slot);
+        let slot = self.wheels[wheel].take(slot);
+        let (mut at, mut length) = (slot.head, slot.first_length());
         while at != NONE {
-            let chunk = self.free_chunk(at);
-            for event in &chunk.events[..chunk.length as usize] {
-                self.place(*event);
+            let next = self.chunks[at as usize].next;
+            if next != NONE {
+                fetch(&self.chunks[next as usize]);
             }
-            at = chunk.next;
+            for place in 0..length {
+                let event = self.chunks[at as usize].events[place];
+                self.place(event);
+            }
+            at = self.free_chunk(at);
+            length = TOGETHER;
         }
     }
 }

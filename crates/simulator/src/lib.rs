@@ -13,9 +13,11 @@
 //! `docs/simulator.md` describes files, metrics and models.
 
 pub mod agenda;
+mod ahead;
 pub mod event;
 pub mod link;
 pub mod measures;
+mod memory;
 pub mod meter;
 pub mod model;
 pub mod output;

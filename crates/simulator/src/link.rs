@@ -55,37 +55,53 @@ impl Counts {
     }
 }
 
-/// One direction of a link.
+/// What waits before a link that does not take everything, and what becomes of the rest.
 #[derive(Debug, Clone)]
+struct Queue {
+    limit: Limit,
+    red: Option<Red>,
+    /// When what waits will have left, first in first.
+    leaving: VecDeque<(u64, u32)>,
+    bytes: u64,
+    /// Without what arrived.
+    counts: Counts,
+}
+
+/// One direction of a link: a line of the cache, as a run may have millions, most of which
+/// take everything.
+#[derive(Debug, Clone)]
+#[repr(align(64))]
 pub struct Link {
     /// Bits per second; 0: no packet takes any time.
     rate_bps: u64,
     delay_ns: u64,
-    limit: Limit,
-    red: Option<Box<Red>>,
-    /// When what waits will have left, first in first.
-    leaving: VecDeque<(u64, u32)>,
-    bytes: u64,
     busy_until: u64,
+    arrived: u64,
     /// The size and time of the last packet: most are of one size.
     last_size: (u32, u64),
-    /// What it did so far.
-    pub counts: Counts,
+    /// Nobody asks what waits before a link that takes everything: it has none.
+    queue: Option<Box<Queue>>,
 }
 
 impl Link {
     /// A link of `rate_bps` bits per second, 0 for one that takes no time.
     pub fn new(rate_bps: u64, delay_ns: u64, limit: Limit, red: Option<Red>) -> Self {
+        let takes_everything = limit == Limit::None && red.is_none();
         Link {
             rate_bps,
             delay_ns,
-            limit,
-            red: red.map(Box::new),
-            leaving: VecDeque::new(),
-            bytes: 0,
             busy_until: 0,
+            arrived: 0,
             last_size: (0, 0),
-            counts: Counts::default(),
+            queue: (!takes_everything).then(|| {
+                Box::new(Queue {
+                    limit,
+                    red,
+                    leaving: VecDeque::new(),
+                    bytes: 0,
+                    counts: Counts::default(),
+                })
+            }),
         }
     }
 
@@ -105,47 +121,84 @@ impl Link {
         if self.last_size.0 != bytes {
             self.last_size = (bytes, Self::transmission_ns(self.rate_bps, bytes));
         }
-        self.counts.arrived += 1;
-        // Nobody asks what waits before a link that takes everything: no list is kept.
-        if self.limit != Limit::None || self.red.is_some() {
-            while let Some(&(time, bytes)) = self.leaving.front() {
-                if time > now {
-                    break;
-                }
-                self.leaving.pop_front();
-                self.bytes -= u64::from(bytes);
-            }
-            let queued = self.leaving.len().saturating_sub(1) as u32;
-            self.counts.queued += u64::from(queued);
-            if let Some(red) = &mut self.red {
-                let idle = now.saturating_sub(self.busy_until);
-                if red.drops(queued as usize, idle) {
-                    self.counts.early += 1;
-                    return None;
-                }
-            }
-            let full = match self.limit {
-                Limit::None => false,
-                // Into an idle link a packet goes without waiting.
-                _ if self.leaving.is_empty() => false,
-                Limit::Packets(most) => queued >= most,
-                Limit::Bytes(most) => self.waiting_bytes() + u64::from(bytes) > most,
-            };
-            if full {
-                self.counts.overflowed += 1;
+        self.arrived += 1;
+        let idle_since = self.busy_until;
+        // A link of a bit per second may be busy for ever.
+        let busy_until = idle_since.max(now).saturating_add(self.last_size.1);
+        if let Some(queue) = &mut self.queue {
+            if !queue.takes(now, bytes, idle_since) {
                 return None;
             }
-            if !self.leaving.is_empty() {
-                self.counts.longest = self.counts.longest.max(queued + 1);
+            queue.leaving.push_back((busy_until, bytes));
+            queue.bytes += u64::from(bytes);
+        }
+        self.busy_until = busy_until;
+        Some(busy_until.saturating_add(self.delay_ns))
+    }
+
+    /// Packets that wait at `now`.
+    pub fn queued(&self, now: u64) -> usize {
+        let Some(Queue { leaving, .. }) = self.queue.as_deref() else {
+            return 0;
+        };
+        let inside = leaving.len() - leaving.partition_point(|&(time, _)| time <= now);
+        inside.saturating_sub(1)
+    }
+
+    /// What may wait.
+    pub fn limit(&self) -> Limit {
+        self.queue.as_ref().map_or(Limit::None, |queue| queue.limit)
+    }
+
+    /// RED's average queue, where there is RED.
+    pub fn average(&self) -> Option<f64> {
+        Some(self.queue.as_ref()?.red.as_ref()?.average())
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> Counts {
+        let counts = self.queue.as_ref().map(|queue| queue.counts);
+        Counts {
+            arrived: self.arrived,
+            ..counts.unwrap_or_default()
+        }
+    }
+}
+
+impl Queue {
+    /// Whether a packet of `bytes` may wait, or go at once.
+    #[inline]
+    fn takes(&mut self, now: u64, bytes: u32, idle_since: u64) -> bool {
+        while let Some(&(time, bytes)) = self.leaving.front() {
+            if time > now {
+                break;
+            }
+            self.leaving.pop_front();
+            self.bytes -= u64::from(bytes);
+        }
+        let queued = self.leaving.len().saturating_sub(1) as u32;
+        self.counts.queued += u64::from(queued);
+        if let Some(red) = &mut self.red {
+            if red.drops(queued as usize, now.saturating_sub(idle_since)) {
+                self.counts.early += 1;
+                return false;
             }
         }
-        // A link of a bit per second may be busy for ever.
-        self.busy_until = self.busy_until.max(now).saturating_add(self.last_size.1);
-        if self.limit != Limit::None || self.red.is_some() {
-            self.leaving.push_back((self.busy_until, bytes));
-            self.bytes += u64::from(bytes);
+        let full = match self.limit {
+            Limit::None => false,
+            // Into an idle link a packet goes without waiting.
+            _ if self.leaving.is_empty() => false,
+            Limit::Packets(most) => queued >= most,
+            Limit::Bytes(most) => self.waiting_bytes() + u64::from(bytes) > most,
+        };
+        if full {
+            self.counts.overflowed += 1;
+            return false;
         }
-        Some(self.busy_until.saturating_add(self.delay_ns))
+        if !self.leaving.is_empty() {
+            self.counts.longest = self.counts.longest.max(queued + 1);
+        }
+        true
     }
 
     fn waiting_bytes(&self) -> u64 {
@@ -154,21 +207,5 @@ impl Link {
                 .leaving
                 .front()
                 .map_or(0, |&(_, bytes)| u64::from(bytes))
-    }
-
-    /// Packets that wait at `now`.
-    pub fn queued(&self, now: u64) -> usize {
-        let inside = self.leaving.len() - self.leaving.partition_point(|&(time, _)| time <= now);
-        inside.saturating_sub(1)
-    }
-
-    /// What may wait.
-    pub fn limit(&self) -> Limit {
-        self.limit
-    }
-
-    /// RED's average queue, where there is RED.
-    pub fn average(&self) -> Option<f64> {
-        self.red.as_ref().map(|red| red.average())
     }
 }

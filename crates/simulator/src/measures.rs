@@ -39,7 +39,7 @@ struct Counted {
 
 fn count(world: &World) -> Counted {
     Counted {
-        link: world.links[world.measured as usize].counts,
+        link: world.links[world.measured as usize].counts(),
         flows: world
             .flows
             .iter()

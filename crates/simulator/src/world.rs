@@ -4,13 +4,23 @@
 use paceline_abi::{pl_path, pl_turn};
 
 use crate::agenda::Agenda;
+use crate::ahead::fetch;
 use crate::event::{Event, Kind, NEVER};
 use crate::link::Link;
+use crate::memory;
 use crate::meter::Meter;
 use crate::receiver::{Answer, Receiver};
 use crate::sender::config::{Algorithm, SenderConfig};
 use crate::sender::{Ack, Known, Sender};
 use crate::source::{Source, SourceConfig};
+
+/// So many flows and more are not in the nearest caches: what the next events need is fetched
+/// before their turn comes,
+const MANY_FLOWS: usize = 500;
+/// of the flow so many events before,
+const FAR_AHEAD: usize = 16;
+/// and of the link, which the flow names, so many.
+const NEAR_AHEAD: usize = 8;
 
 /// Flows of a kind.
 #[derive(Debug, Clone)]
@@ -31,32 +41,49 @@ pub struct Group {
     pub flows: std::ops::Range<u32>,
 }
 
-/// One flow.
+/// Links of a flow's way that are kept with the flow.
+const NEAR: usize = 4;
+
+/// One flow. What each of its events needs lies together: with a million flows none of it is
+/// in a cache.
 #[derive(Debug, Clone)]
+#[repr(C, align(64))]
 pub struct Flow {
     /// The group.
     pub group: u32,
-    /// First of its links in the world's routes, there and back, and how many.
-    route: u32,
+    /// Its links, there and back, if they are [`NEAR`] at most; else the first is where
+    /// they begin in the world's routes.
+    links: [u32; NEAR],
     there: u8,
     back: u8,
+    /// Packets of data that links dropped.
+    pub dropped: u32,
     /// What its law knows: its number in the world's paths and turns.
     path: u32,
     turn: u32,
-    /// When it starts.
-    pub start: u64,
-    /// The sender.
-    pub sender: Sender,
-    /// The receiver.
-    pub receiver: Receiver,
-    source: Source,
-    timer_event: u64,
-    delayed_event: u64,
-    pace_event: u64,
     /// When the last segment that was written had arrived; [`NEVER`]: it has not.
     pub completed: u64,
-    /// Packets of data that links dropped.
-    pub dropped: u32,
+    timer_event: u64,
+    delayed_event: u64,
+    /// The receiver.
+    pub receiver: Receiver,
+    /// The sender.
+    pub sender: Sender,
+    source: Source,
+    /// When it starts.
+    pub start: u64,
+    pace_event: u64,
+}
+
+impl Flow {
+    /// The link at place `at` of its way there and back.
+    #[inline(always)]
+    fn link(&self, routes: &[u32], at: usize) -> u32 {
+        match usize::from(self.there) + usize::from(self.back) <= NEAR {
+            true => self.links[at],
+            false => routes[self.links[0] as usize + at],
+        }
+    }
 }
 
 /// Values that were sampled over time.
@@ -136,6 +163,11 @@ impl World {
         }
     }
 
+    /// Makes room for so many flows more.
+    pub fn reserve(&mut self, flows: usize) {
+        memory::reserve(&mut self.flows, flows);
+    }
+
     /// Adds a kind of flows, to which [`World::add_flow`] adds.
     pub fn add_group(&mut self, name: &str, sender: SenderConfig, source: SourceConfig) {
         let next = self.flows.len() as u32;
@@ -159,8 +191,14 @@ impl World {
         if group.flows.len() == 1 || start < group.round_began {
             group.round_began = start;
         }
-        let route = self.routes.len() as u32;
-        self.routes.extend(way.there.iter().chain(&way.back));
+        let mut links = [self.routes.len() as u32; NEAR];
+        if way.there.len() + way.back.len() <= NEAR {
+            for (near, link) in links.iter_mut().zip(way.there.iter().chain(&way.back)) {
+                *near = *link;
+            }
+        } else {
+            self.routes.extend(way.there.iter().chain(&way.back));
+        }
         let paths = self.paths.len().max(way.path as usize + 1);
         let turns = self.turns.len().max(way.turn as usize + 1);
         if group.sender.policy.is_some() {
@@ -169,7 +207,7 @@ impl World {
         }
         let mut flow = Flow {
             group: self.groups.len() as u32 - 1,
-            route,
+            links,
             there: way.there.len() as u8,
             back: way.back.len() as u8,
             path: way.path,
@@ -199,14 +237,10 @@ impl World {
         const MANY: u32 = u32::MAX - 1;
         let mut before = vec![NONE; self.links.len()];
         for flow in &self.flows {
-            let at = flow.route as usize;
-            let (there, back) = (flow.there as usize, flow.back as usize);
-            for route in [
-                &self.routes[at..at + there],
-                &self.routes[at + there..at + there + back],
-            ] {
+            let (there, back) = (usize::from(flow.there), usize::from(flow.back));
+            for way in [0..there, there..there + back] {
                 let mut previous = MANY;
-                for &link in route {
+                for link in way.map(|at| flow.link(&self.routes, at)) {
                     let known = &mut before[link as usize];
                     if *known == NONE {
                         *known = previous;
@@ -230,7 +264,19 @@ impl World {
 
     /// Runs everything that happens before `until`.
     pub fn run(&mut self, until: u64) {
-        while let Some(event) = self.agenda.take_before(until) {
+        let many = self.flows.len() >= MANY_FLOWS;
+        loop {
+            if self.agenda.fill(until) && many {
+                (0..FAR_AHEAD).for_each(|others| self.fetch_flow(others));
+                (0..NEAR_AHEAD).for_each(|others| self.fetch_link(others));
+            }
+            let Some(event) = self.agenda.take_before(until) else {
+                break;
+            };
+            if many {
+                self.fetch_flow(FAR_AHEAD);
+                self.fetch_link(NEAR_AHEAD);
+            }
             debug_assert!(event.time >= self.now, "time goes forwards");
             self.now = event.time;
             self.events += 1;
@@ -248,6 +294,37 @@ impl World {
         self.meter.finish(until);
     }
 
+    /// Has what the event after `others` more will need of its flow fetched.
+    #[inline(always)]
+    fn fetch_flow(&self, others: usize) {
+        let Some(event) = self.agenda.ahead(others) else {
+            return;
+        };
+        let flow = &self.flows[event.flow as usize];
+        fetch(&flow.group);
+        match event.kind {
+            Kind::Data if event.hop > 0 => fetch(&flow.receiver),
+            Kind::Data | Kind::Delayed | Kind::Sample => {}
+            Kind::Ack | Kind::Timer | Kind::Pace => fetch(&flow.sender),
+            Kind::Source => {
+                fetch(&flow.source);
+                fetch(&flow.sender);
+            }
+        }
+    }
+
+    /// And of the link that it will send over, once its flow is there to name it.
+    #[inline(always)]
+    fn fetch_link(&self, others: usize) {
+        let Some(event) = self.agenda.ahead(others) else {
+            return;
+        };
+        let flow = &self.flows[event.flow as usize];
+        if event.kind != Kind::Data && flow.there > 0 {
+            fetch(&self.links[flow.link(&self.routes, 0) as usize]);
+        }
+    }
+
     /// Packets that are on links or in queues: each is an event.
     pub fn has_more(&self) -> bool {
         !self.agenda.is_empty()
@@ -256,14 +333,14 @@ impl World {
     /// A packet of data goes from hop to hop as far as no other flow's can come between.
     #[inline]
     fn carry(&mut self, mut event: Event, bytes: u32) {
-        let flow = &self.flows[event.flow as usize];
-        let (route, hops) = match event.kind {
-            Kind::Data => (flow.route, flow.there),
-            _ => (flow.route + u32::from(flow.there), flow.back),
-        };
+        let flow = &mut self.flows[event.flow as usize];
         let data = event.kind == Kind::Data;
+        let (first, hops) = match data {
+            true => (0, flow.there),
+            false => (usize::from(flow.there), flow.back),
+        };
         while event.hop < hops {
-            let link = self.routes[route as usize + event.hop as usize];
+            let link = flow.link(&self.routes, first + usize::from(event.hop));
             if data && link == self.measured {
                 self.meter.note(event.time);
             }
@@ -271,13 +348,13 @@ impl World {
             match self.links[link as usize].take(event.time, bytes) {
                 Some(time) => event.time = time,
                 None => {
-                    self.flows[event.flow as usize].dropped += u32::from(data);
+                    flow.dropped += u32::from(data);
                     return;
                 }
             }
             event.hop += 1;
             if event.hop < hops {
-                let next = self.routes[route as usize + event.hop as usize];
+                let next = flow.link(&self.routes, first + usize::from(event.hop));
                 if !self.follows[next as usize] {
                     break;
                 }

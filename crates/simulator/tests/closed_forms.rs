@@ -44,7 +44,7 @@ fn a_queue_of_poisson_arrivals_is_as_long_as_m_d_1_says() {
         world.add_flow(&way(0, 1), 0, source(1));
         world.prepare();
         world.run(1_500 * SECOND);
-        let counts = world.links[0].counts;
+        let counts = world.links[0].counts();
         let found = counts.queued as f64 / counts.arrived as f64;
         let expected = load * load / (2.0 * (1.0 - load));
         assert!(
@@ -145,7 +145,7 @@ fn a_receivers_window_is_a_rate() {
         let rate = world.flows[0].receiver.distinct() as f64 / 100.0;
         // 20 packets in 100.12 ms; slow start costs some.
         assert!((rate / 199.8 - 1.0).abs() < 0.01, "{algorithm:?} {rate}");
-        assert_eq!(world.links[0].counts.dropped(), 0);
+        assert_eq!(world.links[0].counts().dropped(), 0);
     }
 }
 
@@ -165,5 +165,5 @@ fn vegas_keeps_its_few_segments_queued() {
     assert!((0.5..=4.0).contains(&mean), "{mean}");
     let rate = world.flows[0].receiver.distinct() as f64 / 200.0;
     assert!(rate > 950.0, "{rate}");
-    assert_eq!(world.links[0].counts.dropped(), 0);
+    assert_eq!(world.links[0].counts().dropped(), 0);
 }

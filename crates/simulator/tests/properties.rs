@@ -131,9 +131,9 @@ proptest! {
             }
             let link = &world.links[0];
             match case.limit {
-                Limit::Packets(most) => prop_assert!(link.counts.longest <= most),
+                Limit::Packets(most) => prop_assert!(link.counts().longest <= most),
                 Limit::Bytes(most) => {
-                    prop_assert!(u64::from(link.counts.longest) * 1_500 <= most);
+                    prop_assert!(u64::from(link.counts().longest) * 1_500 <= most);
                 }
                 Limit::None => {}
             }

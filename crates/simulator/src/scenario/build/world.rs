@@ -6,6 +6,7 @@ use paceline_policy::units::Time;
 use super::{flows_of, ns, Flows, Plan, WINDOW_PARTS};
 use crate::event::{SECOND, US};
 use crate::link::{Limit, Link};
+use crate::memory;
 use crate::meter::Meter;
 use crate::random::{sequence, Purpose};
 use crate::red::Red;
@@ -50,6 +51,11 @@ impl Plan {
         let packet = |groups: &[Flows]| groups.first().map_or(1500, |g| g.sender.packet_bytes);
         let bytes = packet(&self.groups);
         let mut links = Vec::new();
+        // An edge of two directions for each host, of which there are no more than flows.
+        memory::reserve(
+            &mut links,
+            2 * (self.file.link.len() + self.flows() as usize),
+        );
         let add = |links: &mut Vec<Link>, rate: u64, delay: Time, queue: &QueueTable| {
             let number = links.len();
             let red = queue.red.map(|config| {
@@ -96,6 +102,7 @@ impl Plan {
         let measured = 2 * self.measured as u32;
         let meter = Meter::new(self.window_ns / WINDOW_PARTS);
         let mut world = World::new(links, measured, meter);
+        world.reserve(self.flows() as usize);
         let (mut number, mut path, mut host) = (0u64, 0, 0);
         for (group, edge) in self.groups.iter().zip(edges) {
             world.add_group(&group.name, group.sender.clone(), group.source.clone());
