@@ -114,6 +114,11 @@ impl Link {
         (u64::from(bytes) * 8 * SECOND).div_ceil(rate_bps)
     }
 
+    /// Nanoseconds that a packet of `bytes` needs for it while nothing else is on the way.
+    pub fn crossing_ns(&self, bytes: u32) -> u64 {
+        Self::transmission_ns(self.rate_bps, bytes).saturating_add(self.delay_ns)
+    }
+
     /// A packet arrives at `now`, which is never earlier than the last one's time.
     /// Returns when it will be at the other end, or nothing if it is dropped.
     #[inline]

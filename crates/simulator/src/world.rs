@@ -72,6 +72,8 @@ pub struct Flow {
     source: Source,
     /// When it starts.
     pub start: u64,
+    /// When its connection is there.
+    opens: u64,
     pace_event: u64,
 }
 
@@ -213,6 +215,7 @@ impl World {
             path: way.path,
             turn: way.turn,
             start,
+            opens: start,
             sender: Sender::new(&self.groups[self.groups.len() - 1].sender),
             receiver: Receiver::default(),
             source,
@@ -222,6 +225,12 @@ impl World {
             completed: NEVER,
             dropped: 0,
         };
+        let config = &self.groups[flow.group as usize].sender;
+        if config.handshake {
+            let ways = way.there.iter().chain(&way.back);
+            let crossing = |link: &u32| self.links[*link as usize].crossing_ns(config.ack_bytes);
+            flow.opens = ways.map(crossing).fold(start, u64::saturating_add);
+        }
         let config = &self.groups[flow.group as usize].source;
         let first = flow.source.first(config, start);
         if first != NEVER {
@@ -501,6 +510,12 @@ impl World {
                     ..Event::plain(self.now, Kind::Data, number)
                 };
                 self.carry(event, bytes);
+            }
+        } else if self.now < flow.opens {
+            if flow.pace_event == NEVER {
+                flow.pace_event = flow.opens;
+                self.agenda
+                    .put(Event::plain(flow.opens, Kind::Pace, number));
             }
         } else {
             self.transmit(number);

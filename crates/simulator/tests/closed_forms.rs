@@ -167,3 +167,21 @@ fn vegas_keeps_its_few_segments_queued() {
     assert!(rate > 950.0, "{rate}");
     assert_eq!(world.links[0].counts().dropped(), 0);
 }
+
+/// A connection that is set up first sends after a round trip of small packets.
+#[test]
+fn a_handshake_takes_a_round_trip() {
+    for (handshake, expected) in [(false, 0), (true, 2 * (32 * US + 10 * MS))] {
+        // A packet takes 1.2 ms, an ACK 32 us.
+        let link = || Link::new(10_000_000, 10 * MS, Limit::Packets(10), None);
+        let mut world = two(link(), link(), 100 * MS);
+        let mut sender = SenderConfig::of(Algorithm::Newreno, Stack::Ns3);
+        sender.handshake = handshake;
+        world.add_group("bulk", sender, SourceConfig::Bulk(Some(1)));
+        world.add_flow(&way(0, 1), 3 * MS, source(1));
+        world.prepare();
+        world.run(SECOND);
+        let arrived = 3 * MS + expected + 1_200 * US + 10 * MS;
+        assert_eq!(world.flows[0].completed, arrived);
+    }
+}

@@ -37,7 +37,7 @@ fn case() -> impl Strategy<Value = Case> {
         Algorithm::Cubic,
         Algorithm::Bic,
     ]);
-    let stack = prop::sample::select(vec![Stack::Ns2, Stack::Rfc, Stack::Linux]);
+    let stack = prop::sample::select(vec![Stack::Ns2, Stack::Ns3, Stack::Rfc, Stack::Linux]);
     let limit = prop_oneof![
         (1u32..40).prop_map(Limit::Packets),
         (1_500u64..60_000).prop_map(Limit::Bytes),

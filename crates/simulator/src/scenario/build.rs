@@ -247,6 +247,10 @@ fn sender(
     let policy = first!(policy);
     let modern = matches!(algorithm, Algorithm::Cubic | Algorithm::Bic) || policy.is_some();
     let stack = first!(stack).unwrap_or(if modern { Stack::Linux } else { Stack::Rfc });
+    if stack == Stack::Ns3 && !matches!(algorithm, Algorithm::Newreno | Algorithm::Udp) {
+        let problem = "\"ns-3\" is a stack of newreno and udp only";
+        return Err(place.wrong(&at("stack"), problem));
+    }
     let mut config = SenderConfig::of(algorithm, stack);
     let bytes = |key: &str, size: Size| match u32::try_from(size.bytes()) {
         Ok(bytes @ 1..=65_536) => Ok(bytes),
@@ -299,12 +303,22 @@ fn sender(
         return Err(place.wrong(&at("rto_max"), problem));
     }
     for (value, field) in [
+        (first!(handshake), &mut config.handshake),
         (first!(timestamps), &mut config.timestamps),
         (first!(validate), &mut config.validates),
-        (first!(halve_flight), &mut config.halves_flight),
+        (first!(exit_to_flight), &mut config.exits_to_flight),
         (first!(limited_transmit), &mut config.limited_transmit),
     ] {
         *field = value.unwrap_or(*field);
+    }
+    if let Some(halves) = first!(halve) {
+        config.halves = halves;
+    }
+    if let Some(inflation) = first!(inflation) {
+        if inflation > 3 {
+            return Err(place.wrong(&at("inflation"), "must be from 0 to 3 segments"));
+        }
+        config.inflation = inflation;
     }
     if let Some(every) = first!(ack_every) {
         config.ack_every = segments("ack_every", every)?;

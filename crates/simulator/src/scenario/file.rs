@@ -6,7 +6,7 @@ use paceline_policy::units::{Rate, Size, Time};
 use serde::Deserialize;
 
 use crate::red::RedConfig;
-use crate::sender::config::{Algorithm, Stack};
+use crate::sender::config::{Algorithm, Halves, Stack};
 
 /// The whole file.
 #[derive(Debug, Clone, Deserialize)]
@@ -115,12 +115,18 @@ pub struct SenderTable {
     pub rto_max: Option<Time>,
     /// Tick of the clock that measures round trips; `0s`: none.
     pub rto_tick: Option<Time>,
+    /// Data waits until the connection is set up.
+    pub handshake: Option<bool>,
     /// Each ACK measures a round trip.
     pub timestamps: Option<bool>,
     /// The window grows only if it was used.
     pub validate: Option<bool>,
-    /// A loss halves what is in flight.
-    pub halve_flight: Option<bool>,
+    /// What a loss halves.
+    pub halve: Option<Halves>,
+    /// Segments by which the window is inflated as recovery begins.
+    pub inflation: Option<u32>,
+    /// Recovery ends with what is in flight, not with ssthresh.
+    pub exit_to_flight: Option<bool>,
     /// RFC 3042.
     pub limited_transmit: Option<bool>,
     /// An ACK for every so many segments; 1: for each.

@@ -34,10 +34,26 @@ pub enum Stack {
     /// The simulator ns-2 of 2000.
     #[serde(rename = "ns-2")]
     Ns2,
+    /// The simulator ns-3, release 3.37, with selective acknowledgement and limited transmit
+    /// off.
+    #[serde(rename = "ns-3")]
+    Ns3,
     /// What the RFCs recommend.
     Rfc,
     /// Linux.
     Linux,
+}
+
+/// What a loss halves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Halves {
+    /// The window (RFC 2001).
+    Window,
+    /// What was sent and is not acknowledged (RFC 5681, FlightSize), in whole segments.
+    Flight,
+    /// Of that what has not left the network, as duplicates tell, and to the byte.
+    Pipe,
 }
 
 /// Retransmission timeout.
@@ -72,6 +88,9 @@ pub struct SenderConfig {
     pub initial_ssthresh: f64,
     /// Timeout.
     pub rto: RtoConfig,
+    /// A connection is set up first: its data waits for a round trip of small packets, of
+    /// which none is lost.
+    pub handshake: bool,
     /// Each ACK measures a round trip (RFC 7323); else one segment at a time does (Karn).
     pub timestamps: bool,
     /// Segments beyond the window may leave for each duplicate ACK: ns-2 forgets the
@@ -79,8 +98,14 @@ pub struct SenderConfig {
     pub inflates_beyond_window: bool,
     /// The window grows only if it was used (RFC 7661).
     pub validates: bool,
-    /// A loss halves what is in flight (RFC 5681), not the window.
-    pub halves_flight: bool,
+    /// What a loss halves.
+    pub halves: Halves,
+    /// By how many segments recovery begins inflated: the three that the duplicates tell
+    /// of (RFC 5681, 3.2, step 3), or fewer.
+    pub inflation: u32,
+    /// NewReno ends recovery with no more than a segment beyond what is in flight (RFC
+    /// 6582, 3.2, step 3, option 1); else with ssthresh (option 2).
+    pub exits_to_flight: bool,
     /// A window grows by what an ACK acknowledges, not by ACKs.
     pub counts_segments: bool,
     /// New segments for the first two duplicate ACKs (RFC 3042).
@@ -103,13 +128,14 @@ impl SenderConfig {
     /// An algorithm with the habits of a stack.
     pub fn of(algorithm: Algorithm, stack: Stack) -> Self {
         let (ns2, linux) = (stack == Stack::Ns2, stack == Stack::Linux);
+        let ns3 = stack == Stack::Ns3;
         SenderConfig {
             algorithm,
             packet_bytes: 1500,
             ack_bytes: 40,
             window: u32::MAX / 2,
             initial_window: match stack {
-                Stack::Ns2 => 1,
+                Stack::Ns2 | Stack::Ns3 => 1,
                 Stack::Rfc => 4,
                 Stack::Linux => 10,
             },
@@ -122,22 +148,29 @@ impl SenderConfig {
                 floor_ns: match stack {
                     // Two ticks: what the coarse clock allows.
                     Stack::Ns2 | Stack::Linux => 200 * MS,
-                    Stack::Rfc => 1_000 * MS,
+                    Stack::Rfc | Stack::Ns3 => 1_000 * MS,
                 },
                 bound_ns: match stack {
                     Stack::Ns2 => 64_000 * MS,
-                    Stack::Rfc => 60_000 * MS,
+                    Stack::Rfc | Stack::Ns3 => 60_000 * MS,
                     Stack::Linux => 120_000 * MS,
                 },
                 tick_ns: if ns2 { 100 * MS } else { 0 },
                 floor_on_variance: linux,
             },
+            handshake: ns3,
             timestamps: !ns2,
             inflates_beyond_window: ns2,
-            validates: !ns2,
-            halves_flight: stack == Stack::Rfc,
+            validates: !ns2 && !ns3,
+            halves: match stack {
+                Stack::Rfc => Halves::Flight,
+                Stack::Ns3 => Halves::Pipe,
+                Stack::Ns2 | Stack::Linux => Halves::Window,
+            },
+            inflation: if ns3 { 1 } else { 3 },
+            exits_to_flight: !ns3,
             counts_segments: linux,
-            limited_transmit: !ns2,
+            limited_transmit: !ns2 && !ns3,
             linux,
             vegas: [1.0, 3.0, 1.0],
             ack_every: if linux { 2 } else { 1 },

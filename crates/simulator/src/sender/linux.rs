@@ -3,7 +3,7 @@
 //! proportional rate reduction (RFC 6937), the tail-loss probe and RACK's timer (RFC
 //! 8985), and lets a window shrink while nothing is sent.
 
-use super::config::SenderConfig;
+use super::config::{Halves, SenderConfig};
 use super::control::Controller;
 use super::law::Known;
 use super::reno::DUPLICATES;
@@ -196,7 +196,7 @@ impl Sender {
         known: Option<&mut Known>,
     ) {
         self.totals.recoveries += 1;
-        let basis = if config.halves_flight {
+        let basis = if config.halves != Halves::Window {
             f64::from(in_flight)
         } else {
             self.window.cwnd.floor()
@@ -312,7 +312,7 @@ impl Sender {
         // One reduction for one window, however often it is sent in vain.
         if (!self.recovering && !self.lost_all) || self.una >= self.recover {
             let board = self.board.as_ref().expect("a selective sender");
-            let basis = if config.halves_flight {
+            let basis = if config.halves != Halves::Window {
                 f64::from(board.in_flight())
             } else {
                 self.window.cwnd.floor()

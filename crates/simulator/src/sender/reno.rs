@@ -2,7 +2,7 @@
 //! Recovery without selective acknowledgement: Reno (RFC 2581) and NewReno (RFC 6582),
 //! and go-back-N after a timeout, which Vegas shares.
 
-use super::config::{Algorithm, SenderConfig};
+use super::config::{Algorithm, Halves, SenderConfig};
 use super::control::Controller;
 use super::{Ack, Sender};
 
@@ -33,7 +33,10 @@ impl Sender {
         if repaired && newreno {
             // No burst of what recovery has left room for (RFC 6582, option 1).
             let flight = f64::from(self.max - self.una).max(1.0) + 1.0;
-            self.window.cwnd = self.window.ssthresh.min(flight);
+            self.window.cwnd = self.window.ssthresh;
+            if config.exits_to_flight {
+                self.window.cwnd = self.window.ssthresh.min(flight);
+            }
             return;
         }
         let sample = self.sample(now, acked, rtt_ns, config);
@@ -49,9 +52,9 @@ impl Sender {
             self.recover = self.max;
             self.recovering = true;
             self.partial = false;
+            self.inflated = config.inflation;
             self.halve(now, config);
             self.window.cwnd = self.window.ssthresh;
-            self.inflated = DUPLICATES;
             self.urgent = Some(self.una);
             self.timed = None;
             self.arm(now, config);
@@ -62,10 +65,16 @@ impl Sender {
 
     /// ssthresh after a loss.
     pub(super) fn halve(&mut self, now: u64, config: &SenderConfig) {
-        let basis = if config.halves_flight {
-            f64::from(self.nxt - self.una)
-        } else {
-            self.window.cwnd.floor().min(f64::from(config.window))
+        let flight = self.nxt - self.una;
+        let basis = match config.halves {
+            Halves::Window => self.window.cwnd.floor().min(f64::from(config.window)),
+            Halves::Flight => f64::from(flight),
+            // Bytes are halved, and half a segment is not lost.
+            Halves::Pipe => {
+                let pipe = f64::from(flight.saturating_sub(self.inflated));
+                self.window.ssthresh = (pipe / 2.0).max(2.0);
+                return;
+            }
         };
         self.window.ssthresh = self.control.after_loss(now, basis, &self.window);
     }
