@@ -92,6 +92,8 @@ pub struct Done {
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     version: String,
+    /// The scenario's name, after which the results are called.
+    name: String,
     scenario: String,
     runs: usize,
     seed: u64,
@@ -223,6 +225,7 @@ pub fn sweep(
     let journal = directory.join(JOURNAL);
     let head = Head {
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        name: scenario.name.clone(),
         scenario: scenario.text.clone(),
         runs,
         seed,
@@ -314,7 +317,8 @@ pub fn merge(directories: &[PathBuf]) -> Result<(Scenario, u64, Vec<Done>), Swee
         found.get_or_insert((head, directory.join(SCENARIO)));
     }
     let (head, path) = found.expect("the command line asks for one at least");
-    let scenario = Scenario::parse(&head.scenario, &path)?;
+    let mut scenario = Scenario::parse(&head.scenario, &path)?;
+    scenario.name = head.name;
     let all = jobs(scenario.points(), head.seed);
     let known: BTreeSet<usize> = done.keys().copied().collect();
     let mut missing = all.iter().filter(|job| !known.contains(&job.number));
