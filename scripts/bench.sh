@@ -4,8 +4,8 @@
 # kernel (root, idle machine), the study's scenario in ns-3, and every experiment in full
 # on the virtual backend.
 # Results: docs/results/DATE-control.txt, DATE-phases.txt, DATE-burst.txt,
-# DATE-live-overhead.json, DATE-ns3 and DATE-virtual/EXPERIMENT. Made to be left alone for
-# hours on 2 cores.
+# DATE-live-overhead.json, DATE-ns3, DATE-simulator-speed.txt and DATE-virtual/EXPERIMENT.
+# Made to be left alone for hours on 2 cores.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -37,6 +37,12 @@ heading "ns-3: Table 1 of feng-2000"
 tests/peers/ns3.sh "$place-ns3" || failed+=("ns3")
 "$paceline" sim sweep tests/peers/ns3-dumbbell.toml --out "$place-ns3/simulator" || failed+=("ns3-dumbbell")
 python3 tests/peers/compare.py "$place-ns3/table.md" "$place-ns3/simulator/results.json" | tee "$place-ns3/simulator.md"
+
+heading "simulator: speed beside ns-3, and from a thousand clients to a hundred thousand"
+{
+	python3 tests/peers/speed.py "${CARGO_TARGET_DIR:-target}/peers/ns3-dumbbell" "$paceline" 5
+	cargo bench --locked -p paceline-simulator --bench speed
+} | tee "$place-simulator-speed.txt" || failed+=("simulator speed")
 
 heading "coordinator: 10,000 streams on 200 hosts"
 cargo bench --locked -p paceline-coordinator --bench scale | tee "$place-coordinator.txt"

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Links and flows, run event by event.
 
+mod flow;
+
+use flow::NEAR;
+pub use flow::{Flow, Group, Samples, Way};
 use paceline_abi::{pl_path, pl_turn};
 
 use crate::agenda::Agenda;
@@ -21,87 +25,6 @@ const MANY_FLOWS: usize = 500;
 const FAR_AHEAD: usize = 16;
 /// and of the link, which the flow names, so many.
 const NEAR_AHEAD: usize = 8;
-
-/// Flows of a kind.
-#[derive(Debug, Clone)]
-pub struct Group {
-    /// Its name.
-    pub name: String,
-    /// Their senders and receivers.
-    pub sender: SenderConfig,
-    /// Their applications.
-    pub source: SourceConfig,
-    /// Of [`SourceConfig::Phases`]: flows that are not done with this one,
-    pub pending: u32,
-    /// how many are behind, and when the last of each flow of them arrived.
-    pub rounds: Vec<(u64, u64)>,
-    /// When this one began.
-    pub round_began: u64,
-    /// The flows, in the order of their numbers.
-    pub flows: std::ops::Range<u32>,
-}
-
-/// Links of a flow's way that are kept with the flow.
-const NEAR: usize = 4;
-
-/// One flow. What each of its events needs lies together: with a million flows none of it is
-/// in a cache.
-#[derive(Debug, Clone)]
-#[repr(C, align(64))]
-pub struct Flow {
-    /// The group.
-    pub group: u32,
-    /// Its links, there and back, if they are [`NEAR`] at most; else the first is where
-    /// they begin in the world's routes.
-    links: [u32; NEAR],
-    there: u8,
-    back: u8,
-    /// Packets of data that links dropped.
-    pub dropped: u32,
-    /// What its law knows: its number in the world's paths and turns.
-    path: u32,
-    turn: u32,
-    /// When the last segment that was written had arrived; [`NEVER`]: it has not.
-    pub completed: u64,
-    timer_event: u64,
-    delayed_event: u64,
-    /// The receiver.
-    pub receiver: Receiver,
-    /// The sender.
-    pub sender: Sender,
-    source: Source,
-    /// When it starts.
-    pub start: u64,
-    /// When its connection is there.
-    opens: u64,
-    pace_event: u64,
-}
-
-impl Flow {
-    /// The link at place `at` of its way there and back.
-    #[inline(always)]
-    fn link(&self, routes: &[u32], at: usize) -> u32 {
-        match usize::from(self.there) + usize::from(self.back) <= NEAR {
-            true => self.links[at],
-            false => routes[self.links[0] as usize + at],
-        }
-    }
-}
-
-/// Values that were sampled over time.
-#[derive(Debug, Clone, Default)]
-pub struct Samples {
-    /// Nanoseconds between samples; 0: none are taken.
-    pub every_ns: u64,
-    /// The flows whose windows are sampled.
-    pub flows: Vec<u32>,
-    /// Times.
-    pub times: Vec<u64>,
-    /// Packets in the queue of the measured link, and RED's average.
-    pub queue: Vec<(u32, Option<f64>)>,
-    /// Window and ssthresh of each flow, flow after flow within a sample.
-    pub windows: Vec<(f64, f64)>,
-}
 
 /// Everything.
 pub struct World {
@@ -129,19 +52,6 @@ pub struct World {
     pub events: u64,
     /// Packets that a link took in, ACKs too.
     pub transmissions: u64,
-}
-
-/// Where a flow's packets go and what it shares with others.
-#[derive(Debug, Clone)]
-pub struct Way {
-    /// Links of its data.
-    pub there: Vec<u32>,
-    /// Links of its ACKs.
-    pub back: Vec<u32>,
-    /// Number of its host's path to its destination.
-    pub path: u32,
-    /// Number of its host.
-    pub turn: u32,
 }
 
 impl World {
