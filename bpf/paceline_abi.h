@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 6
+#define PL_ABI_VERSION 7
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
@@ -189,6 +189,8 @@ struct pl_path {
 	__u32 burst_segs; /* of the last bursts that were longer than a lead */
 	__u16 trusted; /* good starts since it was last trusted again (loss.h) */
 	__u16 spread_us; /* over which messages that fit the initial window leave; 0: at once (incast.h) */
+	__u32 gap_us; /* between the segments of longer ones; 0: as fast as the window allows (gaps.h) */
+	__u32 losing; /* timeouts of these, without the messages that had none (gaps.h) */
 };
 
 /* Whose turn it is among a job's connections in one network namespace (control/turns.h). */
@@ -196,6 +198,7 @@ struct pl_turn {
 	__u64 until_us; /* the turn is over then; 0: nobody has it */
 	__u64 crowded_us; /* when a long message last lost; 0: never */
 	__u64 cut_us; /* when the window was last made smaller */
+	__u64 others_us; /* when one last had to wait; 0: never */
 	__u32 number; /* of this turn */
 	__u32 window; /* of who has it, in parts of a segment; 0: not known yet */
 	__u32 waiting; /* connections */
@@ -331,10 +334,10 @@ _Static_assert(sizeof(struct pl_job) == 160, "pl_job");
 _Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
 _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
-_Static_assert(sizeof(struct pl_path) == 136, "pl_path");
-_Static_assert(sizeof(struct pl_path_slot) == 144, "pl_path_slot");
+_Static_assert(sizeof(struct pl_path) == 144, "pl_path");
+_Static_assert(sizeof(struct pl_path_slot) == 152, "pl_path_slot");
 _Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");
-_Static_assert(sizeof(struct pl_turn_slot) == 48, "pl_turn_slot");
+_Static_assert(sizeof(struct pl_turn_slot) == 56, "pl_turn_slot");
 _Static_assert(sizeof(struct pl_connection_record) == 208, "pl_connection_record");
 _Static_assert(sizeof(struct pl_group_key) == 40, "pl_group_key");
 _Static_assert(sizeof(struct pl_uwnd) == 16, "pl_uwnd");

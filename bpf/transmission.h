@@ -484,8 +484,10 @@ static __always_inline void note_state(struct sock *sk, u8 new_state)
 	if (new_state != TCP_CA_Loss)
 		return;
 	conn = started(sk);
-	if (conn)
-		conn->loss_segs = tcp_sk(sk)->delivered;
+	if (!conn)
+		return;
+	conn->loss_segs = tcp_sk(sk)->delivered;
+	conn->start.timeouts++;
 }
 
 static __always_inline void leave(struct sock *sk)

@@ -46,7 +46,7 @@ static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, co
 	__u32 arrived;
 
 	/* Of a message that is spread the window is not the base's. */
-	if (s->spread_segs || s->waits)
+	if (s->spread_segs || s->waits || (s->gapped && s->state == PL_START_PACED))
 		return base > s->base_cwnd / 2 ? base : s->base_cwnd / 2;
 	if (s->learning || (s->state != PL_START_MEASURED && !(s->state == PL_START_BASE && s->rounds)))
 		return base;

@@ -83,6 +83,8 @@ struct pl_start {
 	__u64 share_bps; /* rate of the last start, for status */
 	__u64 round_us; /* when this round trip began */
 	__u64 spread_until_us; /* of a message that is spread: when the others' are over */
+	__u64 began_us; /* this burst */
+	__u64 went_us; /* its last transmission under gaps (gaps.h), or ACK but the final one */
 	__u32 sent0, delivered0, retransmitted0; /* counters when the burst began */
 	__u32 first_segs, last_segs; /* of the burst, sent before first_us, last_us */
 	__u32 probe_acked_segs, train_acked_segs;
@@ -100,9 +102,11 @@ struct pl_start {
 	__u32 waited_us; /* what waited of the RTT of the last segment whose RTT is known */
 	__u32 epoch; /* of the path, when this connection was counted */
 	__u32 burst_segs; /* that arrived of the last burst */
-	__u32 gap_us; /* between the segments of a host's messages that wait for a turn (turns.h) */
+	__u32 turn_gap_us; /* between the segments of a host's messages that wait for a turn (turns.h) */
+	__u32 gap_us; /* between those of one that has its turn; 0: its window decides (gaps.h) */
 	__u32 turn; /* number of the turn that its message has, or had; 0: none */
 	__u32 turn_retransmitted, turn_delivered; /* counters when the turn's window was last set */
+	__u32 timeouts; /* of this burst */
 	__u32 bad_row; /* bad starts in a row */
 	__u32 starts, bad_starts, breaker_opened;
 	__u8 state; /* enum pl_start_state */
@@ -120,6 +124,9 @@ struct pl_start {
 	__u8 turn_lost; /* 1: the last message lost where it should have waited for a turn */
 	__u8 turn_wants; /* 1: one begins that waits where messages are lost */
 	__u8 waits; /* 1: it waits for its turn */
+	__u8 others; /* 1: it has waited, for the turn of another message of the host */
+	__u8 alone; /* 1: nor has any of the host's for long */
+	__u8 gapped; /* 1: gaps were between its segments */
 	__u8 spread_segs; /* of a message that is being spread (incast.h); 0: none is */
 };
 

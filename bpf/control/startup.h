@@ -51,6 +51,7 @@
 #define PACELINE_STARTUP_H
 
 #include "path.h"
+#include "gaps.h"
 #include "incast.h"
 #include "learning.h"
 #include "loss.h"
@@ -277,6 +278,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 
 		pl_judge_loss(s, path, policy, tcp);
 		pl_incast_learn(s, path, tcp);
+		pl_gap_learn(s, path, tcp);
 		s->turn_lost = pl_turn_lost(s, path, tcp);
 		s->turn_wants = 0;
 		quiet_us = tcp->now_us - path->started_us;
@@ -304,6 +306,12 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->train_acked_us = 0;
 		s->train_rtt_us = 0;
 		s->waited_us = path->min_rtt_us;
+		s->began_us = tcp->now_us;
+		s->went_us = tcp->now_us;
+		s->gap_us = 0;
+		s->gapped = 0;
+		s->others = 0;
+		s->timeouts = 0;
 		s->first_us = 0;
 		s->first_segs = 0;
 		s->last_segs = 0;
@@ -337,6 +345,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 			if (pl_bdp_segs(rate, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
 				s->learning = 1;
 				s->turn_wants = pl_turn_wants(s, path, policy, tcp);
+				s->gap_us = s->turn_wants ? (__u32)pl_aged(path->gap_us, quiet_us, policy) : 0;
 				if (!s->turn_wants && pl_incast_begin(s, path, policy, tcp, quiet_us))
 					pl_incast_send(s, tcp, orders);
 				return;
@@ -354,6 +363,10 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	n = tcp->sent_segs - s->sent0;
 	if (s->waits)
 		return;
+	if (s->gapped) {
+		pl_gap_send(s, tcp, orders);
+		return;
+	}
 	if (s->spread_segs) {
 		if (n - (tcp->retransmitted_segs - s->retransmitted0) >= s->spread_segs ||
 		    tcp->now_us > s->spread_until_us)
@@ -456,7 +469,8 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	int over = !tcp->packets_out && !tcp->unsent;
 	int growing;
 
-	if (tcp->rtt_us)
+	/* The final ACK may be a delayed one. */
+	if (tcp->rtt_us && !(s->gapped && over))
 		s->waited_us = tcp->rtt_us > path->min_rtt_us ? tcp->rtt_us - path->min_rtt_us : 0;
 	if (!s->learning) {
 		/* Who has nothing to send needs no share. */
@@ -468,6 +482,10 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	if (s->spread_segs) {
 		if (!tcp->unsent)
 			pl_incast_end(s, tcp, orders);
+	} else if (s->gapped && s->state == PL_START_PACED) {
+		pl_gap_on_ack(s, path, tcp);
+		if (over)
+			pl_gap_end(s, tcp, orders);
 	} else if (s->state == PL_START_PACED && done && !s->waits) {
 		s->state = PL_START_MEASURED;
 		s->paced_segs = tcp->sent_segs - s->sent0;
@@ -509,6 +527,8 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			pl_begin_round(s, tcp);
 		}
 	} else if (s->state == PL_START_BASE && s->learning) {
+		if (!over && !s->gapped)
+			s->went_us = tcp->now_us;
 		pl_learn(s, path, tcp);
 		if (tcp->packets_out > s->flight_segs && tcp->retransmitted_segs == s->retransmitted0)
 			s->flight_segs = tcp->packets_out;

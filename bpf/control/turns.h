@@ -16,6 +16,7 @@
 #define PACELINE_TURNS_H
 
 #include "path.h"
+#include "gaps.h"
 
 #define PL_TURN_RTT_US 1000 /* of a local network */
 /* Under a shared window of PL_LEAD_SEGS a host asks for its turn once in the time of so many */
@@ -53,7 +54,7 @@ static __always_inline int pl_turn_wants(struct pl_start *s, const struct pl_pat
 		return 0;
 	if (path->rate_bps)
 		gap_us = PL_TURN_GAP_SEGS * tcp->mss * PL_USEC_PER_SEC / path->rate_bps;
-	s->gap_us = gap_us < PL_TURN_GAP_MAX_US ? gap_us : PL_TURN_GAP_MAX_US;
+	s->turn_gap_us = gap_us < PL_TURN_GAP_MAX_US ? gap_us : PL_TURN_GAP_MAX_US;
 	return 1;
 }
 
@@ -106,7 +107,7 @@ static __always_inline void pl_turn_ask(struct pl_start *s, struct pl_turn *turn
 	__u64 gap_us;
 
 	if (!due || tcp->now_us < turn->until_us) {
-		gap_us = (__u64)s->gap_us * PL_LEAD_SEGS * PL_TURN_WINDOW_UNIT / turn->window;
+		gap_us = (__u64)s->turn_gap_us * PL_LEAD_SEGS * PL_TURN_WINDOW_UNIT / turn->window;
 		if (gap_us < PL_TURN_GAP_MIN_US)
 			gap_us = PL_TURN_GAP_MIN_US;
 		s->rate_bps = pl_rate(1, tcp->mss, gap_us * (turn->waiting ? turn->waiting : 1));
@@ -115,12 +116,24 @@ static __always_inline void pl_turn_ask(struct pl_start *s, struct pl_turn *turn
 		if (tcp->sent_segs == s->sent0)
 			orders->pacing_bps = s->rate_bps * 128 / phase;
 		orders->cwnd = window < s->base_cwnd ? window : s->base_cwnd;
+		if (due) {
+			s->others = 1;
+			s->alone = 0;
+			turn->others_us = tcp->now_us;
+		}
 		return;
 	}
 	turn->number++;
 	turn->until_us = tcp->now_us + PL_TURN_LEASE_US;
 	s->turn = turn->number;
-	s->base_cwnd = pl_turn_window(turn);
+	if (s->gap_us) {
+		if (turn->waiting)
+			turn->waiting--;
+		pl_gap_begin(s, tcp);
+		pl_gap_send(s, tcp, orders);
+		return;
+	}
+	s->base_cwnd = s->alone ? tcp->cwnd : pl_turn_window(turn);
 	pl_turn_go(s, turn, tcp, orders);
 }
 
@@ -134,7 +147,12 @@ static __always_inline void pl_turn_before_send(struct pl_start *s, struct pl_tu
 	s->turn_lost = 0;
 	if (!turn->window)
 		turn->window = PL_LEAD_SEGS * PL_TURN_WINDOW_UNIT;
-	if (s->turn_wants && turn->crowded_us && pl_aged(2, tcp->now_us - turn->crowded_us, policy)) {
+	/* Where others of this host wait now and then, turns and their window are the way. */
+	if (s->turn_wants)
+		s->alone = !turn->others_us || !pl_aged(2, tcp->now_us - turn->others_us, policy);
+	if (!s->alone)
+		s->gap_us = 0;
+	if (s->turn_wants && (s->gap_us || (turn->crowded_us && pl_aged(2, tcp->now_us - turn->crowded_us, policy)))) {
 		s->waits = 1;
 		s->base_cwnd = tcp->cwnd;
 		s->state = PL_START_PACED;
@@ -161,8 +179,12 @@ static __always_inline void pl_turn_on_ack(struct pl_start *s, struct pl_turn *t
 			pl_turn_go(s, turn, tcp, orders);
 		return;
 	}
+	if (turn->waiting)
+		s->alone = 0;
 	window = pl_turn_window(turn);
-	if (!tcp->recovering && tcp->cwnd > window)
+	if (!s->alone && s->gapped && s->state == PL_START_PACED)
+		pl_gap_end(s, tcp, orders);
+	else if (!s->alone && !tcp->recovering && tcp->cwnd > window)
 		orders->cwnd = window;
 	if (turn->number == s->turn)
 		turn->until_us = tcp->unsent ? tcp->now_us + PL_TURN_LEASE_US : 0;

@@ -111,6 +111,9 @@ pub struct Path {
     /// Time over which messages that the initial window holds are spread, microseconds;
     /// 0: they are not.
     pub spread_us: u16,
+    /// Time between the segments of longer messages on a local network, microseconds; 0: their
+    /// window decides.
+    pub gap_us: u32,
 }
 
 /// One connection.
@@ -293,6 +296,7 @@ fn path_of(key: &pl_path_key, path: &pl_path) -> Path {
         active: path.active,
         wary_starts: u32::from(path.wary),
         spread_us: path.spread_us,
+        gap_us: path.gap_us,
     }
 }
 

@@ -41,10 +41,11 @@ mod window;
 pub use window::{uwnd_add, Window};
 
 pub use bindings::{
-    pl_orders, pl_phases, pl_start, pl_tcp, pl_window, PL_FRAME_BYTES, PL_LEAD_SEGS,
-    PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS, PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_SPREAD_MAX_US,
-    PL_TRAIN_FROM, PL_TURN_GAP_MAX_US, PL_TURN_GAP_MIN_US, PL_TURN_GAP_SEGS, PL_TURN_LEASE_US,
-    PL_TURN_WINDOW_LEAST, PL_TURN_WINDOW_MOST, PL_TURN_WINDOW_UNIT, PL_WARY_STARTS,
+    pl_orders, pl_phases, pl_start, pl_tcp, pl_window, PL_FRAME_BYTES, PL_GAP_LOSING,
+    PL_GAP_SEGS_MAX, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS, PL_PHASE_SLOTS,
+    PL_RATE_MIN_BPS, PL_SPREAD_MAX_US, PL_TRAIN_FROM, PL_TURN_GAP_MAX_US, PL_TURN_GAP_MIN_US,
+    PL_TURN_GAP_SEGS, PL_TURN_LEASE_US, PL_TURN_WINDOW_LEAST, PL_TURN_WINDOW_MOST,
+    PL_TURN_WINDOW_UNIT, PL_WARY_STARTS,
 };
 use paceline_abi::{pl_path, pl_policy, pl_start_state, pl_turn};
 
@@ -126,6 +127,11 @@ impl Startup {
         // SAFETY: as above.
         unsafe { bindings::paceline_turn_leave(&mut self.start, turn, tcp, &mut orders) };
         orders
+    }
+
+    /// A retransmission timeout.
+    pub fn note_timeout(&mut self) {
+        self.start.timeouts += 1;
     }
 
     /// Whether a message waits for its host's turn.

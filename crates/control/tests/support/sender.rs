@@ -79,9 +79,11 @@ pub struct Sender {
     pub wake_ns: Option<u64>,
     /// Most segments that leave as one packet.
     tso_segs: u64,
+    /// A retransmission timeout's floor, and the restart's, microseconds.
+    rto_min_us: u32,
 }
 
-/// A retransmission timeout's floor, and the restart's, as in the kernel.
+/// A stock kernel's.
 const RTO_MIN_US: u32 = 200_000;
 const INITIAL_WINDOW: u32 = 10;
 
@@ -122,11 +124,17 @@ impl Sender {
             probed: false,
             wake_ns: None,
             tso_segs: link.tso_segs,
+            rto_min_us: RTO_MIN_US,
         }
     }
 
+    /// Under a policy that lowers it.
+    pub fn set_rto_min(&mut self, us: u32) {
+        self.rto_min_us = us;
+    }
+
     fn rto_us(&self) -> u32 {
-        self.srtt_us + (4 * self.rttvar_us).max(RTO_MIN_US)
+        self.srtt_us + (4 * self.rttvar_us).max(self.rto_min_us)
     }
 
     /// Congestion window after idle (RFC 2861, as Linux does it).
@@ -333,6 +341,7 @@ impl Sender {
         if self.probed || self.recovering {
             // Timeout: all that is not known to have arrived is taken for lost.
             self.probed = false;
+            self.law.note_timeout();
             self.flying.clear();
             self.lost = (self.una..self.nxt)
                 .filter(|segment| {

@@ -152,6 +152,13 @@ impl World {
         (&mut self.senders[connection], law)
     }
 
+    /// All senders' least timeout.
+    pub fn set_rto_min(&mut self, us: u32) {
+        self.senders
+            .iter_mut()
+            .for_each(|sender| sender.set_rto_min(us));
+    }
+
     pub fn idle(&mut self, ns: u64) {
         let until = self.now + ns;
         self.run(until);

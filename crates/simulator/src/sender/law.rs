@@ -252,6 +252,7 @@ impl Sender {
         let delivered = self.board.as_ref().map_or(0, |board| board.delivered);
         if let Some(law) = &mut self.law {
             law.delivered_at_timeout = delivered;
+            law.startup.note_timeout();
         }
     }
 }
