@@ -68,6 +68,7 @@ u32 BPF_PROG(pl_cubic_ssthresh, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(pl_cubic_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
+	before_growth(sk);
 	cubictcp_cong_avoid(sk, ack, acked);
 }
 
@@ -95,6 +96,7 @@ void BPF_PROG(pl_cubic_acked, struct sock *sk, const struct ack_sample *sample)
 	if (after_ack(sk, sample))
 		cubictcp_recalc_ssthresh(sk);
 	cubictcp_acked(sk, sample);
+	end_ack(sk);
 }
 
 SEC("struct_ops")
@@ -131,6 +133,7 @@ u32 BPF_PROG(pl_reno_ssthresh, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(pl_reno_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
+	before_growth(sk);
 	tcp_reno_cong_avoid(sk, ack, acked);
 }
 
@@ -144,6 +147,7 @@ SEC("struct_ops")
 void BPF_PROG(pl_reno_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	after_ack(sk, sample);
+	end_ack(sk);
 }
 
 SEC("struct_ops")
@@ -209,6 +213,7 @@ SEC("struct_ops")
 void BPF_PROG(pl_bbr_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	after_ack(sk, sample);
+	end_ack(sk);
 }
 
 SEC("struct_ops")
@@ -221,12 +226,14 @@ u32 BPF_PROG(pl_bbr_min_tso_segs, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(pl_bbr_main_v1, struct sock *sk, const struct rate_sample *rs)
 {
+	before_growth(sk);
 	bbr_main___v1(sk, rs);
 }
 
 SEC("struct_ops")
 void BPF_PROG(pl_bbr_main_v2, struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
 {
+	before_growth(sk);
 	bbr_main___v2(sk, ack, flag, rs);
 }
 

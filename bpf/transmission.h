@@ -356,16 +356,44 @@ static __noinline int bound(struct sock *sk, struct pl_connection *conn)
 	return orders.settled;
 }
 
-/* After an ACK, before the base grows. */
+/* After an ACK, before the base looks at it. */
 static __noinline int after_ack_in_group(struct sock *sk, struct pl_connection *conn)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 own = pl_window_before_growth(&conn->window, tp->snd_cwnd);
+	u32 own = pl_window_before_ack(&conn->window, tp->snd_cwnd);
 
+	sample(sk, conn);
 	if (own != tp->snd_cwnd)
 		tp->snd_cwnd = own;
-	sample(sk, conn);
 	return 0;
+}
+
+/* After the base has looked at an ACK. If it tells of a loss, that is one of what is in force. */
+static __always_inline void end_ack(struct sock *sk)
+{
+	struct pl_connection *conn = governed(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 in_force;
+
+	if (!conn || !conn->slot)
+		return;
+	in_force = pl_window_after_ack(&conn->window, tp->snd_cwnd);
+	if (in_force != tp->snd_cwnd)
+		tp->snd_cwnd = in_force;
+}
+
+/* The base is about to grow. */
+static __always_inline void before_growth(struct sock *sk)
+{
+	struct pl_connection *conn = governed(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 own;
+
+	if (!conn || !conn->slot)
+		return;
+	own = pl_window_before_growth(&conn->window, tp->snd_cwnd);
+	if (own != tp->snd_cwnd)
+		tp->snd_cwnd = own;
 }
 
 /*
@@ -448,7 +476,7 @@ static __always_inline void before_loss(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	if (conn && (conn->slot || conn->window.own))
-		tp->snd_cwnd = pl_window_lost(&conn->window, tp->snd_cwnd);
+		tp->snd_cwnd = pl_window_lost(&conn->window, tp->snd_cwnd, tp->packets_out);
 }
 
 /* ssthresh after a loss, where the base would set it to `base`. */

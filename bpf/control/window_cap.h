@@ -10,15 +10,17 @@
  *     before each transmission     in force = own, lifted to min, capped by max
  *     before the base grows        a lifted window is its own again; one that a cap made
  *                                  smaller is not, and what it adds to it is dropped
- *     at a loss                    the base sees the smaller of the two
+ *     at a loss                    the base sees what was in force
  *
  * - While a cap binds, the base's window is held (RFC 7661): the kernel still reports that
  *   the window limits the connection, so that it would grow without end, unproven, and
  *   leave as one burst when the cap goes.
  * - At a loss the base starts from what was in flight, or the connection would not give way:
- *   70 % of a window of 500 is no less than the 100 that are in force. For the same reason
- *   the kernel's recovery (PRR) sees what is in force: it reduces in proportion to the
- *   window before the loss. An undo gives the whole window back.
+ *   70 % of a window of 500 is no less than the 100 that are in force. A lifted window that
+ *   was in flight is reduced as any other too: repairing 130 segments with 70 % of the
+ *   base's own 60 would leave the path half empty. For the same reason the kernel's recovery
+ *   (PRR) sees what is in force: it reduces in proportion to the window before the loss. An
+ *   undo gives the base's own window back.
  * - Where a larger window comes into force at once (a cap is raised or goes, a lift begins)
  *   it doubles per round trip at most, as slow start does, and what it adds is paced over
  *   a round trip. A window that has not been used for long is so tried again with care.
@@ -76,15 +78,36 @@ static __always_inline __u32 pl_window_before_growth(struct pl_window *w, __u32 
 	return own;
 }
 
-/* A loss: the window that the base is to see. What becomes of it is its own again. */
-static __always_inline __u32 pl_window_lost(struct pl_window *w, __u32 cwnd)
+/*
+ * A loss, with so many segments in flight: the window that the base is to see. What becomes
+ * of it is its own again. Of a lift counts what it was used for.
+ */
+static __always_inline __u32 pl_window_lost(struct pl_window *w, __u32 cwnd, __u32 packets_out)
 {
 	__u32 own = pl_window_own(w, cwnd);
+	__u32 used = cwnd < packets_out ? cwnd : packets_out;
 
 	w->undo = own != cwnd ? own : 0;
 	w->own = 0;
 	w->binds = 0;
-	return own < cwnd ? own : cwnd;
+	if (own >= cwnd)
+		return cwnd;
+	return own < used ? used : own;
+}
+
+/*
+ * What the base is shown of a lifted window while it looks at an ACK, where the socket has
+ * `cwnd`: its own. It may still turn out to be a loss, of what is in force.
+ */
+static __always_inline __u32 pl_window_before_ack(const struct pl_window *w, __u32 cwnd)
+{
+	return w->binds ? cwnd : pl_window_own(w, cwnd);
+}
+
+/* And after it: what is in force, unless another law has set the window. */
+static __always_inline __u32 pl_window_after_ack(const struct pl_window *w, __u32 cwnd)
+{
+	return w->own && !w->binds && cwnd == w->own ? w->in_force : cwnd;
 }
 
 /* The loss was none. `cwnd`: what the base takes its window back to. */

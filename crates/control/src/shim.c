@@ -95,9 +95,19 @@ void paceline_window_before_send(struct pl_window *window, const struct pl_uwnd 
 	pl_window_before_send(window, uwnd, tcp, orders);
 }
 
-__u32 paceline_window_lost(struct pl_window *window, __u32 cwnd)
+__u32 paceline_window_lost(struct pl_window *window, __u32 cwnd, __u32 packets_out)
 {
-	return pl_window_lost(window, cwnd);
+	return pl_window_lost(window, cwnd, packets_out);
+}
+
+__u32 paceline_window_before_ack(const struct pl_window *window, __u32 cwnd)
+{
+	return pl_window_before_ack(window, cwnd);
+}
+
+__u32 paceline_window_after_ack(const struct pl_window *window, __u32 cwnd)
+{
+	return pl_window_after_ack(window, cwnd);
 }
 
 __u32 paceline_window_undo(struct pl_window *window, __u32 cwnd)

@@ -33,7 +33,9 @@ __u32 paceline_window_own(const struct pl_window *window, __u32 cwnd);
 __u32 paceline_window_before_growth(struct pl_window *window, __u32 cwnd);
 void paceline_window_before_send(struct pl_window *window, const struct pl_uwnd *uwnd, const struct pl_tcp *tcp,
 				 struct pl_orders *orders);
-__u32 paceline_window_lost(struct pl_window *window, __u32 cwnd);
+__u32 paceline_window_lost(struct pl_window *window, __u32 cwnd, __u32 packets_out);
+__u32 paceline_window_before_ack(const struct pl_window *window, __u32 cwnd);
+__u32 paceline_window_after_ack(const struct pl_window *window, __u32 cwnd);
 __u32 paceline_window_undo(struct pl_window *window, __u32 cwnd);
 void paceline_window_set(struct pl_window *window);
 __u64 paceline_spacing_rate(const struct pl_policy *policy, const struct pl_tcp *tcp, int started);

@@ -35,10 +35,22 @@ impl Window {
         unsafe { bindings::paceline_window_before_growth(&mut self.window, cwnd) }
     }
 
-    /// A loss: the window that the base is to reduce.
-    pub fn lost(&mut self, cwnd: u32) -> u32 {
+    /// What the base is to see while it looks at an ACK.
+    pub fn before_ack(&self, cwnd: u32) -> u32 {
         // SAFETY: as above.
-        unsafe { bindings::paceline_window_lost(&mut self.window, cwnd) }
+        unsafe { bindings::paceline_window_before_ack(&self.window, cwnd) }
+    }
+
+    /// And what is in force after it.
+    pub fn after_ack(&self, cwnd: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_window_after_ack(&self.window, cwnd) }
+    }
+
+    /// A loss, with so many segments in flight: the window that the base is to reduce.
+    pub fn lost(&mut self, cwnd: u32, packets_out: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_window_lost(&mut self.window, cwnd, packets_out) }
     }
 
     /// The loss was none, and the base goes back to `cwnd`: what it is to go back to.

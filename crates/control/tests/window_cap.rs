@@ -67,11 +67,13 @@ impl Connection {
 
     /// An ACK with which the base adds `segs`.
     fn grow(&mut self, segs: u32) {
+        self.cwnd = self.window.before_ack(self.cwnd);
+        self.cwnd = self.window.after_ack(self.cwnd);
         self.cwnd = self.window.before_growth(self.cwnd) + segs;
     }
 
     fn lose(&mut self) {
-        self.cwnd = self.window.lost(self.cwnd) * 7 / 10;
+        self.cwnd = self.window.lost(self.cwnd, self.cwnd) * 7 / 10;
         self.recovering = true;
     }
 
@@ -162,16 +164,46 @@ fn nothing_is_lifted_while_a_loss_is_repaired() {
     }
     assert_eq!(connection.cwnd, 200);
     connection.lose();
-    // The base never granted the 200.
-    assert_eq!(connection.cwnd, 70);
+    assert_eq!(connection.cwnd, 140, "of what was in flight");
     for _ in 0..10 {
         connection.send(&lift(200));
-        assert_eq!(connection.cwnd, 70);
+        assert_eq!(connection.cwnd, 140);
         connection.now_us += RTT_US;
     }
     connection.recovering = false;
     connection.send(&lift(200));
-    assert!((71..=140).contains(&connection.cwnd));
+    assert!((141..=200).contains(&connection.cwnd));
+}
+
+#[test]
+fn a_lift_that_was_not_used_is_not_reduced() {
+    // 200 are allowed, of which so many were in flight.
+    for (in_flight, seen) in [(0, 100), (90, 100), (150, 150), (300, 200)] {
+        let mut connection = Connection::new(100);
+        for _ in 0..5 {
+            connection.send(&lift(200));
+            connection.now_us += RTT_US;
+        }
+        assert_eq!(connection.window.lost(connection.cwnd, in_flight), seen);
+        assert_eq!(connection.window.undo(seen), 100, "the base's own");
+    }
+}
+
+#[test]
+fn an_ack_shows_the_base_its_own_and_a_loss_what_is_in_force() {
+    let mut connection = Connection::new(100);
+    for _ in 0..5 {
+        connection.send(&lift(200));
+        connection.now_us += RTT_US;
+    }
+    connection.cwnd = connection.window.before_ack(connection.cwnd);
+    assert_eq!(connection.cwnd, 100);
+    connection.cwnd = connection.window.after_ack(connection.cwnd);
+    assert_eq!((connection.cwnd, connection.own()), (200, 100));
+    // Another law set the window meanwhile.
+    connection.cwnd = 50;
+    connection.window.set();
+    assert_eq!(connection.window.after_ack(connection.cwnd), 50);
 }
 
 #[test]
@@ -390,9 +422,9 @@ proptest! {
                     prop_assert_eq!(grown, if held { own } else { own + segs });
                 }
                 Event::Lose if connection.cwnd > 1 => {
-                    let before = (connection.own(), connection.cwnd);
+                    let before = connection.cwnd;
                     connection.lose();
-                    prop_assert_eq!(connection.own(), before.0.min(before.1) * 7 / 10);
+                    prop_assert_eq!(connection.own(), before * 7 / 10, "of what was in force");
                     connection.cwnd = connection.cwnd.max(1);
                 }
                 Event::Lose => {}
@@ -433,7 +465,7 @@ proptest! {
             match what % 4 {
                 0 | 1 => cwnd = window.before_send(&uwnd, &tcp).cwnd,
                 2 => cwnd = window.before_growth(cwnd).wrapping_add(value[5]),
-                _ => cwnd = window.lost(cwnd),
+                _ => cwnd = window.lost(cwnd, value[5]),
             }
         }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! All algorithms on all cases of the tests' model, as a table:
 //! `cargo bench -p paceline-coordinator --bench algorithms`. With `CASE`, `ALGORITHMS`
-//! (separated by spaces) in the environment only those; with `TRACE` the rounds, too.
+//! (separated by spaces) in the environment only those; with `SEED` another chance; with
+//! `TRACE` the rounds, too.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -51,8 +52,13 @@ fn main() {
          largest:side=lower average:side=lower limit-average limit-weighted-average"
             .to_owned()
     });
+    let seed = std::env::var("SEED").ok();
+    let seed = seed.map(|seed| seed.parse().expect("SEED is a number"));
     for (name, case) in all {
-        let case = case();
+        let mut case = case();
+        if let Some(seed) = seed {
+            case.seed = seed;
+        }
         if std::env::var("CASE").is_ok_and(|only| only != name) {
             continue;
         }

@@ -16,11 +16,22 @@ fn run(case: &Case, algorithm: &str) -> Outcome {
     outcome
 }
 
+/// Programs that start a little earlier or later, hosts that take a little longer: what
+/// an algorithm is worth must not be chance. Even ends by `last_s` whatever the chance is,
+/// and so close together.
+fn even_holds(case: &Case, last_s: f64, spread: f64) {
+    for seed in 1..=8 {
+        let mut case = case.clone();
+        case.seed = seed;
+        let outcome = run(&case, "even");
+        assert!(outcome.last() <= last_s, "seed {seed}: {outcome:?}");
+        assert!(outcome.spread() <= spread, "seed {seed}: {outcome:?}");
+    }
+}
+
 #[test]
 fn even_ends_together_and_in_time() {
-    let outcome = run(&cases::plain(), "even");
-    assert!(outcome.last() <= 1.08 * BOUND_S, "{outcome:?}");
-    assert!(outcome.spread() <= 1.01, "{outcome:?}");
+    even_holds(&cases::plain(), 1.06 * BOUND_S, 1.01);
     // Who is alone ends much earlier than who is last.
     let alone = run(&cases::plain(), "none");
     assert!(
@@ -39,33 +50,27 @@ fn even_beats_the_papers_scoreboard_which_is_fairer_than_none() {
 #[test]
 fn even_needs_no_totals_and_no_word_of_recoveries() {
     for case in [cases::undeclared(), cases::blind()] {
-        let outcome = run(&case, "even");
-        assert!(outcome.last() <= 1.08 * BOUND_S, "{outcome:?}");
-        assert!(outcome.spread() <= 1.02, "{outcome:?}");
+        even_holds(&case, 1.06 * BOUND_S, 1.01);
     }
 }
 
 #[test]
 fn a_stopped_hosts_share_goes_to_others_and_comes_back() {
+    even_holds(&cases::stopped(), 1.08 * BOUND_S, 1.01);
     let outcome = run(&cases::stopped(), "even");
-    assert!(outcome.last() <= 1.08 * BOUND_S, "{outcome:?}");
-    assert!(outcome.spread() <= 1.10, "{outcome:?}");
     assert!(outcome.last() < run(&cases::stopped(), "none").last());
 }
 
 #[test]
 fn twice_the_round_trip_is_no_handicap() {
+    even_holds(&cases::twice_the_rtt(), 1.10 * BOUND_S, 1.02);
     let outcome = run(&cases::twice_the_rtt(), "even");
-    assert!(outcome.last() <= 1.10 * BOUND_S, "{outcome:?}");
-    assert!(outcome.spread() <= 1.10, "{outcome:?}");
     assert!(outcome.last() < run(&cases::twice_the_rtt(), "none").last());
 }
 
 #[test]
 fn networks_behind_one_bottleneck_share_it() {
-    let outcome = run(&cases::eight_networks(), "even");
-    assert!(outcome.last() <= 1.12 * BOUND_S, "{outcome:?}");
-    assert!(outcome.spread() <= 1.10, "{outcome:?}");
+    even_holds(&cases::eight_networks(), 1.10 * BOUND_S, 1.10);
 }
 
 #[test]

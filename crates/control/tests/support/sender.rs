@@ -351,7 +351,7 @@ impl Sender {
             for segment in &self.lost {
                 self.segments[(segment - self.una) as usize] = Segment::Lost;
             }
-            self.ssthresh = (self.window.lost(self.cwnd) / 2).max(2);
+            self.ssthresh = (self.window.lost(self.cwnd, (self.nxt - self.una) as u32) / 2).max(2);
             self.cwnd = 1;
             self.recovering = true;
             self.recovery_end = self.nxt;
@@ -427,7 +427,10 @@ impl Sender {
                 self.obey(&orders);
             }
         }
-        self.cwnd = self.window.before_growth(self.cwnd);
+        // An ACK that tells of a loss does not let the window grow.
+        if !losses {
+            self.cwnd = self.window.before_growth(self.cwnd);
+        }
         self.control(acked, losses);
         self.update_pacing();
         self.probed = false;
@@ -448,7 +451,7 @@ impl Sender {
         if losses && !self.recovering {
             self.recovering = true;
             self.recovery_end = self.nxt;
-            self.ssthresh = (self.window.lost(self.cwnd) / 2).max(2);
+            self.ssthresh = (self.window.lost(self.cwnd, (self.nxt - self.una) as u32) / 2).max(2);
             self.cwnd = self.ssthresh;
             self.counted = 0;
         } else if self.cwnd < self.ssthresh {

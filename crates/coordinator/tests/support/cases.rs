@@ -33,6 +33,7 @@ pub fn plain() -> Case {
         kill: None,
         blind: false,
         first_round: 230 * MS,
+        seed: 1,
     }
 }
 

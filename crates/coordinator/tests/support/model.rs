@@ -15,6 +15,8 @@ use super::sender::{Sender, MS, MSS, NO_SSTHRESH};
 const FRAME: u64 = MSS + 90;
 /// What a queue's limit counts.
 const QUEUED: u64 = MSS + 66;
+/// What a host takes for a packet at most, nanoseconds.
+const HOST_NS: u64 = 20_000;
 /// A host's own interface, bits per second.
 const EDGE_BPS: u64 = 1_000_000_000;
 
@@ -51,6 +53,8 @@ pub struct Case {
     pub blind: bool,
     /// When the first round is.
     pub first_round: u64,
+    /// When programs start, and how long hosts take for a packet, to the microsecond.
+    pub seed: u64,
 }
 
 #[derive(Debug)]
@@ -103,6 +107,7 @@ struct Run<'a> {
     /// A wake-up is due already.
     waking: Vec<bool>,
     dropped: u64,
+    random: u64,
 }
 
 /// Longest that a case may take, nanoseconds of its time.
@@ -132,17 +137,19 @@ pub fn run_watched(case: &Case, algorithm: &mut dyn Algorithm, watch: Watch) -> 
         edge_free: vec![0; hosts],
         waking: vec![false; case.flows.len()],
         dropped: 0,
+        random: case.seed,
     };
     for (number, flow) in case.flows.iter().enumerate() {
         // Programs do not start in the same microsecond.
-        let jitter = (number as u64 * 7919) % 5000 * 1000;
+        let jitter = run.random(5000) * 1000;
         run.at(flow.start + jitter, Event::Start(number));
     }
     if let Some((host, from, until)) = case.stop {
         run.at(from, Event::Stop(host, true));
         run.at(until, Event::Stop(host, false));
     }
-    run.at(case.first_round, Event::Round);
+    let jitter = run.random(50) * MS;
+    run.at(case.first_round + jitter, Event::Round);
     while let Some(Reverse((time, _, event))) = run.events.pop() {
         run.now = time;
         if time > MOST || run.finished() {
@@ -157,6 +164,15 @@ impl Run<'_> {
     fn at(&mut self, time: u64, event: Event) {
         self.order += 1;
         self.events.push(Reverse((time, self.order, event)));
+    }
+
+    /// A number below `below` (SplitMix64).
+    fn random(&mut self, below: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
     }
 
     fn finished(&self) -> bool {
@@ -237,8 +253,9 @@ impl Run<'_> {
     }
 
     fn transmit(&mut self, flow: usize, number: u64) {
+        let jitter = self.random(HOST_NS);
         let edge = &mut self.edge_free[self.case.flows[flow].host];
-        *edge = (*edge).max(self.now) + FRAME * 8 * 1_000_000_000 / EDGE_BPS;
+        *edge = (*edge).max(self.now + jitter) + FRAME * 8 * 1_000_000_000 / EDGE_BPS;
         let time = *edge;
         self.at(time, Event::Arrive(flow, number));
     }
@@ -278,7 +295,8 @@ impl Run<'_> {
             sender.lease = self.now + 4 * period;
             self.send(flow);
         }
-        self.at(self.now + period, Event::Round);
+        let late = self.random(2000) * 1000;
+        self.at(self.now + period + late, Event::Round);
     }
 
     fn sample(&self, flow: usize) -> Stream {

@@ -12,6 +12,8 @@ pub const MSS: u64 = 1448;
 const FIRST_WINDOW: f64 = 10.0;
 pub const NO_SSTHRESH: f64 = i32::MAX as f64;
 const BETA: f64 = 0.7;
+/// Steps of a bound that are taken at once, segments.
+const STEP: f64 = 5.0;
 const C: f64 = 0.4;
 
 struct Packet {
@@ -54,6 +56,11 @@ pub struct Sender {
     pub lease: u64,
     pub stopped: bool,
     pub next_send: u64,
+    in_force: f64,
+    /// Grows to what is wanted; 0: nothing bounds the window.
+    ceiling: f64,
+    stepped: u64,
+    pacing: bool,
     next_segment: u64,
     next_number: u64,
     outstanding: VecDeque<Packet>,
@@ -83,6 +90,10 @@ impl Sender {
             lease: 0,
             stopped: false,
             next_send: 0,
+            in_force: FIRST_WINDOW,
+            ceiling: 0.0,
+            stepped: 0,
+            pacing: false,
             next_segment: 0,
             next_number: 0,
             outstanding: VecDeque::new(),
@@ -120,28 +131,64 @@ impl Sender {
         now < self.lease
     }
 
-    fn window(&self, now: u64) -> f64 {
-        let mut window = self.cwnd;
-        if self.capped(now) {
-            if self.max > 0 {
-                window = window.min(self.max.into());
-            }
-            if self.min > 0 && !self.recovering() {
-                window = window.max(self.min.into());
-            }
+    /// bpf/control/window_cap.h: the window of what follows.
+    fn bound(&mut self, now: u64) {
+        let (min, max) = match self.capped(now) {
+            true => (f64::from(self.min), f64::from(self.max)),
+            false => (0.0, 0.0),
+        };
+        let own = self.cwnd;
+        let most = if max > 0.0 { max } else { f64::MAX };
+        let mut wanted = own;
+        if !self.recovering() {
+            wanted = wanted.max(min);
         }
-        window
+        wanted = wanted.min(most);
+        if self.ceiling == 0.0 && wanted > own {
+            self.ceiling = own;
+        }
+        if self.ceiling > 0.0 && wanted > self.ceiling {
+            self.lift(now, wanted);
+        } else if self.ceiling > 0.0 || wanted < own {
+            self.ceiling = wanted;
+        }
+        let settled = (now - self.stepped) as f64 >= self.srtt || self.recovering();
+        if self.pacing && self.ceiling >= wanted && settled {
+            self.pacing = false;
+        }
+        if self.ceiling > 0.0 {
+            wanted = wanted.min(self.ceiling);
+        }
+        self.in_force = wanted;
+        if min == 0.0 && max == 0.0 && wanted >= own && !self.pacing {
+            self.ceiling = 0.0;
+        }
     }
 
-    /// Between two packets, if the sender is paced: it is while it is lifted.
-    pub fn gap(&self, now: u64) -> Option<u64> {
-        let paced = self.capped(now) && self.min > 0 && self.srtt > 0.0;
-        paced.then(|| (self.srtt / (1.1 * self.window(now).max(1.0))) as u64)
+    fn lift(&mut self, now: u64, wanted: f64) {
+        if wanted <= self.ceiling + STEP && !self.pacing {
+            self.ceiling = wanted;
+            return;
+        }
+        if self.pacing && ((now - self.stepped) as f64) < self.srtt {
+            return;
+        }
+        self.ceiling = wanted.min(2.0 * self.ceiling);
+        self.stepped = now;
+        self.pacing = true;
+    }
+
+    /// Between two packets, if the sender is paced: it is while its window is let grow.
+    pub fn gap(&mut self, now: u64) -> Option<u64> {
+        self.bound(now);
+        let paced = self.pacing && self.srtt > 0.0;
+        paced.then(|| (self.srtt / self.in_force.max(1.0)) as u64)
     }
 
     /// The number of the next packet, if one may be sent.
     pub fn send(&mut self, now: u64) -> Option<u64> {
-        if self.outstanding.len() as f64 + 1.0 > self.window(now) + 1e-9 {
+        self.bound(now);
+        if self.outstanding.len() as f64 + 1.0 > self.in_force + 1e-9 {
             return None;
         }
         let segment = match self.lost.pop_front() {
@@ -179,7 +226,7 @@ impl Sender {
         let Some(place) = self.outstanding.iter().position(|p| p.number == number) else {
             return;
         };
-        let limited = self.outstanding.len() as f64 + 1.0 >= self.window(now);
+        let limited = self.outstanding.len() as f64 + 1.0 >= self.in_force;
         let packet = self.outstanding.remove(place).expect("just found");
         self.delivered += 1;
         self.last_progress = now;
@@ -261,6 +308,12 @@ impl Sender {
     }
 
     fn decrease(&mut self) {
+        // The base starts from what was in force, and of a lift from what was in flight.
+        let flight = (self.outstanding.len() + self.lost.len()) as f64;
+        self.cwnd = match self.in_force > self.cwnd {
+            true => self.cwnd.max(self.in_force.min(flight)),
+            false => self.in_force,
+        };
         let cubic = &mut self.cubic;
         cubic.epoch = None;
         cubic.max = match self.cwnd < cubic.max {

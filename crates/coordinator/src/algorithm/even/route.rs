@@ -17,15 +17,15 @@ const QUEUE_SEEN_US: f64 = 500.0;
 /// bandwidth-delay product is a shallow one.
 const CAUTIOUS: f64 = 0.04;
 const CAUTIOUS_US: (f64, f64) = (500.0, 10_000.0);
-/// Share of the distance to the aim that a round trip closes. What is done is seen one
-/// round trip later, so more would swing.
-const GAIN: f64 = 0.4;
+/// Share of the distance to the aim that a round trip closes. What is done is seen one to
+/// two round trips later, and more than a quarter would swing.
+const GAIN: f64 = 0.25;
 /// Largest step of the budget in a round trip, as its share. A step that was too large
 /// is seen before the next one, and half a shallow buffer takes it.
 const LARGEST_STEP: f64 = 0.0625;
 /// Round trips without a queue until larger steps are taken, each twice the one before up
 /// to slow start's: the capacity is another one, or was never found.
-const EMPTY: u32 = 2;
+const EMPTY: u32 = 4;
 const MOST_HASTE: u32 = 6;
 /// What is left of the queue's believed size where a loss comes although it was not to be filled.
 const SMALLER: f64 = 0.7;
@@ -47,11 +47,16 @@ const CALM: u32 = 3;
 const CALM_SHARE: f64 = 0.04;
 /// Least budget for each stream, segments.
 const LEAST_SEGS: f64 = 2.0;
-/// A budget that is filled less than this is not too small.
-const FILLED: f64 = 0.75;
+/// A budget that is filled less than this is not too small: while the capacity is looked
+/// for, when streams follow a round trip later, and then.
+const START_FILLED: f64 = 0.75;
+const FILLED: f64 = 0.92;
 /// Delays above the aim for so many round trips, although the budget was cut each time,
-/// are not this group's own: somebody else fills the queue.
+/// are not this group's own: somebody else fills the queue. Round trips for which that is
+/// believed: CUBIC takes some 30 here from one loss to the next, after which there is a
+/// short while without a queue.
 const CROWDED_AFTER: u32 = 5;
+const CROWDED_RTTS: u32 = 100;
 
 /// What a route's streams showed in a round.
 #[derive(Debug, Default)]
@@ -145,6 +150,7 @@ pub(super) struct Route {
     rates: VecDeque<f64>,
     empty_epochs: u32,
     crowded_epochs: u32,
+    crowded_until: Duration,
     calm_epochs: u32,
     /// Delay that the first windows made, microseconds: bursts, which come again.
     burst_us: f64,
@@ -175,6 +181,7 @@ impl Default for Route {
             rates: VecDeque::new(),
             empty_epochs: 0,
             crowded_epochs: 0,
+            crowded_until: Duration::ZERO,
             calm_epochs: 0,
             burst_us: 0.0,
             kept_until: Duration::ZERO,
@@ -297,9 +304,10 @@ impl Route {
         {
             self.history.pop_front();
         }
-        let filled = observed.inflight_segs >= FILLED * self.window_segs;
+        let fills = |share: f64| observed.inflight_segs >= share * self.window_segs;
+        let (start_filled, filled) = (fills(START_FILLED), fills(FILLED));
         match self.phase {
-            Phase::Start => self.start(now, passed, observed, half, queue, filled),
+            Phase::Start => self.start(now, passed, observed, half, queue, start_filled),
             Phase::Drain { until } => {
                 let found = half * (self.base_us + self.aim_us(queue)) / 1e6;
                 self.window_segs = self.window_segs.max(found);
@@ -373,9 +381,11 @@ impl Route {
             if now < self.hold_until {
                 return;
             }
-            // A loss without a queue tells nothing of the queue's size.
+            // A loss without a queue tells nothing of the queue's size, nor does one that
+            // somebody else's packets made.
             let shown = self.highest_us.max(self.highest_before_us);
-            if shown >= self.queue_seen_us() {
+            let crowded = now < self.crowded_until;
+            if shown >= self.queue_seen_us() && !crowded {
                 // A loss again: it is smaller than was thought. What is repaired shows longer
                 // round trips than the queue's.
                 self.full_us = Some(self.full_us.map_or(shown, |full| SMALLER * full.min(shown)));
@@ -394,15 +404,26 @@ impl Route {
         }
         let above = self.delay_us > aim * 1.25;
         self.crowded_epochs = if above { self.crowded_epochs + 1 } else { 0 };
-        let empty = self.delay_us < aim / 4.0 && filled;
-        self.empty_epochs = if empty { self.empty_epochs + 1 } else { 0 };
         if self.crowded_epochs > CROWDED_AFTER {
-            // As many CUBIC or Reno flows would in a queue that others fill.
+            self.crowded_until = now + CROWDED_RTTS * self.rtt();
+        }
+        if now < self.crowded_until {
+            // As many Reno flows would in a queue that others fill.
             self.window_segs += active;
+            self.empty_epochs = 0;
             return;
         }
+        let empty = self.delay_us < aim / 4.0 && filled;
+        let carried = self.capacity() * self.base_us / 1e6;
+        if empty && self.window_segs < carried {
+            // What was carried lately, and makes no queue, is carried again.
+            self.window_segs = carried;
+            return;
+        }
+        self.empty_epochs = if empty { self.empty_epochs + 1 } else { 0 };
         // The longer there is no queue, the further the capacity may be.
-        let haste = 2f64.powi(self.empty_epochs.min(MOST_HASTE) as i32);
+        let beyond = self.empty_epochs.saturating_sub(EMPTY).min(MOST_HASTE);
+        let haste = 2f64.powi(beyond as i32);
         let step = GAIN * haste * (aim - self.delay_us) / 1e6 * self.rate_segs_per_s;
         let largest = self.window_segs * LARGEST_STEP;
         if step < 0.0 || filled {
