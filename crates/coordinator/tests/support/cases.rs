@@ -32,7 +32,7 @@ pub fn plain() -> Case {
         stop: None,
         kill: None,
         blind: false,
-        first_round: 230 * MS,
+        first_round: 10 * MS,
         seed: 1,
     }
 }

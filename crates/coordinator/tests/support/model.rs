@@ -186,6 +186,7 @@ impl Run<'_> {
         match event {
             Event::Start(flow) => {
                 self.started[flow] = true;
+                self.senders[flow].shake_hands(self.case.flows[flow].rtt);
                 self.at(self.now + 100 * MS, Event::Timer(flow));
                 self.send(flow);
             }
@@ -292,8 +293,8 @@ impl Run<'_> {
         for (flow, limits) in members.into_iter().zip(limits) {
             let sender = &mut self.senders[flow];
             (sender.min, sender.max) = (limits.min_segs, limits.max_segs);
+            // A bound is looked at when the next ACK comes.
             sender.lease = self.now + 4 * period;
-            self.send(flow);
         }
         let late = self.random(2000) * 1000;
         self.at(self.now + period + late, Event::Round);

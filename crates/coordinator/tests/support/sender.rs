@@ -108,6 +108,12 @@ impl Sender {
         }
     }
 
+    /// Connected: one round trip is known.
+    pub fn shake_hands(&mut self, rtt: u64) {
+        self.srtt = rtt as f64;
+        self.min_rtt = rtt;
+    }
+
     pub fn inflight(&self) -> u64 {
         self.outstanding.len() as u64
     }

@@ -47,9 +47,9 @@ const CALM: u32 = 3;
 const CALM_SHARE: f64 = 0.04;
 /// Least budget for each stream, segments.
 const LEAST_SEGS: f64 = 2.0;
-/// A budget that is filled less than this is not too small: while the capacity is looked
-/// for, when streams follow a round trip later, and then.
-const START_FILLED: f64 = 0.75;
+/// A budget that is filled less than this is not too small. While the capacity is looked
+/// for a window that is let grow is used when ACKs come, up to a round trip later.
+const START_FILLED: f64 = 0.5;
 const FILLED: f64 = 0.92;
 /// Delays above the aim for so many round trips, although the budget was cut each time,
 /// are not this group's own: somebody else fills the queue. Round trips for which that is
@@ -351,7 +351,8 @@ impl Route {
         filled: bool,
     ) {
         if self.window_segs == 0.0 {
-            self.window_segs = observed.cwnd_segs.max(observed.inflight_segs);
+            // The first windows have left, and what comes back first is answered with the next.
+            self.window_segs = START_GROWTH * observed.cwnd_segs.max(observed.inflight_segs);
             return;
         }
         let begun = *self.begun.get_or_insert(now);
