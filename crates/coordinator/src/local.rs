@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// One stream of a group, as its sender's TCP sees it at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamSample {
     /// Names the socket on its host (SO_COOKIE). Never used again while the host is up.
     pub cookie: u64,

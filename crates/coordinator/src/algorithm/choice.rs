@@ -6,7 +6,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{
-    Algorithm, Blocks, Even, EvenConfig, Free, Naive, Scoreboard, ScoreboardConfig, Side, Value,
+    Algorithm, Blocks, Even, EvenConfig, Free, Naive, Round, Scoreboard, ScoreboardConfig, Side,
+    Value,
 };
 
 /// Name, parameters with their defaults, and what it does, of each algorithm.
@@ -23,7 +24,7 @@ pub const CHOICES: [(&str, &str, &str); 9] = [
     ),
     (
         "scoreboard-scaled",
-        "block=0.0158, headroom=0.0316, decay=0.1, points=3/2/1, period=1s",
+        "block=0.0158, headroom=0.0316, decay=0.1, points=3/2/1, period=2.86rtt",
         "the same, sizes as shares of the window",
     ),
     (
@@ -190,13 +191,16 @@ impl Choice {
                     _ => return Err(error("both, upper or lower")),
                 };
             }
+            (Kind::Scoreboard(config), "period") if value.ends_with("rtt") => {
+                let trips = value.trim_end_matches("rtt").parse::<f64>().ok();
+                let trips = trips.filter(|trips| (0.25..=100.0).contains(trips));
+                let expected = "a time, or 0.25rtt to 100rtt";
+                config.round = Round::RoundTrips(trips.ok_or_else(|| error(expected))?);
+            }
             (Kind::Scoreboard(_) | Kind::Naive(..) | Kind::Free, "period") => {
                 let period = duration(value).filter(|period| PERIODS.contains(period));
                 let period = period.ok_or_else(|| error("20ms to 60s, with its unit"))?;
                 self.period = Some(period);
-                if let Kind::Scoreboard(config) = &mut self.kind {
-                    config.period = period;
-                }
             }
             _ => return Ok(false),
         }
@@ -307,6 +311,8 @@ mod tests {
         assert!(error("even:side=both").contains("it has queue=0.5"));
         assert!(error("scoreboard:decay=2").contains("0 to 0.99"));
         assert!(error("scoreboard:points=3/2").contains("as in 3/2/1"));
+        assert!(error("scoreboard:period=0rtt").contains("0.25rtt"));
+        assert!(error("none:period=1rtt").contains("with its unit"));
         assert!(error("none:period=1").contains("with its unit"));
         assert!(error("none:period=NaNs").contains("with its unit"));
         assert!(error("largest:upper").contains("KEY=VALUE"));

@@ -28,6 +28,15 @@ pub enum Blocks {
     },
 }
 
+/// How long a round is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Round {
+    /// 1 s in the paper.
+    Fixed(Duration),
+    /// So many of the least round trip. The paper's round trip was 350 ms (6.1).
+    RoundTrips(f64),
+}
+
 /// The paper's parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreboardConfig {
@@ -37,8 +46,8 @@ pub struct ScoreboardConfig {
     pub decay: f64,
     /// For the window's own block, its neighbours, and theirs: 3, 2, 1 in the paper.
     pub points: [f64; 3],
-    /// The round: 1 s in the paper.
-    pub period: Duration,
+    /// The round.
+    pub round: Round,
     /// A stream in its first slow start is not limited. With a headroom of a few
     /// percent it would otherwise never get out of it.
     pub spare_slow_start: bool,
@@ -53,15 +62,16 @@ impl ScoreboardConfig {
         },
         decay: 0.1,
         points: [3.0, 2.0, 1.0],
-        period: Duration::from_secs(1),
+        round: Round::Fixed(Duration::from_secs(1)),
         spare_slow_start: false,
     };
-    /// The paper's, with sizes as shares of the window.
+    /// The paper's, with sizes as shares of the window, and rounds in round trips.
     pub const SCALED: Self = Self {
         blocks: Blocks::Scaled {
             block: 30.0 / 1900.0,
             headroom: 60.0 / 1900.0,
         },
+        round: Round::RoundTrips(1000.0 / 350.0),
         spare_slow_start: true,
         ..Self::PAPER
     };
@@ -92,6 +102,10 @@ impl Blocks {
 
 /// A score this small is forgotten: no vote that still counts is.
 const FORGOTTEN: f64 = 1e-3;
+/// Rounds in round trips: no shorter than what a group of many hosts can answer in, no longer
+/// than the paper's.
+const LEAST_ROUND: Duration = Duration::from_millis(20);
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
 /// Linux's ssthresh while no loss has set one (TCP_INFINITE_SSTHRESH).
 const NO_SSTHRESH: u32 = i32::MAX as u32;
 
@@ -101,6 +115,7 @@ pub struct Scoreboard {
     config: ScoreboardConfig,
     scores: BTreeMap<u32, f64>,
     goal_segs: Option<f64>,
+    least_rtt: Option<Duration>,
 }
 
 impl Scoreboard {
@@ -110,6 +125,7 @@ impl Scoreboard {
             config,
             scores: BTreeMap::new(),
             goal_segs: None,
+            least_rtt: None,
         }
     }
 
@@ -132,6 +148,9 @@ impl Algorithm for Scoreboard {
             *score *= kept;
             *score > FORGOTTEN
         });
+        let rtts = streams.iter().map(|s| s.sample.min_rtt_us);
+        let least = rtts.filter(|rtt| *rtt > 0).min();
+        self.least_rtt = least.map(|rtt| Duration::from_micros(rtt.into()));
         for stream in streams {
             if stream.sample.inflight_segs > 0 {
                 self.vote(f64::from(stream.sample.inflight_segs));
@@ -157,7 +176,14 @@ impl Algorithm for Scoreboard {
     }
 
     fn period(&self) -> Duration {
-        self.config.period
+        let trips = match self.config.round {
+            Round::Fixed(period) => return period,
+            Round::RoundTrips(trips) => trips,
+        };
+        match self.least_rtt {
+            Some(rtt) => rtt.mul_f64(trips).clamp(LEAST_ROUND, LONGEST_ROUND),
+            None => LONGEST_ROUND,
+        }
     }
 
     fn beliefs(&self) -> Vec<String> {
@@ -210,5 +236,29 @@ mod tests {
         }
         assert_eq!(blocks.with_headroom(10.0), 11.0);
         assert_eq!(blocks.with_headroom(1900.0), 1960.0);
+    }
+
+    #[test]
+    fn a_scaled_round_follows_the_round_trip() {
+        let mut board = Scoreboard::new(ScoreboardConfig::SCALED);
+        assert_eq!(board.period(), LONGEST_ROUND, "no round trip is known");
+        let stream = |min_rtt_us: u32| Stream {
+            id: crate::algorithm::StreamId {
+                client: 0,
+                cookie: min_rtt_us.into(),
+            },
+            taken: Duration::ZERO,
+            sample: crate::local::StreamSample {
+                min_rtt_us,
+                ..Default::default()
+            },
+        };
+        board.round(
+            Duration::ZERO,
+            &[stream(0), stream(210_000), stream(700_000)],
+        );
+        assert_eq!(board.period(), Duration::from_millis(600));
+        board.round(Duration::ZERO, &[stream(350_000)]);
+        assert_eq!(board.period(), Duration::from_secs(1), "the paper's");
     }
 }

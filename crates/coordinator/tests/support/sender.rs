@@ -66,6 +66,9 @@ pub struct Sender {
     outstanding: VecDeque<Packet>,
     lost: VecDeque<u64>,
     recovery: Option<Recovery>,
+    /// After a time-out: segments below the first were sent before it, and so many of them
+    /// are not acknowledged.
+    loss: Option<(u64, u64)>,
     cubic: Cubic,
     last_progress: u64,
     probed: bool,
@@ -99,6 +102,7 @@ impl Sender {
             outstanding: VecDeque::new(),
             lost: VecDeque::new(),
             recovery: None,
+            loss: None,
             cubic: Cubic::default(),
             last_progress: 0,
             probed: false,
@@ -119,7 +123,7 @@ impl Sender {
     }
 
     pub fn recovering(&self) -> bool {
-        self.recovery.is_some()
+        self.recovery.is_some() || self.loss.is_some()
     }
 
     pub fn done(&self) -> bool {
@@ -246,6 +250,10 @@ impl Sender {
             let front = self.outstanding.pop_front().expect("there is one");
             self.lose(front.segment);
         }
+        self.loss = self.loss.and_then(|(high, missing)| {
+            let missing = missing - u64::from(packet.segment < high);
+            (missing > 0).then_some((high, missing))
+        });
         let ended = match &mut self.recovery {
             Some(recovery) => {
                 recovery.delivered += 1.0;
@@ -379,17 +387,19 @@ impl Sender {
 
     /// A tail-loss probe, whose number is returned, or a time-out.
     pub fn timer(&mut self, now: u64) -> Option<u64> {
-        if now < self.deadline() || (self.outstanding.is_empty() && self.lost.is_empty()) {
-            if self.outstanding.is_empty() {
-                self.last_progress = now;
-            }
+        if self.outstanding.is_empty() && self.lost.is_empty() {
+            self.last_progress = now;
+        }
+        if now < self.deadline() {
             return None;
         }
         self.last_progress = now;
-        if let (false, Some(last)) = (self.probed, self.outstanding.pop_back()) {
-            self.probed = true;
-            self.retransmitted += 1;
-            return Some(self.emit(now, last.segment));
+        if !self.probed {
+            if let Some(last) = self.outstanding.pop_back() {
+                self.probed = true;
+                self.retransmitted += 1;
+                return Some(self.emit(now, last.segment));
+            }
         }
         self.probed = false;
         self.timeouts += 1;
@@ -397,6 +407,7 @@ impl Sender {
         let all: Vec<u64> = self.outstanding.drain(..).map(|p| p.segment).collect();
         self.lost.extend(all);
         self.recovery = None;
+        self.loss = Some((self.next_segment, self.lost.len() as u64));
         self.cwnd = 1.0;
         None
     }
