@@ -33,9 +33,10 @@ fn run(case: &Case, algorithm: &str) -> Outcome {
 
 fn main() {
     type Make = fn() -> Case;
-    let all: [(&str, Make); 10] = [
+    let all: [(&str, Make); 11] = [
         ("staggered", cases::staggered),
         ("plain", cases::plain),
+        ("shallow", cases::shallow),
         ("undeclared", cases::undeclared),
         ("blind", cases::blind),
         ("stopped", cases::stopped),

@@ -37,6 +37,13 @@ pub fn plain() -> Case {
     }
 }
 
+/// A queue of a fortieth of what the path holds: the first windows overflow it.
+pub fn shallow() -> Case {
+    let mut case = plain();
+    case.links[0].buffer_bytes = 150_000;
+    case
+}
+
 /// The program does not say what it will send.
 pub fn undeclared() -> Case {
     Case {

@@ -16,7 +16,7 @@ const FRAME: u64 = MSS + 90;
 /// What a queue's limit counts.
 const QUEUED: u64 = MSS + 66;
 /// What a host takes for a packet at most, nanoseconds.
-const HOST_NS: u64 = 20_000;
+const HOST_NS: u64 = 5_000;
 /// A host's own interface, bits per second.
 const EDGE_BPS: u64 = 1_000_000_000;
 
@@ -141,7 +141,7 @@ pub fn run_watched(case: &Case, algorithm: &mut dyn Algorithm, watch: Watch) -> 
     };
     for (number, flow) in case.flows.iter().enumerate() {
         // Programs do not start in the same microsecond.
-        let jitter = run.random(5000) * 1000;
+        let jitter = run.random(1000) * 1000;
         run.at(flow.start + jitter, Event::Start(number));
     }
     if let Some((host, from, until)) = case.stop {

@@ -23,10 +23,9 @@ const GAIN: f64 = 0.25;
 /// Largest step of the budget in a round trip, as its share. A step that was too large
 /// is seen before the next one, and half a shallow buffer takes it.
 const LARGEST_STEP: f64 = 0.0625;
-/// Round trips without a queue until larger steps are taken, each twice the one before up
-/// to slow start's: the capacity is another one, or was never found.
+/// Round trips without a queue until the capacity is looked for again: it is another one, or
+/// was never found.
 const EMPTY: u32 = 4;
-const MOST_HASTE: u32 = 6;
 /// What is left of the queue's believed size where a loss comes although it was not to be filled.
 const SMALLER: f64 = 0.7;
 /// CUBIC's cut at a loss (RFC 9438, 4.6). Of n streams that share a budget each has one
@@ -35,8 +34,15 @@ const CUT: f64 = 0.3;
 /// Round trips at the start in which a queue is not taken for a sign: the first windows
 /// of all streams leave in one burst, unpaced, and make a short one.
 const BURST_RTTS: f64 = 1.5;
-/// Growth while the capacity is not known, per round trip: slow start's.
+/// Growth while the capacity is not known, per round trip: slow start's. All of it at once,
+/// so that the kernel spreads what it adds over a round trip; in little steps it would leave
+/// in bursts, which a shallow queue does not hold.
 const START_GROWTH: f64 = 1.8;
+/// What it grows by first where it is looked for again, and may be near: a step is seen one
+/// to two round trips later. Each step is twice the one before, up to the start's.
+const AGAIN_GROWTH: f64 = 0.0625;
+/// Round trips that repairs may take before the route is looked at as it is.
+const REPAIR_RTTS: f64 = 8.0;
 /// Round trips over which the largest delivered rate is taken for the capacity (BBR has
 /// ten), and the largest budget as a factor of what that rate fills.
 const RATE_RTTS: usize = 10;
@@ -117,8 +123,9 @@ impl Observation {
 enum Phase {
     /// The capacity is being looked for.
     Start,
-    /// It was found; what the search overfilled is drained until then.
-    Drain { until: Duration },
+    /// A sign of it was seen. What the search overfilled is drained and repaired, until then
+    /// at first, and at last until the second.
+    Drain { until: Duration, last: Duration },
     /// Known, followed.
     Follow,
 }
@@ -129,9 +136,11 @@ pub(super) struct Route {
     base_us: f64,
     /// The budget, segments.
     window_segs: f64,
-    last: Option<Duration>,
-    /// When the search for the capacity began.
+    /// When the search for the capacity began, what the next step of it adds, as a share, and
+    /// when the last one was taken.
     begun: Option<Duration>,
+    growth: f64,
+    grown: Duration,
     /// Delivered until a moment, segments; a few round trips of it.
     history: VecDeque<(Duration, f64)>,
     delivered_segs: f64,
@@ -166,8 +175,9 @@ impl Default for Route {
             phase: Phase::Start,
             base_us: 0.0,
             window_segs: 0.0,
-            last: None,
             begun: None,
+            growth: START_GROWTH - 1.0,
+            grown: Duration::ZERO,
             history: VecDeque::new(),
             delivered_segs: 0.0,
             epoch: Duration::ZERO,
@@ -280,10 +290,6 @@ impl Route {
     }
 
     pub fn update(&mut self, now: Duration, observed: &Observation, queue: f64) {
-        let passed = self
-            .last
-            .map_or(Duration::ZERO, |last| now.saturating_sub(last));
-        self.last = Some(now);
         self.demand = observed.demand;
         self.delivered_segs += observed.delivered_segs;
         if observed.base_us == 0.0 {
@@ -307,15 +313,16 @@ impl Route {
         let fills = |share: f64| observed.inflight_segs >= share * self.window_segs;
         let (start_filled, filled) = (fills(START_FILLED), fills(FILLED));
         match self.phase {
-            Phase::Start => self.start(now, passed, observed, half, queue, start_filled),
-            Phase::Drain { until } => {
+            Phase::Start => self.start(now, observed, half, queue, start_filled),
+            Phase::Drain { until, last } => {
                 let found = half * (self.base_us + self.aim_us(queue)) / 1e6;
                 self.window_segs = self.window_segs.max(found);
-                if now >= until {
-                    self.phase = Phase::Follow;
-                    let found = self.window_segs * 1e6 / (self.base_us + self.aim_us(queue));
-                    self.rates.push_back(found);
-                    self.next_epoch(now);
+                if !filled && now < last {
+                    let until = until.max(now + rtt);
+                    self.phase = Phase::Drain { until, last };
+                    self.losers = 0.0;
+                } else if now >= until {
+                    self.drained(now, queue);
                 }
             }
             Phase::Follow => {
@@ -330,10 +337,10 @@ impl Route {
                         false => 0,
                     };
                     self.follow(now, observed.active, queue, filled);
-                    if self.empty_epochs <= EMPTY {
+                    if self.phase == Phase::Follow {
                         self.window_segs = self.window_segs.min(self.most_segs(queue));
+                        self.next_epoch(now);
                     }
-                    self.next_epoch(now);
                 }
             }
         }
@@ -344,7 +351,6 @@ impl Route {
     fn start(
         &mut self,
         now: Duration,
-        passed: Duration,
         observed: &Observation,
         half: f64,
         queue: f64,
@@ -353,6 +359,7 @@ impl Route {
         if self.window_segs == 0.0 {
             // The first windows have left, and what comes back first is answered with the next.
             self.window_segs = START_GROWTH * observed.cwnd_segs.max(observed.inflight_segs);
+            self.grown = now;
             return;
         }
         let begun = *self.begun.get_or_insert(now);
@@ -364,15 +371,39 @@ impl Route {
             self.window_segs = rate * (self.base_us + self.aim_us(queue)) / 1e6;
             self.phase = Phase::Drain {
                 until: now + 2 * self.rtt(),
+                last: now + self.rtt().mul_f64(REPAIR_RTTS),
             };
             return;
         }
-        // Streams that come later bring their windows along.
-        if filled {
-            let growth = passed.as_secs_f64() / self.rtt().as_secs_f64();
-            self.window_segs *= START_GROWTH.powf(growth.min(1.0));
+        if filled && now.saturating_sub(self.grown) >= self.rtt() {
+            self.window_segs *= 1.0 + self.growth;
+            self.growth = (2.0 * self.growth).min(START_GROWTH - 1.0);
+            self.grown = now;
         }
+        // Streams that come later bring their windows along.
         self.window_segs = self.window_segs.max(observed.inflight_segs);
+    }
+
+    /// The budget is in flight again. If that makes no queue the sign was none: a burst of
+    /// the first windows, say.
+    fn drained(&mut self, now: Duration, queue: f64) {
+        if self.losers == 0.0 && self.delay_us < self.queue_seen_us() {
+            self.search_again(now);
+            return;
+        }
+        self.phase = Phase::Follow;
+        let found = self.window_segs * 1e6 / (self.base_us + self.aim_us(queue));
+        self.rates.push_back(found);
+        self.next_epoch(now);
+    }
+
+    fn search_again(&mut self, now: Duration) {
+        self.phase = Phase::Start;
+        self.growth = AGAIN_GROWTH;
+        self.grown = now.saturating_sub(self.rtt());
+        self.burst_us = 0.0;
+        self.empty_epochs = 0;
+        self.next_epoch(now);
     }
 
     /// Once a round trip.
@@ -422,10 +453,11 @@ impl Route {
             return;
         }
         self.empty_epochs = if empty { self.empty_epochs + 1 } else { 0 };
-        // The longer there is no queue, the further the capacity may be.
-        let beyond = self.empty_epochs.saturating_sub(EMPTY).min(MOST_HASTE);
-        let haste = 2f64.powi(beyond as i32);
-        let step = GAIN * haste * (aim - self.delay_us) / 1e6 * self.rate_segs_per_s;
+        if self.empty_epochs > EMPTY {
+            self.search_again(now);
+            return;
+        }
+        let step = GAIN * (aim - self.delay_us) / 1e6 * self.rate_segs_per_s;
         let largest = self.window_segs * LARGEST_STEP;
         if step < 0.0 || filled {
             self.window_segs += step.clamp(-largest, largest);
@@ -456,5 +488,77 @@ impl Route {
             self.base_us / 1e3,
             self.delay_us / 1e3,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT_MS: u64 = 200;
+    const STREAMS: f64 = 32.0;
+
+    /// A route that carries so many segments per round trip, and what it shows a round trip
+    /// later with a queue of so many microseconds.
+    fn watch(route: &mut Route, now_ms: u64, carried: f64, delay_us: f64) {
+        let observed = Observation {
+            base_us: 200_000.0,
+            delay_us: Some(delay_us),
+            active: STREAMS,
+            delivered_segs: carried,
+            inflight_segs: route.window_segs,
+            ..Observation::default()
+        };
+        route.update(Duration::from_millis(now_ms), &observed, 0.5);
+    }
+
+    /// It has delivered since the clock began.
+    fn following(window_segs: f64) -> Route {
+        let mut route = Route {
+            phase: Phase::Follow,
+            window_segs,
+            ..Route::default()
+        };
+        watch(&mut route, 0, window_segs, 0.0);
+        route
+    }
+
+    #[test]
+    fn in_a_queue_of_others_the_budget_grows_as_reno_does() {
+        let mut route = following(4000.0);
+        let step_ms = RTT_MS + 25;
+        let mut windows = Vec::new();
+        for epoch in 1..=15 {
+            // Whatever the budget is, the queue stays.
+            watch(&mut route, epoch * step_ms, 4000.0, 20_000.0);
+            windows.push(route.window_segs);
+        }
+        let cut = CROWDED_AFTER as usize;
+        assert!(windows[1] > windows[cut], "first it tries: {windows:?}");
+        for pair in windows[cut + 1..].windows(2) {
+            assert_eq!(pair[1], pair[0] + STREAMS, "{windows:?}");
+        }
+        // For a moment there is no queue, after the other's loss; that is not its end.
+        watch(&mut route, 16 * step_ms, 4000.0, 0.0);
+        assert_eq!(route.window_segs, windows[14] + STREAMS);
+    }
+
+    #[test]
+    fn a_route_without_a_queue_is_searched_again_with_care() {
+        let mut route = following(1000.0);
+        let mut epochs = 0;
+        while route.phase == Phase::Follow {
+            epochs += 1;
+            assert!(epochs < 20, "never");
+            let carried = route.window_segs;
+            watch(&mut route, epochs * RTT_MS, carried, 0.0);
+        }
+        assert!(epochs > u64::from(EMPTY));
+        let before = route.window_segs;
+        watch(&mut route, (epochs + 1) * RTT_MS, before, 0.0);
+        assert!(
+            route.window_segs <= before * (1.0 + AGAIN_GROWTH),
+            "a small step"
+        );
     }
 }
