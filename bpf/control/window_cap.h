@@ -10,7 +10,7 @@
  *     before each transmission     in force = own, lifted to min, capped by max
  *     before the base grows        a lifted window is its own again; one that a cap made
  *                                  smaller is not, and what it adds to it is dropped
- *     at a loss                    the base sees what was in force
+ *     at a loss                    the base sees what was in flight, within the two
  *
  * - While a cap binds, the base's window is held (RFC 7661): the kernel still reports that
  *   the window limits the connection, so that it would grow without end, unproven, and
@@ -18,9 +18,10 @@
  * - At a loss the base starts from what was in flight, or the connection would not give way:
  *   70 % of a window of 500 is no less than the 100 that are in force. A lifted window that
  *   was in flight is reduced as any other too: repairing 130 segments with 70 % of the
- *   base's own 60 would leave the path half empty. For the same reason the kernel's recovery
- *   (PRR) sees what is in force: it reduces in proportion to the window before the loss. An
- *   undo gives the base's own window back.
+ *   base's own 60 would leave the path half empty. And where a cap of 100 came while 200 were
+ *   in flight, 100 is what is left of them: 70 would be a second reduction. For the same
+ *   reason the kernel's recovery (PRR) sees what is in force: it reduces in proportion to
+ *   the window before the loss. An undo gives the base's own window back.
  * - Where a larger window comes into force at once (a cap is raised or goes, a lift begins)
  *   it doubles per round trip at most, as slow start does, and what it adds is paced over
  *   a round trip. A window that has not been used for long is so tried again with care.
@@ -80,19 +81,21 @@ static __always_inline __u32 pl_window_before_growth(struct pl_window *w, __u32 
 
 /*
  * A loss, with so many segments in flight: the window that the base is to see. What becomes
- * of it is its own again. Of a lift counts what it was used for.
+ * of it is its own again. Between its own and what is in force it is what was used: not all
+ * of a lift may have been, and a cap that fell a moment ago is not what was overfilled.
  */
 static __always_inline __u32 pl_window_lost(struct pl_window *w, __u32 cwnd, __u32 packets_out)
 {
 	__u32 own = pl_window_own(w, cwnd);
-	__u32 used = cwnd < packets_out ? cwnd : packets_out;
+	__u32 less = own < cwnd ? own : cwnd;
+	__u32 more = own < cwnd ? cwnd : own;
 
 	w->undo = own != cwnd ? own : 0;
 	w->own = 0;
 	w->binds = 0;
-	if (own >= cwnd)
-		return cwnd;
-	return own < used ? used : own;
+	if (packets_out <= less)
+		return less;
+	return packets_out < more ? packets_out : more;
 }
 
 /*

@@ -190,6 +190,18 @@ fn a_lift_that_was_not_used_is_not_reduced() {
 }
 
 #[test]
+fn a_cap_that_fell_a_moment_ago_is_not_what_was_overfilled() {
+    // 50 are allowed, and so many of the 200 from before are still in flight.
+    for (in_flight, seen) in [(30, 50), (50, 50), (150, 150), (300, 200)] {
+        let mut connection = Connection::new(200);
+        connection.send(&cap(50));
+        assert_eq!(connection.cwnd, 50);
+        assert_eq!(connection.window.lost(connection.cwnd, in_flight), seen);
+        assert_eq!(connection.window.undo(seen), 200, "the base's own");
+    }
+}
+
+#[test]
 fn an_ack_shows_the_base_its_own_and_a_loss_what_is_in_force() {
     let mut connection = Connection::new(100);
     for _ in 0..5 {
