@@ -20,7 +20,7 @@ const STEP: Duration = Duration::from_millis(10);
 pub struct Coordination {
     server: Child,
     client: Child,
-    _place: tempfile::TempDir,
+    place: tempfile::TempDir,
 }
 
 impl Coordination {
@@ -47,13 +47,44 @@ impl Coordination {
             Ok(client) => Ok(Coordination {
                 server,
                 client,
-                _place: place,
+                place,
             }),
             Err(error) => {
                 end(&mut server);
                 Err(error)
             }
         }
+    }
+
+    /// Waits until so many streams are known to the coordinator: who would have a transfer
+    /// coordinated has it running before, and how long a guest takes to start two programs is
+    /// none of the transfer.
+    pub fn await_streams(&mut self, streams: usize) -> Result<(), CaseError> {
+        let socket = self.place.path().join("socket");
+        for _ in 0..STEPS {
+            let status = arguments(&["status", "--json", "--to"], &socket)
+                .stderr(Stdio::null())
+                .output()
+                .doing("asking the coordinator")?;
+            let status: serde_json::Value =
+                serde_json::from_slice(&status.stdout).unwrap_or_default();
+            let groups = status["groups"].as_array().into_iter().flatten();
+            let clients =
+                groups.flat_map(|group| group["clients"].as_array().into_iter().flatten());
+            let known: u64 = clients
+                .filter_map(|client| client["streams"].as_u64())
+                .sum();
+            if known == streams as u64 {
+                return Ok(());
+            }
+            if self.failed() {
+                break;
+            }
+            std::thread::sleep(STEP);
+        }
+        Err(CaseError::Unexpected(
+            "the coordinator does not know the streams",
+        ))
     }
 
     /// The coordinator dies; its client goes on looking for it.
@@ -80,15 +111,20 @@ fn end(child: &mut Child) {
     drop(child.wait());
 }
 
-fn command(arguments: &[&str], socket: &Path) -> Result<Child, CaseError> {
+fn arguments(arguments: &[&str], socket: &Path) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("paceline")
         .arg("coordinate")
         .args(arguments)
         .arg(socket)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
+        .stdin(Stdio::null());
+    command
+}
+
+fn command(of: &[&str], socket: &Path) -> Result<Child, CaseError> {
+    let mut command = arguments(of, socket);
+    command.stdout(Stdio::null());
     // SAFETY: only an async-signal-safe call between fork and exec.
     unsafe {
         command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?));

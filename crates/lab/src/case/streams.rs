@@ -86,6 +86,9 @@ fn run_once(
     };
     let algorithm = plan.adaptation.coordinate.as_deref();
     let mut coordination = algorithm.map(Coordination::start).transpose()?;
+    if let Some(coordination) = &mut coordination {
+        coordination.await_streams(pairs.len())?;
+    }
     let meter = CpuMeter::start()?;
     let start_ns = now_ns() + LEAD_NS;
     let mut running = Vec::new();
