@@ -17,7 +17,7 @@ pub fn sample(cookie: u64, inflight_segs: u32) -> StreamSample {
         mss_bytes: 1448,
         srtt_us: 20_000,
         min_rtt_us: 20_000,
-        acked_bytes: cookie * 1000,
+        acked_bytes: cookie.wrapping_mul(1000),
         delivered_segs: 0,
         unsent_bytes: 1_000_000,
         total_bytes: 0,
