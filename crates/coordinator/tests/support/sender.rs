@@ -322,12 +322,10 @@ impl Sender {
     }
 
     fn decrease(&mut self) {
-        // The base starts from what was in force, and of a lift from what was in flight.
+        // Between its own window and what is in force the base starts from what was in flight.
         let flight = (self.outstanding.len() + self.lost.len()) as f64;
-        self.cwnd = match self.in_force > self.cwnd {
-            true => self.cwnd.max(self.in_force.min(flight)),
-            false => self.in_force,
-        };
+        let (less, more) = (self.cwnd.min(self.in_force), self.cwnd.max(self.in_force));
+        self.cwnd = flight.clamp(less, more);
         let cubic = &mut self.cubic;
         cubic.epoch = None;
         cubic.max = match self.cwnd < cubic.max {

@@ -12,6 +12,9 @@ use crate::algorithm::Stream;
 /// by this much at least, microseconds: what is less may be the hosts' own.
 const QUEUE_SEEN: f64 = 0.02;
 const QUEUE_SEEN_US: f64 = 500.0;
+/// Segments of each stream that are no queue yet: streams that began together are paced
+/// together, by pairs, and those pairs wait for one another.
+const PAIR: f64 = 2.0;
 /// Queueing delay aimed at while the queue's size is not known, as a share of the base
 /// round trip, and its bounds in microseconds. A buffer of a tenth of the
 /// bandwidth-delay product is a shallow one.
@@ -53,9 +56,7 @@ const CALM: u32 = 3;
 const CALM_SHARE: f64 = 0.04;
 /// Least budget for each stream, segments.
 const LEAST_SEGS: f64 = 2.0;
-/// A budget that is filled less than this is not too small. While the capacity is looked
-/// for a window that is let grow is used when ACKs come, up to a round trip later.
-const START_FILLED: f64 = 0.5;
+/// A budget that is filled less than this is not too small.
 const FILLED: f64 = 0.92;
 /// Delays above the aim for so many round trips, although the budget was cut each time,
 /// are not this group's own: somebody else fills the queue. Round trips for which that is
@@ -141,6 +142,8 @@ pub(super) struct Route {
     begun: Option<Duration>,
     growth: f64,
     grown: Duration,
+    /// What the last search found.
+    found_segs_per_s: f64,
     /// Delivered until a moment, segments; a few round trips of it.
     history: VecDeque<(Duration, f64)>,
     delivered_segs: f64,
@@ -178,6 +181,7 @@ impl Default for Route {
             begun: None,
             growth: START_GROWTH - 1.0,
             grown: Duration::ZERO,
+            found_segs_per_s: 0.0,
             history: VecDeque::new(),
             delivered_segs: 0.0,
             epoch: Duration::ZERO,
@@ -265,8 +269,9 @@ impl Route {
     }
 
     /// A delay above this is a queue's, microseconds.
-    fn queue_seen_us(&self) -> f64 {
-        (self.base_us * QUEUE_SEEN).max(QUEUE_SEEN_US)
+    fn queue_seen_us(&self, active: f64) -> f64 {
+        let pairs_us = PAIR * active / self.rate_segs_per_s.max(1.0) * 1e6;
+        (self.base_us * QUEUE_SEEN).max(QUEUE_SEEN_US).max(pairs_us)
     }
 
     /// Largest rate of the last round trips, segments per second.
@@ -310,10 +315,9 @@ impl Route {
         {
             self.history.pop_front();
         }
-        let fills = |share: f64| observed.inflight_segs >= share * self.window_segs;
-        let (start_filled, filled) = (fills(START_FILLED), fills(FILLED));
+        let filled = observed.inflight_segs >= FILLED * self.window_segs;
         match self.phase {
-            Phase::Start => self.start(now, observed, half, queue, start_filled),
+            Phase::Start => self.start(now, observed, half, queue, filled),
             Phase::Drain { until, last } => {
                 let found = half * (self.base_us + self.aim_us(queue)) / 1e6;
                 self.window_segs = self.window_segs.max(found);
@@ -322,7 +326,7 @@ impl Route {
                     self.phase = Phase::Drain { until, last };
                     self.losers = 0.0;
                 } else if now >= until {
-                    self.drained(now, queue);
+                    self.drained(now, observed.active, queue);
                 }
             }
             Phase::Follow => {
@@ -344,8 +348,10 @@ impl Route {
                 }
             }
         }
-        let least = LEAST_SEGS * observed.active.max(1.0);
-        self.window_segs = self.window_segs.max(least);
+        if self.window_segs > 0.0 {
+            let least = LEAST_SEGS * observed.active.max(1.0);
+            self.window_segs = self.window_segs.max(least);
+        }
     }
 
     fn start(
@@ -357,6 +363,9 @@ impl Route {
         filled: bool,
     ) {
         if self.window_segs == 0.0 {
+            if observed.inflight_segs == 0.0 {
+                return;
+            }
             // The first windows have left, and what comes back first is answered with the next.
             self.window_segs = START_GROWTH * observed.cwnd_segs.max(observed.inflight_segs);
             self.grown = now;
@@ -366,7 +375,9 @@ impl Route {
         if now.saturating_sub(begun) < self.rtt().mul_f64(BURST_RTTS) {
             self.losers = 0.0;
             self.burst_us = self.burst_us.max(self.delay_us);
-        } else if self.losers > 0.0 || self.delay_us > self.burst_us + self.queue_seen_us() {
+        } else if self.losers > 0.0
+            || self.delay_us > self.burst_us + self.queue_seen_us(observed.active)
+        {
             let rate = half.max(self.rate_segs_per_s);
             self.window_segs = rate * (self.base_us + self.aim_us(queue)) / 1e6;
             self.phase = Phase::Drain {
@@ -384,15 +395,18 @@ impl Route {
         self.window_segs = self.window_segs.max(observed.inflight_segs);
     }
 
-    /// The budget is in flight again. If that makes no queue the sign was none: a burst of
-    /// the first windows, say.
-    fn drained(&mut self, now: Duration, queue: f64) {
-        if self.losers == 0.0 && self.delay_us < self.queue_seen_us() {
+    /// The budget is in flight again. If that makes no queue the sign was perhaps none: a burst
+    /// of the first windows, say. A second one at the same rate was one: not all queues are
+    /// long enough to be seen.
+    fn drained(&mut self, now: Duration, active: f64, queue: f64) {
+        let found = self.window_segs * 1e6 / (self.base_us + self.aim_us(queue));
+        let again = (found / self.found_segs_per_s - 1.0).abs() < AGAIN_GROWTH;
+        self.found_segs_per_s = found;
+        if !again && self.losers == 0.0 && self.delay_us < self.queue_seen_us(active) {
             self.search_again(now);
             return;
         }
         self.phase = Phase::Follow;
-        let found = self.window_segs * 1e6 / (self.base_us + self.aim_us(queue));
         self.rates.push_back(found);
         self.next_epoch(now);
     }
@@ -417,7 +431,7 @@ impl Route {
             // somebody else's packets made.
             let shown = self.highest_us.max(self.highest_before_us);
             let crowded = now < self.crowded_until;
-            if shown >= self.queue_seen_us() && !crowded {
+            if shown >= self.queue_seen_us(active) && !crowded {
                 // A loss again: it is smaller than was thought. What is repaired shows longer
                 // round trips than the queue's.
                 self.full_us = Some(self.full_us.map_or(shown, |full| SMALLER * full.min(shown)));
