@@ -85,7 +85,8 @@ struct ReportArgs {
 struct RunArgs {
     /// The experiment's TOML
     experiment: PathBuf,
-    /// Where it runs: a virtual machine (no root), or this machine's kernel (root)
+    /// Where it runs: a virtual machine (no root), this machine's kernel (root), or the
+    /// simulator, which has no kernel at all (no root, CUBIC, Reno and the control laws)
     #[arg(long, value_enum, default_value = "virtual")]
     backend: BackendName,
     /// The smaller counts that the experiment names
@@ -126,6 +127,7 @@ fn percent(text: &str) -> Result<f64, String> {
 enum BackendName {
     Virtual,
     Live,
+    Sim,
 }
 
 /// Runs the command.
@@ -202,6 +204,7 @@ fn run_experiment(args: &RunArgs) -> Result<ExitCode> {
         backend: match args.backend {
             BackendName::Virtual => Backend::Virtual,
             BackendName::Live => Backend::Live,
+            BackendName::Sim => Backend::Sim,
         },
         quick: args.quick,
         seed: args.seed,

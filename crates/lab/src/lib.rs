@@ -30,6 +30,7 @@ pub mod record;
 pub mod recovery;
 mod rounds;
 pub mod run;
+pub mod simulated;
 pub mod skeleton;
 pub mod testbed;
 pub mod unfinished;

@@ -14,7 +14,9 @@ use crate::experiment::{Experiment, ExperimentError};
 use crate::live::{self, LiveError};
 use crate::plan::{Plan, Workload};
 use crate::progress::Progress;
+use crate::record::Record;
 use crate::rounds::SoFar;
+use crate::simulated::{self, SimulatedError, Watch};
 use crate::unfinished::{Unfinished, UnfinishedError};
 use crate::virtual_machine::{self, Machine, VirtualError};
 
@@ -31,6 +33,19 @@ pub enum Backend {
     Virtual,
     /// This machine's kernel.
     Live,
+    /// The discrete-event simulator.
+    Sim,
+}
+
+impl Backend {
+    /// As on the command line.
+    fn name(self) -> &'static str {
+        match self {
+            Backend::Virtual => "virtual",
+            Backend::Live => "live",
+            Backend::Sim => "sim",
+        }
+    }
 }
 
 /// How an experiment is to be run.
@@ -68,6 +83,9 @@ pub enum RunError {
     /// The live backend.
     #[error(transparent)]
     Live(#[from] LiveError),
+    /// The simulator.
+    #[error(transparent)]
+    Simulated(#[from] SimulatedError),
     /// A guest has no MPI library, and one CPU.
     #[error("[[program]] {program} is a real MPI program, and the virtual backend has none: sudo paceline lab run ... --backend live")]
     OnlyLive {
@@ -96,28 +114,32 @@ pub enum RunError {
 /// [`RunError`] with the first thing that failed.
 pub fn run(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Report, RunError> {
     let experiment = Experiment::load(path)?;
-    let plans = experiment.shards(options.quick, options.seed, &options.variants)?;
+    let mut plans = experiment.shards(options.quick, options.seed, &options.variants)?;
+    let left_out = match options.backend {
+        Backend::Sim => simulated::leave_out(&mut plans)?,
+        Backend::Virtual | Backend::Live => Vec::new(),
+    };
     let origin = Origin {
-        backend: match options.backend {
-            Backend::Virtual => "virtual",
-            Backend::Live => "live",
-        },
+        backend: options.backend.name(),
         command: command(path, options),
-        partial: !options.variants.is_empty(),
+        partial: !options.variants.is_empty() || !left_out.is_empty(),
     };
     let programs = plans.iter().flat_map(|plan| &plan.workloads);
     let program = programs
         .filter(|workload| matches!(workload, Workload::Mpi(_)))
         .map(|workload| workload.label().to_owned())
         .next();
-    if let Some(program) = program.filter(|_| options.backend == Backend::Virtual) {
+    if let Some(program) = program.filter(|_| options.backend != Backend::Live) {
         return Err(RunError::OnlyLive { program });
     }
     let told = match options.backend {
         Backend::Virtual => run_virtual(&experiment, plans, options, stop)?,
+        Backend::Sim => run_sim(plans, options, stop)?,
         Backend::Live => return run_live(&experiment, &origin, plans, options, stop),
     };
-    Ok(collect::report(&experiment, &origin, &told)?)
+    let mut report = collect::report(&experiment, &origin, &told)?;
+    report.results.notes.extend(left_out);
+    Ok(report)
 }
 
 /// The command line that makes the same results: nothing of this run's place.
@@ -127,14 +149,7 @@ fn command(path: &Path, options: &Options) -> String {
         "paceline lab run".to_owned(),
         format!("experiments/{}", file.display()),
     ];
-    words.push(format!(
-        "--backend {}",
-        if options.backend == Backend::Virtual {
-            "virtual"
-        } else {
-            "live"
-        }
-    ));
+    words.push(format!("--backend {}", options.backend.name()));
     if options.quick {
         words.push("--quick".to_owned());
     }
@@ -173,13 +188,43 @@ fn run_virtual(
         shift: experiment.file.machine.shift,
         patience: PATIENCE,
     };
+    let inputs = virtual_machine::inputs(&machine)?;
+    run_cases(plans, options, inputs, stop, &|plan, step, halt| {
+        Ok(virtual_machine::run(&machine, plan, step, halt)?)
+    })
+}
+
+/// One thread per shard, likewise.
+fn run_sim(plans: Vec<Plan>, options: &Options, stop: &AtomicBool) -> Result<Vec<Told>, RunError> {
+    run_cases(
+        plans,
+        options,
+        live::inputs()?,
+        stop,
+        &|plan, step, halt| Ok(simulated::run(plan, &Watch { step, halt })?),
+    )
+}
+
+/// Runs one case: tells how far it is, and asks whether to stop.
+type RunCase<'c> =
+    &'c (dyn Fn(&Plan, &dyn Fn(u64), &dyn Fn() -> bool) -> Result<Vec<Record>, RunError> + Sync);
+
+/// Each plan once, as many at once as was asked for. Those that an interrupted run has done
+/// with the same `inputs` are not done again.
+fn run_cases(
+    plans: Vec<Plan>,
+    options: &Options,
+    inputs: u64,
+    stop: &AtomicBool,
+    run_case: RunCase,
+) -> Result<Vec<Told>, RunError> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = if options.jobs == 0 {
         cpus
     } else {
         options.jobs
     };
-    let unfinished = Unfinished::within(&options.out, virtual_machine::inputs(&machine)?);
+    let unfinished = Unfinished::within(&options.out, inputs);
     let before = plans
         .iter()
         .map(|plan| unfinished.find(plan, 0))
@@ -205,12 +250,10 @@ fn run_virtual(
                 let halt = || stop.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
                 let plan = &plans[index];
                 let step = |done| progress.step(index, 0, done);
-                let outcome = virtual_machine::run(&machine, plan, &step, &halt)
-                    .map_err(RunError::from)
-                    .and_then(|records| {
-                        unfinished.keep(plan, 0, &records)?;
-                        Ok(records)
-                    });
+                let outcome = run_case(plan, &step, &halt).and_then(|records| {
+                    unfinished.keep(plan, 0, &records)?;
+                    Ok(records)
+                });
                 match outcome {
                     Ok(records) => {
                         progress.finish(index);
@@ -229,12 +272,13 @@ fn run_virtual(
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let done = results.iter().flatten().count();
     match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(RunError::Virtual(VirtualError::Interrupted)) if done > 0 => {
-            Err(RunError::Interrupted {
-                done,
-                directory: unfinished.directory().to_owned(),
-            })
-        }
+        Some(
+            RunError::Virtual(VirtualError::Interrupted)
+            | RunError::Simulated(SimulatedError::Interrupted),
+        ) if done > 0 => Err(RunError::Interrupted {
+            done,
+            directory: unfinished.directory().to_owned(),
+        }),
         Some(error) => Err(error),
         None => Ok(plans
             .into_iter()

@@ -136,11 +136,13 @@ impl World {
             dropped: 0,
         };
         let config = &self.groups[flow.group as usize].sender;
+        let ways = way.there.iter().chain(&way.back);
+        let crossing = |link: &u32| self.links[*link as usize].crossing_ns(config.ack_bytes);
+        let round_trip_ns = ways.map(crossing).fold(0, u64::saturating_add);
         if config.handshake {
-            let ways = way.there.iter().chain(&way.back);
-            let crossing = |link: &u32| self.links[*link as usize].crossing_ns(config.ack_bytes);
-            flow.opens = ways.map(crossing).fold(start, u64::saturating_add);
+            flow.opens = start.saturating_add(round_trip_ns);
         }
+        flow.sender.shake_hands(round_trip_ns, config);
         let config = &self.groups[flow.group as usize].source;
         let first = flow.source.first(config, start);
         if first != NEVER {

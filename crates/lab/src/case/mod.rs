@@ -21,7 +21,7 @@ mod namespace;
 pub(crate) mod queues;
 pub mod ranks;
 pub(crate) mod sample;
-mod streams;
+pub(crate) mod streams;
 pub mod topology;
 mod validity;
 

@@ -20,8 +20,6 @@ use crate::source::{Lengths, SourceConfig};
 const MOST_FLOWS: u64 = 100_000_000;
 /// Four months: all times fit 64 bits of nanoseconds, with room.
 const LONGEST_US: u64 = 10_000_000 * 1_000_000;
-/// The kernel's tick, for policies that count in it: HZ = 250.
-const TICK_US: u32 = 4_000;
 
 /// A group of flows, resolved.
 #[derive(Debug, Clone)]
@@ -252,6 +250,19 @@ fn sender(
         return Err(place.wrong(&at("stack"), problem));
     }
     let mut config = SenderConfig::of(algorithm, stack);
+    if let Some(name) = policy {
+        if !config.linux || algorithm == Algorithm::Vegas || algorithm == Algorithm::Udp {
+            let problem = "Paceline's laws are for the stack \"linux\", and not for vegas or udp";
+            return Err(place.wrong(&at("policy"), problem));
+        }
+        let beside = path.parent().unwrap_or(Path::new("")).join(&name);
+        let policy = match Policy::preset(&name) {
+            Some(policy) => Ok(policy),
+            None => Policy::load_file(&beside.to_string_lossy()),
+        };
+        let policy = policy.map_err(|error| place.wrong(&at("policy"), error.to_string()))?;
+        config.follow(&policy);
+    }
     let bytes = |key: &str, size: Size| match u32::try_from(size.bytes()) {
         Ok(bytes @ 1..=65_536) => Ok(bytes),
         _ => Err(place.wrong(&at(key), "must be from 1B to 64KiB")),
@@ -340,29 +351,6 @@ fn sender(
     }
     if config.vegas[0] > config.vegas[1] {
         return Err(place.wrong(&at("alpha"), "must not be more than beta"));
-    }
-    if let Some(name) = policy {
-        if !config.linux || algorithm == Algorithm::Vegas || algorithm == Algorithm::Udp {
-            let problem = "Paceline's laws are for the stack \"linux\", and not for vegas or udp";
-            return Err(place.wrong(&at("policy"), problem));
-        }
-        let beside = path.parent().unwrap_or(Path::new("")).join(&name);
-        let policy = match Policy::preset(&name) {
-            Some(policy) => Ok(policy),
-            None => Policy::load_file(&beside.to_string_lossy()),
-        };
-        let policy = policy.map_err(|error| place.wrong(&at("policy"), error.to_string()))?;
-        let abi = policy.to_abi(TICK_US);
-        if abi.rto_least_us != 0 && first!(rto_min).is_none() {
-            config.rto.floor_ns = u64::from(abi.rto_least_us) * US;
-        }
-        if abi.delayed_ack_us != 0 && first!(ack_delay).is_none() {
-            config.ack_delay_ns = u64::from(abi.delayed_ack_us) * US;
-        }
-        if abi.initial_window_segs != 0 && first!(initial_window).is_none() {
-            config.initial_window = u32::from(abi.initial_window_segs);
-        }
-        config.policy = Some(abi);
     }
     Ok(config)
 }

@@ -2,9 +2,13 @@
 //! What a sender and its receiver are, for all flows of a kind.
 
 use paceline_abi::pl_policy;
+use paceline_policy::Policy;
 use serde::{Deserialize, Serialize};
 
-use crate::event::MS;
+use crate::event::{MS, US};
+
+/// The kernel's tick, for policies that count in it, microseconds: HZ = 250, as Debian has it.
+const TICK_US: u32 = 4_000;
 
 /// The algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +82,8 @@ pub struct SenderConfig {
     pub algorithm: Algorithm,
     /// Bytes of a packet with all its headers.
     pub packet_bytes: u32,
+    /// Of these so many are no payload: the laws count payload.
+    pub header_bytes: u32,
     /// Bytes of an ACK.
     pub ack_bytes: u32,
     /// Most that the receiver lets be in flight, segments.
@@ -132,6 +138,8 @@ impl SenderConfig {
         SenderConfig {
             algorithm,
             packet_bytes: 1500,
+            // IP and TCP with timestamps.
+            header_bytes: 52,
             ack_bytes: 40,
             window: u32::MAX / 2,
             initial_window: match stack {
@@ -177,6 +185,21 @@ impl SenderConfig {
             ack_delay_ns: if linux { 40 * MS } else { 100 * MS },
             policy: None,
         }
+    }
+
+    /// Paceline's laws, and what else a policy sets. For senders with Linux's habits.
+    pub fn follow(&mut self, policy: &Policy) {
+        let abi = policy.to_abi(TICK_US);
+        if abi.rto_least_us != 0 {
+            self.rto.floor_ns = u64::from(abi.rto_least_us) * US;
+        }
+        if abi.delayed_ack_us != 0 {
+            self.ack_delay_ns = u64::from(abi.delayed_ack_us) * US;
+        }
+        if abi.initial_window_segs != 0 {
+            self.initial_window = u32::from(abi.initial_window_segs);
+        }
+        self.policy = Some(abi);
     }
 
     /// Whether it knows of each segment whether it has arrived.

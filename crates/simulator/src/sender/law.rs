@@ -11,8 +11,6 @@ use super::control::Controller;
 use super::Sender;
 use crate::event::{SECOND, US};
 
-/// IP and TCP headers with timestamps: the laws count payload.
-const HEADER_BYTES: u32 = 52;
 /// Segments of a new connection that Linux does not pace.
 const UNPACED: u64 = 10;
 
@@ -44,7 +42,8 @@ pub(super) struct Law {
 
 impl Sender {
     fn mss(config: &SenderConfig) -> u32 {
-        config.packet_bytes.saturating_sub(HEADER_BYTES).max(1)
+        let payload = config.packet_bytes.saturating_sub(config.header_bytes);
+        payload.max(1)
     }
 
     fn tcp(&self, now: u64, config: &SenderConfig) -> pl_tcp {

@@ -143,6 +143,14 @@ impl Sender {
         }
     }
 
+    /// The connection was set up in a round trip of `ns`, which Linux takes for the first
+    /// measurement (tcp_synack_rtt_meas).
+    pub fn shake_hands(&mut self, ns: u64, config: &SenderConfig) {
+        if config.linux {
+            self.rtt.sample(ns, 0, &config.rto);
+        }
+    }
+
     /// What it has done so far.
     pub fn totals(&self) -> Totals {
         self.totals

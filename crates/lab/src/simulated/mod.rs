@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The backend `sim`: a case in the discrete-event simulator, whose senders run the very
+//! text of the control laws. No kernel, no CPU, no offload: what differs from the virtual
+//! backend is the kernel's, and what agrees is the law's.
+
+mod network;
+mod workloads;
+
+use paceline_policy::Policy;
+use paceline_simulator::sender::config::{Algorithm, SenderConfig, Stack};
+
+use crate::bounds::{segment_overhead, segment_payload};
+use crate::plan::{Adaptation, Plan, PolicySource, Topology, Workload};
+use crate::record::{LinkReading, Record};
+use network::Network;
+
+/// Simulated time after which a workload is taken to have come to a stop, nanoseconds: an
+/// hour.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Why a case cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulatedError {
+    /// The simulator has none of that.
+    #[error("{shard}: the simulator has {what}: --backend virtual")]
+    Unsupported {
+        /// Which shard.
+        shard: String,
+        /// What it has not.
+        what: String,
+    },
+    /// The policy of a variant.
+    #[error("{shard}: {message}")]
+    Policy {
+        /// Which shard.
+        shard: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Something never ended.
+    #[error("{shard}: nothing has come to its end within an hour of simulated time")]
+    Stalled {
+        /// Which shard.
+        shard: String,
+    },
+    /// The user stopped it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Tells how far a case is, and asks whether it is to stop.
+pub struct Watch<'w> {
+    /// Steps that are done, as in [`Record::Progress`].
+    pub step: &'w dyn Fn(u64),
+    /// Whether to stop.
+    pub halt: &'w dyn Fn() -> bool,
+}
+
+/// Leaves the plans that can be simulated. Returns what is to be said of the others.
+///
+/// # Errors
+/// Why none can be, or what is wrong with a policy.
+pub fn leave_out(plans: &mut Vec<Plan>) -> Result<Vec<String>, SimulatedError> {
+    let mut said = Vec::new();
+    let mut first = None;
+    let mut able = Vec::new();
+    for plan in std::mem::take(plans) {
+        match check(&plan) {
+            Ok(()) => able.push(plan),
+            Err(SimulatedError::Unsupported { shard, what }) => {
+                said.push(format!("left out: {shard}, for the simulator has {what}"));
+                first.get_or_insert(SimulatedError::Unsupported { shard, what });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    *plans = able;
+    match first {
+        Some(error) if plans.is_empty() => Err(error),
+        _ => Ok(said),
+    }
+}
+
+/// Whether `plan` can be simulated at all.
+fn check(plan: &Plan) -> Result<(), SimulatedError> {
+    let no = |what: &str| {
+        Err(SimulatedError::Unsupported {
+            shard: plan.shard_name(),
+            what: what.to_owned(),
+        })
+    };
+    if plan.topology.far_hosts > 0 {
+        return no("no two clusters");
+    }
+    if plan.topology.offload {
+        return no("no segmentation offload");
+    }
+    if plan.adaptation.coordinate.is_some() {
+        return no("no coordinator");
+    }
+    if let Some(name) = plan.adaptation.sysctl.keys().next() {
+        return no(&format!("no sysctl, {name} among them"));
+    }
+    for workload in &plan.workloads {
+        match workload {
+            Workload::Burst(burst) if !burst.steps.is_empty() => {
+                return no("no links that change");
+            }
+            Workload::Burst(burst) if burst.fresh => return no("no connections one after another"),
+            Workload::Burst(burst) if burst.empty_loop => return no("no CPU"),
+            Workload::Bulk(bulk) if bulk.groups.iter().any(|group| group.bursts.is_some()) => {
+                return no("no bursts beside long flows");
+            }
+            Workload::Streams(streams) if streams.pause.is_some() => {
+                return no("no programs that stand still");
+            }
+            Workload::Ranks(_) | Workload::Mpi(_) => return no("no ranks"),
+            _ => {}
+        }
+    }
+    sender(plan, &plan.adaptation).map(|_| ())
+}
+
+/// The senders of an adaptation.
+fn sender(plan: &Plan, adaptation: &Adaptation) -> Result<SenderConfig, SimulatedError> {
+    let policy = match &adaptation.policy {
+        None => None,
+        Some(PolicySource::Preset(name)) => Some(Policy::load(name)),
+        Some(PolicySource::Text { file, text }) => Some(Policy::parse(text, file)),
+    };
+    let policy = policy.transpose().map_err(|error| SimulatedError::Policy {
+        shard: plan.shard_name(),
+        message: error.to_string(),
+    })?;
+    let of_policy = policy.as_ref().and_then(|policy| policy.base.kernel_name());
+    let asked = adaptation.congestion.as_deref();
+    let mut config = kind(plan, of_policy.or(asked).unwrap_or("cubic"))?;
+    if let Some(policy) = &policy {
+        config.follow(policy);
+    }
+    Ok(config)
+}
+
+/// A sender of the kernel's algorithm of this name.
+fn kind(plan: &Plan, name: &str) -> Result<SenderConfig, SimulatedError> {
+    let algorithm = match name {
+        "cubic" => Algorithm::Cubic,
+        // With selective acknowledgement, as Linux has it.
+        "reno" => Algorithm::Sack,
+        "bic" => Algorithm::Bic,
+        other => {
+            return Err(SimulatedError::Unsupported {
+                shard: plan.shard_name(),
+                what: format!("no {other}, but cubic, reno and bic"),
+            });
+        }
+    };
+    let mut config = SenderConfig::of(algorithm, Stack::Linux);
+    let ip = plan.topology.ip;
+    config.header_bytes = segment_overhead(ip) as u32;
+    config.packet_bytes = segment_payload(ip) as u32 + config.header_bytes;
+    config.ack_bytes = config.header_bytes;
+    if plan.topology.initial_window > 0 {
+        config.initial_window = plan.topology.initial_window;
+    }
+    Ok(config)
+}
+
+/// Runs a case that [`leave_out`] has left.
+///
+/// # Errors
+/// [`SimulatedError`].
+pub fn run(plan: &Plan, watch: &Watch) -> Result<Vec<Record>, SimulatedError> {
+    let config = sender(plan, &plan.adaptation)?;
+    let kernel = concat!("paceline ", env!("CARGO_PKG_VERSION"), ", simulated").to_owned();
+    let mut records = vec![Record::Begin { kernel }, Record::Link(link(&plan.topology))];
+    let mut runner = workloads::Runner {
+        plan,
+        network: Network::of(&plan.topology),
+        watch,
+        done: 0,
+        records: &mut records,
+    };
+    for (index, workload) in plan.workloads.iter().enumerate() {
+        match workload {
+            Workload::Burst(burst) => runner.burst(index, &config, burst)?,
+            Workload::Incast(incast) => runner.incast(index, &config, incast)?,
+            Workload::Bulk(bulk) => runner.bulk(index, &config, bulk)?,
+            Workload::Streams(streams) => runner.streams(index, &config, streams)?,
+            Workload::Ranks(_) | Workload::Mpi(_) => unreachable!("checked before"),
+        }
+    }
+    records.push(Record::End);
+    Ok(records)
+}
+
+/// A simulated link is what was asked for.
+fn link(topology: &Topology) -> LinkReading {
+    LinkReading {
+        rate_bps: topology.rate_bps,
+        rtt_ns: 2 * topology.one_way_delay_ns,
+        buffer_bytes: Some(topology.buffer_bytes),
+        largest_packet_bytes: segment_payload(topology.ip),
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A plan's dumbbell, made of the simulator's links.
+
+use paceline_simulator::link::{Limit, Link};
+use paceline_simulator::meter::Meter;
+use paceline_simulator::random::{sequence, Purpose};
+use paceline_simulator::sender::config::SenderConfig;
+use paceline_simulator::source::{Source, SourceConfig};
+use paceline_simulator::world::{Way, World};
+
+use crate::plan::Topology;
+
+/// Preamble, gap and frame check sequence: on the wire, but in no queue.
+const FRAMING_BYTES: u64 = 24;
+/// The meter counts what nobody asks for here; a coarse one costs the least.
+const METER_NS: u64 = 1_000_000_000;
+
+/// Flows of one kind.
+pub struct Flows<'f> {
+    /// Their senders.
+    pub sender: &'f SenderConfig,
+    /// Their applications.
+    pub source: SourceConfig,
+    /// Which host each is of, and when it starts, nanoseconds.
+    pub each: Vec<(u32, u64)>,
+}
+
+/// See the module's text.
+pub struct Network<'t> {
+    topology: &'t Topology,
+    /// What is added to the way back of each host, nanoseconds; none after these.
+    pub longer_ns: Vec<u64>,
+}
+
+impl<'t> Network<'t> {
+    /// The topology's, with no host farther away than another.
+    pub fn of(topology: &'t Topology) -> Self {
+        Network {
+            topology,
+            longer_ns: Vec::new(),
+        }
+    }
+
+    /// A new world with these flows, which knows nothing of any path. What is drawn
+    /// differs with `seed`.
+    pub fn world(&self, flows: &[Flows], seed: u64) -> World {
+        let topology = self.topology;
+        // The simulator's queue counts packets as they are on the wire.
+        let packet = flows.first().map_or(0, |flows| flows.sender.packet_bytes);
+        let packet = u64::from(packet).max(FRAMING_BYTES + 1);
+        let buffer = topology.buffer_bytes * packet / (packet - FRAMING_BYTES);
+        let delay = topology.one_way_delay_ns;
+        let mut links = vec![
+            Link::new(topology.rate_bps, delay, Limit::Bytes(buffer), None),
+            Link::new(0, delay, Limit::None, None),
+        ];
+        let hosts = flows
+            .iter()
+            .flat_map(|flows| &flows.each)
+            .map(|(host, _)| host + 1)
+            .max()
+            .unwrap_or(0);
+        for host in 0..hosts {
+            let longer = self.longer_ns.get(host as usize).copied().unwrap_or(0);
+            links.push(Link::new(topology.edge_rate_bps, 0, Limit::None, None));
+            links.push(Link::new(0, longer, Limit::None, None));
+        }
+        let mut world = World::new(links, 0, Meter::new(METER_NS));
+        let mut number = 0;
+        for flows in flows {
+            world.add_group("", flows.sender.clone(), flows.source.clone());
+            for (host, start) in &flows.each {
+                let way = Way {
+                    there: vec![2 + 2 * host, 0],
+                    back: vec![1, 3 + 2 * host],
+                    path: *host,
+                    turn: *host,
+                };
+                let source = Source::new(sequence(seed, Purpose::Source, number));
+                world.add_flow(&way, *start, source);
+                number += 1;
+            }
+        }
+        world.prepare();
+        world
+    }
+
+    /// One way to the receiver, or back, nanoseconds.
+    pub fn one_way_ns(&self) -> u64 {
+        self.topology.one_way_delay_ns
+    }
+}

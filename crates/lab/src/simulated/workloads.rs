@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a plan's hosts do, as the simulator's applications, and the records of it.
+
+use paceline_simulator::event::NEVER;
+use paceline_simulator::random::{sequence, Purpose};
+use paceline_simulator::sender::config::SenderConfig;
+use paceline_simulator::source::{Source, SourceConfig};
+use paceline_simulator::world::World;
+
+use super::network::{Flows, Network};
+use super::{kind, SimulatedError, Watch, LONGEST_NS};
+use crate::bounds::segment_payload;
+use crate::case::streams::SAMPLE_NS;
+use crate::plan::{Bulk, Burst, Incast, Plan, Streams};
+use crate::record::{
+    BurstRecord, FlowRecord, Record, RoundRecord, StreamSample, StreamsRecord, TimerRecord,
+};
+
+/// How often is looked whether something has ended or moved on, nanoseconds.
+const LOOK_NS: u64 = 1_000_000;
+/// Within so much the programs of a workload begin, nanoseconds: not all threads of a
+/// machine wake up at once.
+const TOGETHER_NS: u64 = 1_000_000;
+/// What a receiver needs to ask one host more, nanoseconds.
+const ASKING_NS: u64 = 10_000;
+
+/// Runs workloads, one after the other.
+pub(super) struct Runner<'r, 'p> {
+    pub plan: &'p Plan,
+    pub network: Network<'p>,
+    pub watch: &'r Watch<'r>,
+    pub done: u64,
+    pub records: &'r mut Vec<Record>,
+}
+
+/// What senders have counted: sent, again, timeouts.
+fn sent(world: &World) -> [u64; 3] {
+    world.flows.iter().fold([0; 3], |sum, flow| {
+        let totals = flow.sender.totals();
+        [
+            sum[0] + totals.sent,
+            sum[1] + totals.again,
+            sum[2] + u64::from(totals.timeouts),
+        ]
+    })
+}
+
+/// Payload of so many segments.
+fn arrived_bytes(segments: u64, sender: &SenderConfig) -> u64 {
+    segments * u64::from(sender.packet_bytes - sender.header_bytes)
+}
+
+fn arrived(world: &World) -> u64 {
+    let of = |flow: &paceline_simulator::world::Flow| flow.receiver.distinct();
+    world.flows.iter().map(of).sum()
+}
+
+impl Runner<'_, '_> {
+    /// A message of so many bytes in segments of one size, as few as it takes, and who
+    /// sends such.
+    fn message(&self, sender: &SenderConfig, bytes: u64) -> (SenderConfig, u32) {
+        let segments = bytes
+            .div_ceil(segment_payload(self.plan.topology.ip))
+            .max(1);
+        let mut sender = sender.clone();
+        sender.packet_bytes = sender.header_bytes + bytes.div_ceil(segments) as u32;
+        (sender, u32::try_from(segments).unwrap_or(u32::MAX))
+    }
+
+    fn advance(&mut self) {
+        self.done += 1;
+        (self.watch.step)(self.done);
+    }
+
+    /// Goes on by `by_ns`, unless it is to stop or has run for too long.
+    fn look(&self, world: &mut World, by_ns: u64) -> Result<(), SimulatedError> {
+        if (self.watch.halt)() {
+            return Err(SimulatedError::Interrupted);
+        }
+        if world.now() > LONGEST_NS {
+            return Err(SimulatedError::Stalled {
+                shard: self.plan.shard_name(),
+            });
+        }
+        let until = world.now() + by_ns;
+        world.run(until);
+        Ok(())
+    }
+
+    /// A reply of a byte tells the sender that a burst has arrived.
+    pub fn burst(
+        &mut self,
+        workload: usize,
+        sender: &SenderConfig,
+        burst: &Burst,
+    ) -> Result<(), SimulatedError> {
+        let reply_ns = self.network.one_way_ns();
+        let share = burst.size_bytes.div_ceil(u64::from(burst.connections));
+        let (sender, segments) = self.message(sender, share);
+        let flows = Flows {
+            sender: &sender,
+            source: SourceConfig::Phases {
+                segments,
+                compute_ns: reply_ns + burst.gap_ns,
+                count: burst.count,
+                spread_ns: 0,
+            },
+            each: vec![(0, 0); burst.connections as usize],
+        };
+        let mut world = self.network.world(&[flows], self.plan.seed);
+        let (mut before, mut window) = (sent(&world), world.flows[0].sender.window());
+        for number in 0..burst.count {
+            while world.groups[0].rounds.len() <= number as usize {
+                self.look(&mut world, LOOK_NS)?;
+            }
+            let (began, ended) = world.groups[0].rounds[number as usize];
+            let (after, now) = (sent(&world), world.flows[0].sender.window());
+            self.records.push(Record::Burst(BurstRecord {
+                workload,
+                burst: number + 1,
+                completion_ns: ended - began + reply_ns,
+                segments: after[0] - before[0],
+                retransmitted: after[1] - before[1],
+                spurious: 0,
+                cwnd: [window.cwnd as u32, now.cwnd as u32],
+                ssthresh: [window.ssthresh as u32, now.ssthresh as u32],
+                loop_ns: None,
+            }));
+            (before, window) = (after, now);
+            self.advance();
+        }
+        Ok(())
+    }
+
+    /// The receiver asks one host after the other; a round ends when it has all answers.
+    pub fn incast(
+        &mut self,
+        workload: usize,
+        sender: &SenderConfig,
+        incast: &Incast,
+    ) -> Result<(), SimulatedError> {
+        let request_ns = self.network.one_way_ns();
+        let (sender, segments) = self.message(sender, incast.answer_bytes);
+        let flows = Flows {
+            sender: &sender,
+            source: SourceConfig::Phases {
+                segments,
+                compute_ns: incast.period_ns,
+                count: incast.rounds,
+                spread_ns: u64::from(incast.senders) * ASKING_NS,
+            },
+            each: (0..incast.senders).map(|host| (host, 0)).collect(),
+        };
+        let mut world = self.network.world(&[flows], self.plan.seed);
+        let mut before = sent(&world);
+        let begun = before[2];
+        for number in 0..incast.rounds {
+            let (mut moved, mut quiet, mut longest) = (arrived(&world), 0, 0);
+            while world.groups[0].rounds.len() <= number as usize {
+                let began = world.groups[0].round_began;
+                self.look(&mut world, LOOK_NS)?;
+                let now = arrived(&world);
+                let still = now == moved && world.now() > began;
+                quiet = if still { quiet + LOOK_NS } else { 0 };
+                (moved, longest) = (now, longest.max(quiet));
+            }
+            let (began, ended) = world.groups[0].rounds[number as usize];
+            let after = sent(&world);
+            self.records.push(Record::Round(RoundRecord {
+                workload,
+                round: number + 1,
+                completion_ns: request_ns + ended - began,
+                longest_pause_ns: longest,
+                segments: after[0] - before[0],
+                retransmitted: after[1] - before[1],
+                spurious: 0,
+            }));
+            before = after;
+            self.advance();
+        }
+        self.records.push(Record::Timers(TimerRecord {
+            workload,
+            timeouts: before[2] - begun,
+            ..TimerRecord::default()
+        }));
+        Ok(())
+    }
+
+    /// Group k sends from host k.
+    pub fn bulk(
+        &mut self,
+        workload: usize,
+        sender: &SenderConfig,
+        bulk: &Bulk,
+    ) -> Result<(), SimulatedError> {
+        let senders = bulk
+            .groups
+            .iter()
+            .map(|group| match &group.congestion {
+                Some(name) => kind(self.plan, name),
+                None => Ok(sender.clone()),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        for repeat in 0..bulk.repeats {
+            let seed = self.plan.seed + u64::from(repeat);
+            let mut chance = Source::new(sequence(seed, Purpose::Start, 0));
+            let flows: Vec<Flows> = (0..)
+                .zip(bulk.groups.iter().zip(&senders))
+                .map(|(host, (group, sender))| Flows {
+                    sender,
+                    source: SourceConfig::Bulk(None),
+                    each: (0..group.flows)
+                        .map(|_| (host, group.start_ns + chance.uniform(group.spread_ns)))
+                        .collect(),
+                })
+                .collect();
+            let mut world = self.network.world(&flows, seed);
+            // Goodput counts from the first start.
+            let first = flows.iter().flat_map(|flows| &flows.each);
+            let end = first.map(|(_, start)| *start).min().unwrap_or(0) + bulk.duration_ns;
+            while world.now() < end {
+                let left = end - world.now();
+                self.look(&mut world, left.min(1_000_000_000))?;
+                self.advance();
+            }
+            for (group, of) in world.groups.iter().enumerate() {
+                for (flow, number) in (0..).zip(of.flows.clone()) {
+                    let one = &world.flows[number as usize];
+                    let totals = one.sender.totals();
+                    self.records.push(Record::Flow(FlowRecord {
+                        workload,
+                        group,
+                        flow,
+                        bytes: arrived_bytes(one.receiver.distinct(), &of.sender),
+                        active_ns: end - one.start,
+                        segments: totals.sent,
+                        retransmitted: totals.again,
+                        bursts_ns: Vec::new(),
+                    }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each run on connections, and in a job, of its own.
+    pub fn streams(
+        &mut self,
+        workload: usize,
+        sender: &SenderConfig,
+        streams: &Streams,
+    ) -> Result<(), SimulatedError> {
+        let distant = streams.distant_hosts as usize;
+        self.network.longer_ns = vec![streams.distant_rtt_ns; distant];
+        let other = streams.beside.as_deref().map(|name| kind(self.plan, name));
+        let other = other.transpose()?;
+        let (sender, segments) = self.message(sender, streams.size_bytes);
+        for repeat in 0..streams.repeats {
+            let seed = self.plan.seed + u64::from(repeat);
+            let mut chance = Source::new(sequence(seed, Purpose::Start, 0));
+            let hosts = 0..streams.hosts;
+            let mut flows = vec![Flows {
+                sender: &sender,
+                source: SourceConfig::Bulk(Some(segments)),
+                each: hosts
+                    .flat_map(|host| vec![host; streams.per_host as usize])
+                    .map(|host| (host, chance.uniform(TOGETHER_NS)))
+                    .collect(),
+            }];
+            flows.extend(other.as_ref().map(|sender| Flows {
+                sender,
+                source: SourceConfig::Bulk(None),
+                each: vec![(streams.hosts, chance.uniform(TOGETHER_NS))],
+            }));
+            let mut world = self.network.world(&flows, seed);
+            let mut samples = Vec::new();
+            loop {
+                let sample = sample(&world, streams.size_bytes);
+                samples.push(sample);
+                if sample.active == 0 {
+                    break;
+                }
+                self.look(&mut world, SAMPLE_NS)?;
+            }
+            let members = world.groups[0].flows.clone();
+            let members = &world.flows[members.start as usize..members.end as usize];
+            let beside_bytes = world.groups.get(1).map_or(0, |group| {
+                let flow = &world.flows[group.flows.start as usize];
+                arrived_bytes(flow.receiver.distinct(), &group.sender)
+            });
+            let total = |of: fn(&paceline_simulator::sender::Totals) -> u64| {
+                members.iter().map(|flow| of(&flow.sender.totals())).sum()
+            };
+            self.records.push(Record::Streams(StreamsRecord {
+                workload,
+                repeat,
+                done_ns: members.iter().map(|flow| flow.completed).collect(),
+                segments: total(|totals| totals.sent),
+                retransmitted: total(|totals| totals.again),
+                spurious: 0,
+                beside_bytes,
+                beside_ns: world.now(),
+                step_ns: SAMPLE_NS,
+                samples,
+            }));
+            self.advance();
+        }
+        Ok(())
+    }
+}
+
+/// All streams at one moment.
+fn sample(world: &World, size: u64) -> StreamSample {
+    let mut sample = StreamSample {
+        slowest_bytes: u64::MAX,
+        least_inflight: u32::MAX,
+        ..StreamSample::default()
+    };
+    let group = &world.groups[0];
+    for number in group.flows.clone() {
+        let flow = &world.flows[number as usize];
+        let arrived = arrived_bytes(flow.receiver.distinct(), &group.sender).min(size);
+        sample.slowest_bytes = sample.slowest_bytes.min(arrived);
+        sample.fastest_bytes = sample.fastest_bytes.max(arrived);
+        // Before it has begun nothing is complete.
+        if flow.completed != NEVER {
+            continue;
+        }
+        let inflight = flow.sender.outstanding();
+        sample.active += 1;
+        sample.least_inflight = sample.least_inflight.min(inflight);
+        sample.most_inflight = sample.most_inflight.max(inflight);
+        sample.total_inflight += u64::from(inflight);
+    }
+    if sample.active == 0 {
+        sample.least_inflight = 0;
+    }
+    sample
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The backend `sim` beside the recorded runs of the virtual one: the same case, once with
+//! a real kernel and once with a model of it, both under the same text of the control laws.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use paceline_lab::run::{run, Backend, Enough, Options, RunError};
+use paceline_report::results::Results;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn simulate(file: &Path, variants: &[&str]) -> Result<Results, RunError> {
+    let place = tempfile::tempdir().expect("a directory");
+    let options = Options {
+        backend: Backend::Sim,
+        quick: false,
+        seed: None,
+        variants: variants.iter().map(|name| (*name).to_owned()).collect(),
+        jobs: 0,
+        enough: Enough::default(),
+        progress: false,
+        out: place.path().to_owned(),
+    };
+    run(file, &options, &AtomicBool::new(false)).map(|report| report.results)
+}
+
+fn simulated(experiment: &str) -> Results {
+    let file = root().join(format!("experiments/{experiment}.toml"));
+    simulate(&file, &[]).expect("it can be simulated")
+}
+
+/// The latest record of it on the virtual backend.
+fn recorded(experiment: &str) -> Results {
+    let days = std::fs::read_dir(root().join("docs/results")).expect("records");
+    let mut files: Vec<PathBuf> = days
+        .map(|day| day.expect("a record").path())
+        .filter(|day| day.to_string_lossy().ends_with("-virtual"))
+        .map(|day| day.join(experiment).join("results.json"))
+        .filter(|file| file.is_file())
+        .collect();
+    files.sort();
+    let file = files.last().expect("it was recorded");
+    Results::read(file).expect("results")
+}
+
+fn medians(results: &Results, variant: &str, metric: &str) -> Vec<(String, f64)> {
+    let metrics = &results.variants[variant];
+    metrics
+        .iter()
+        .filter(|(name, _)| name.starts_with(metric))
+        .map(|(name, metric)| (name.clone(), metric.median))
+        .collect()
+}
+
+/// Each median over the recorded one, in the record's order.
+fn ratios(experiment: &str, variant: &str, metric: &str) -> Vec<(String, f64)> {
+    let (ours, theirs) = (simulated(experiment), recorded(experiment));
+    let of = |name: &str| ours.variants[variant][name].median;
+    medians(&theirs, variant, metric)
+        .into_iter()
+        .map(|(name, theirs)| (name.clone(), of(&name) / theirs))
+        .collect()
+}
+
+#[test]
+fn starts_take_as_long_as_with_a_real_kernel() {
+    for (name, ratio) in ratios("startup-pacing", "paceline", "completion_s/") {
+        assert!((ratio - 1.0).abs() < 0.03, "{name}: {ratio}");
+    }
+    // Where CUBIC loses much depends on each packet's moment.
+    for (name, ratio) in ratios("startup-pacing", "cubic", "completion_s/") {
+        assert!((ratio - 1.0).abs() < 0.20, "{name}: {ratio}");
+    }
+}
+
+#[test]
+fn parallel_streams_end_as_with_a_real_kernel() {
+    for (name, ratio) in ratios("decp", "cubic", "last_s") {
+        assert!((ratio - 1.0).abs() < 0.10, "{name}: {ratio}");
+    }
+}
+
+#[test]
+fn long_answers_of_many_take_as_long_as_with_a_real_kernel() {
+    let long = |name: &str| name.contains("/32KB/") || name.contains("/64KB/");
+    let mut off: Vec<f64> = ratios("incast", "lfn", "round_s/")
+        .into_iter()
+        .filter(|(name, _)| long(name))
+        .map(|(name, ratio)| {
+            assert!((0.6..1.5).contains(&ratio), "{name}: {ratio}");
+            (ratio - 1.0).abs()
+        })
+        .collect();
+    assert!(off.len() >= 24);
+    off.sort_by(f64::total_cmp);
+    let median = off[off.len() / 2];
+    assert!(median < 0.05, "{median}");
+}
+
+#[test]
+fn the_same_again_is_the_same() {
+    let [one, other] = [(); 2].map(|()| simulated("startup-pacing").to_json().expect("JSON"));
+    assert!(one == other);
+}
+
+#[test]
+fn what_cannot_be_simulated_is_left_out_and_said() {
+    let results = simulated("startup-pacing");
+    for name in ["bbr", "cubic-no-idle-restart", "paceline+tso"] {
+        assert!(!results.variants.contains_key(name), "{name}");
+        let said = |note: &String| note.contains(&format!("left out: {name}, "));
+        assert!(
+            results.notes.iter().any(said),
+            "{name}: {:?}",
+            results.notes
+        );
+    }
+    let file = root().join("experiments/startup-pacing.toml");
+    let error = simulate(&file, &["bbr"]).expect_err("there is no BBR");
+    assert_eq!(
+        error.to_string(),
+        "bbr: the simulator has no bbr, but cubic, reno and bic: --backend virtual"
+    );
+}
