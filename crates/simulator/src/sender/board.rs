@@ -162,6 +162,10 @@ impl Board {
             }
         }
         let una = una.max(next);
+        // Without a loss nobody else looks at these.
+        while matches!(self.flying.front(), Some((sequence, _)) if *sequence < una) {
+            self.flying.pop_front();
+        }
         // From the end: what came before was told before.
         for sequence in (block.0.max(una)..block.1).rev() {
             let Some(segment) = self.segments.get_mut((sequence - una) as usize) else {
