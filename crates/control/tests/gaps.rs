@@ -5,7 +5,7 @@ mod support;
 
 use paceline_abi::{pl_base, pl_path, pl_policy, pl_turn};
 use paceline_control::{pl_orders, pl_tcp, Startup, State, PL_GAP_LOSING, PL_GAP_SEGS_MAX};
-use support::{delivery_rate, mbit, Link, World, MSS, SECOND};
+use support::{about_to_send, delivery_rate, mbit, Link, World, MSS, SECOND};
 
 const RTT_US: u32 = 200;
 const NOW_US: u64 = 10_000_000;
@@ -28,14 +28,6 @@ fn world(hosts: usize, buffer: u64, governed: usize, rto_us: u32) -> World {
     world
 }
 
-/// What rounds take in thousandths of the bound, in order.
-fn rounds(world: &mut World, segs: u64) -> Vec<u64> {
-    let all = (0..LEARNED + ROUNDS).map(|_| world.burst(segs, SECOND).permille());
-    let mut counted: Vec<u64> = all.skip(LEARNED).collect();
-    counted.sort_unstable();
-    counted
-}
-
 #[test]
 fn long_answers_that_overflow_a_queue_together_leave_in_gaps() {
     for (hosts, segs, buffer) in [
@@ -46,7 +38,7 @@ fn long_answers_that_overflow_a_queue_together_leave_in_gaps() {
         (64, 45, 65_536),
     ] {
         let median = |governed, rto_us| {
-            rounds(&mut world(hosts, buffer, governed, rto_us), segs)[ROUNDS / 2]
+            world(hosts, buffer, governed, rto_us).rounds(LEARNED, ROUNDS, segs)[ROUNDS / 2]
         };
         let base = median(0, RTO_US[0]);
         let law = RTO_US.map(|rto_us| median(hosts, rto_us));
@@ -63,8 +55,8 @@ fn answers_that_a_queue_holds_arrive_as_ever() {
         world(8, 262_144, 0, RTO_US[0]),
     );
     assert_eq!(
-        rounds(&mut law, u64::from(SEGS)),
-        rounds(&mut base, u64::from(SEGS))
+        law.rounds(LEARNED, ROUNDS, u64::from(SEGS)),
+        base.rounds(LEARNED, ROUNDS, u64::from(SEGS))
     );
     assert_eq!(law.link.drops, 0);
 }
@@ -73,7 +65,7 @@ fn answers_that_a_queue_holds_arrive_as_ever() {
 #[test]
 fn who_is_alone_again_soon_sends_as_ever() {
     let mut world = world(64, 65_536, 64, RTO_US[1]);
-    rounds(&mut world, 45);
+    world.rounds(LEARNED, ROUNDS, 45);
     let alone: Vec<u64> = (0..3)
         .map(|_| world.burst_of(0..1, 45, SECOND).completion_ns)
         .collect();
@@ -94,27 +86,12 @@ struct Host {
 impl Host {
     /// About to send `SEGS` over a path whose long messages leave in gaps of `gap_us`.
     fn with(gap_us: u32) -> Self {
+        let (path, tcp) = about_to_send(NOW_US, RTT_US, SEGS);
         Host {
             law: Startup::default(),
-            path: pl_path {
-                min_rtt_us: RTT_US,
-                min_rtt_at_us: NOW_US,
-                started_us: NOW_US,
-                gap_us,
-                ..pl_path::default()
-            },
+            path: pl_path { gap_us, ..path },
             turn: pl_turn::default(),
-            tcp: pl_tcp {
-                now_us: NOW_US,
-                cwnd: 10,
-                ssthresh: 100,
-                srtt_us: RTT_US,
-                min_rtt_us: RTT_US,
-                mss: MSS as u32,
-                unsent: SEGS * MSS as u32,
-                timed: 1,
-                ..pl_tcp::default()
-            },
+            tcp,
             policy: delivery_rate(),
         }
     }

@@ -5,7 +5,7 @@ mod support;
 
 use paceline_abi::{pl_base, pl_path, pl_policy};
 use paceline_control::{pl_orders, pl_tcp, Phases, Startup, State, PL_LEAD_SEGS, PL_SPREAD_MAX_US};
-use support::{delivery_rate, mbit, Link, World, MSS, SECOND};
+use support::{delivery_rate, mbit, Link, World, MSS};
 
 const RTT_US: u32 = 200;
 const SEGS: u32 = 6;
@@ -21,14 +21,6 @@ fn world(hosts: usize, buffer: u64, governed: usize) -> World {
     world
 }
 
-/// What rounds take in thousandths of the bound, in order.
-fn rounds(world: &mut World, segs: u64) -> Vec<u64> {
-    let all = (0..LEARNED + ROUNDS).map(|_| world.burst(segs, SECOND).permille());
-    let mut counted: Vec<u64> = all.skip(LEARNED).collect();
-    counted.sort_unstable();
-    counted
-}
-
 fn mean(rounds: &[u64]) -> u64 {
     rounds.iter().sum::<u64>() / rounds.len() as u64
 }
@@ -41,8 +33,8 @@ fn answers_that_overflow_a_queue_together_are_spread() {
         (16, 6, 65_536),
         (32, 6, 131_072),
     ] {
-        let base = rounds(&mut world(hosts, buffer, 0), segs);
-        let law = rounds(&mut world(hosts, buffer, hosts), segs);
+        let base = world(hosts, buffer, 0).rounds(LEARNED, ROUNDS, segs);
+        let law = world(hosts, buffer, hosts).rounds(LEARNED, ROUNDS, segs);
         let shown = format!("{hosts} hosts, {segs} segments, {buffer} bytes");
         assert!(law[ROUNDS / 2] <= 1050, "{shown}: {}", law[ROUNDS / 2]);
         assert!(mean(&law) <= 1100, "{shown}: {}", mean(&law));
@@ -57,7 +49,10 @@ fn answers_that_overflow_a_queue_together_are_spread() {
 #[test]
 fn answers_that_a_queue_holds_arrive_as_ever() {
     let (mut law, mut base) = (world(8, 131_072, 8), world(8, 131_072, 0));
-    assert_eq!(rounds(&mut law, 6), rounds(&mut base, 6));
+    assert_eq!(
+        law.rounds(LEARNED, ROUNDS, 6),
+        base.rounds(LEARNED, ROUNDS, 6)
+    );
     assert_eq!(law.link.drops, 0);
 }
 

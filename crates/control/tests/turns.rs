@@ -9,7 +9,7 @@ use paceline_control::{
     PL_TURN_GAP_MIN_US, PL_TURN_GAP_SEGS, PL_TURN_LEASE_US, PL_TURN_WINDOW_LEAST,
     PL_TURN_WINDOW_MOST, PL_TURN_WINDOW_UNIT,
 };
-use support::{delivery_rate, mbit, Link, World, MSS, SECOND};
+use support::{about_to_send, delivery_rate, mbit, Link, World, MSS, SECOND};
 
 const RTT_US: u32 = 100;
 const SEGS: u32 = 23;
@@ -70,25 +70,13 @@ impl Host {
     }
 
     fn with(turn: pl_turn) -> Self {
-        let connection = || Connection {
-            law: Startup::default(),
-            path: pl_path {
-                min_rtt_us: RTT_US,
-                min_rtt_at_us: NOW_US,
-                started_us: NOW_US,
-                ..pl_path::default()
-            },
-            tcp: pl_tcp {
-                now_us: NOW_US,
-                cwnd: 10,
-                ssthresh: 100,
-                srtt_us: RTT_US,
-                min_rtt_us: RTT_US,
-                mss: MSS as u32,
-                unsent: SEGS * MSS as u32,
-                timed: 1,
-                ..pl_tcp::default()
-            },
+        let connection = || {
+            let (path, tcp) = about_to_send(NOW_US, RTT_US, SEGS);
+            Connection {
+                law: Startup::default(),
+                path,
+                tcp,
+            }
         };
         Self {
             turn,

@@ -8,7 +8,8 @@ pub mod link;
 pub mod sender;
 pub mod world;
 
-use paceline_abi::{pl_policy, pl_target};
+use paceline_abi::{pl_path, pl_policy, pl_target};
+use paceline_control::pl_tcp;
 
 pub use link::Link;
 pub use world::World;
@@ -42,4 +43,27 @@ pub fn ssthresh() -> pl_policy {
         target: pl_target::PL_TARGET_SSTHRESH as u8,
         ..Default::default()
     }
+}
+
+/// A host in a local network, about to send `segs` with an initial window and a round trip that
+/// it knows.
+pub fn about_to_send(now_us: u64, rtt_us: u32, segs: u32) -> (pl_path, pl_tcp) {
+    let path = pl_path {
+        min_rtt_us: rtt_us,
+        min_rtt_at_us: now_us,
+        started_us: now_us,
+        ..pl_path::default()
+    };
+    let tcp = pl_tcp {
+        now_us,
+        cwnd: 10,
+        ssthresh: 100,
+        srtt_us: rtt_us,
+        min_rtt_us: rtt_us,
+        mss: MSS as u32,
+        unsent: segs * MSS as u32,
+        timed: 1,
+        ..pl_tcp::default()
+    };
+    (path, tcp)
 }

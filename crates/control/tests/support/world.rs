@@ -178,6 +178,15 @@ impl World {
         self.burst_of(0..self.senders.len(), segs, pause_ns)
     }
 
+    /// A burst a second. Leaves out the first `learned`; of the next `counted` what they took
+    /// in thousandths of the bound, in order.
+    pub fn rounds(&mut self, learned: usize, counted: usize, segs: u64) -> Vec<u64> {
+        let all = (0..learned + counted).map(|_| self.burst(segs, SECOND).permille());
+        let mut took: Vec<u64> = all.skip(learned).collect();
+        took.sort_unstable();
+        took
+    }
+
     pub fn burst_of(&mut self, who: std::ops::Range<usize>, segs: u64, pause_ns: u64) -> Burst {
         let begin = self.now;
         let drops = self.link.drops;
