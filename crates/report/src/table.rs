@@ -26,7 +26,7 @@ impl Default for Options {
     }
 }
 
-/// Draws heading, warnings, table and claims. Every line ends in a line feed, and
+/// Draws heading, warnings, table, claims and notes. Every line ends in a line feed, and
 /// none in a space.
 #[must_use]
 pub fn render(results: &Results, options: Options) -> String {
@@ -56,6 +56,12 @@ pub fn render(results: &Results, options: Options) -> String {
         text.push_str(&legend(results, &columns));
     }
     text.push_str(&claims(results, paint));
+    if !results.notes.is_empty() {
+        text.push('\n');
+    }
+    for note in &results.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
     // Padding of the last column of each line.
     text.lines()
         .flat_map(|line| [line.trim_end(), "\n"])
