@@ -557,6 +557,49 @@ mod tests {
         assert_eq!(route.window_segs, windows[14] + STREAMS);
     }
 
+    /// In the search, with so many segments in flight and delivered per round trip.
+    fn searching(inflight_segs: f64) -> Route {
+        let mut route = Route {
+            window_segs: inflight_segs,
+            ..Route::default()
+        };
+        // Beyond the burst of the first windows.
+        for round in 0..=3 {
+            watch(&mut route, round * RTT_MS, inflight_segs, 0.0);
+            route.window_segs = inflight_segs;
+        }
+        route
+    }
+
+    #[test]
+    fn pairs_that_are_paced_together_are_no_queue() {
+        // 6 ms of 5,000 segments a second are 30, less than a pair of each stream; of 20,000 a
+        // second they are 120.
+        for (carried, phase) in [(1000.0, true), (4000.0, false)] {
+            let mut route = searching(carried);
+            watch(&mut route, 4 * RTT_MS, carried, 6_000.0);
+            assert_eq!(route.phase == Phase::Start, phase, "{carried}");
+        }
+    }
+
+    #[test]
+    fn a_step_of_the_search_waits_until_the_last_one_is_in_flight() {
+        let mut route = searching(1000.0);
+        let observed = Observation {
+            base_us: 200_000.0,
+            delay_us: Some(0.0),
+            active: STREAMS,
+            delivered_segs: 1000.0,
+            inflight_segs: 600.0,
+            ..Observation::default()
+        };
+        let later = Duration::from_millis(10 * RTT_MS);
+        route.update(later, &observed, 0.5);
+        assert_eq!(route.window_segs, 1000.0);
+        watch(&mut route, 11 * RTT_MS, 1000.0, 0.0);
+        assert!(route.window_segs > 1000.0);
+    }
+
     #[test]
     fn a_route_without_a_queue_is_searched_again_with_care() {
         let mut route = following(1000.0);
