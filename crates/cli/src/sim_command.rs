@@ -16,7 +16,7 @@ use paceline_simulator::measures::Outcome;
 use paceline_simulator::model::{Capacity, Model};
 use paceline_simulator::scenario::{label, Point, Scenario, ScenarioError};
 use paceline_simulator::sweep::{self, Done, Job, Shard, Step};
-use paceline_simulator::{output, page};
+use paceline_simulator::{output, page, series};
 
 /// Exit status of a run that says nothing: the scenario makes no sense.
 const INVALID: u8 = 3;
@@ -198,7 +198,7 @@ fn run_point(args: &RunArgs) -> Result<ExitCode> {
     let series: Vec<Series> = outcomes
         .iter()
         .filter(|(job, _)| job.seed == seed)
-        .flat_map(|(job, outcome)| samples(job, outcome))
+        .flat_map(|(job, outcome)| series::of(job, outcome))
         .collect();
     series_files::write(&directory.join("series"), &series)?;
     let done: Vec<Done> = outcomes
@@ -214,57 +214,14 @@ fn run_point(args: &RunArgs) -> Result<ExitCode> {
     let partial = points.len() < scenario.points().len() || args.seeds.is_some();
     let command = command("run", &scenario, Some(&args.common), &more);
     let results = output::results(&scenario, seed, &command, &done, partial)?;
-    finish(&results, &points, &done, &directory, args.common.json)
-}
-
-/// Samples over time of one run, as series.
-fn samples(job: &Job, outcome: &Outcome) -> Vec<Series> {
-    let samples = &outcome.samples;
-    let tail = job.point.tail();
-    let series = |what: &str, y_label: &str, values: Vec<f64>| Series {
-        experiment_part: match tail.is_empty() {
-            true => what.to_owned(),
-            false => format!("{what}-{tail}"),
-        },
-        variant: job.point.variant.clone(),
-        x_label: "time (s)".to_owned(),
-        y_label: y_label.to_owned(),
-        points: samples
-            .times
-            .iter()
-            .map(|time| *time as f64 / 1e9)
-            .zip(values)
-            .collect(),
-    };
-    if samples.times.is_empty() {
-        return Vec::new();
-    }
-    let queue = samples.queue.iter().map(|(queue, _)| f64::from(*queue));
-    let mut all = vec![series("queue", "queue (packets)", queue.collect())];
-    if samples.queue.iter().any(|(_, average)| average.is_some()) {
-        let average = samples
-            .queue
-            .iter()
-            .map(|(_, average)| average.unwrap_or(0.0));
-        all.push(series(
-            "queue-average",
-            "average queue (packets)",
-            average.collect(),
-        ));
-    }
-    let flows = samples.flows.len();
-    for (index, flow) in samples.flows.iter().enumerate() {
-        let of = || samples.windows.iter().skip(index).step_by(flows);
-        let cwnd = of().map(|(cwnd, _)| *cwnd).collect();
-        all.push(series(&format!("cwnd-{flow}"), "cwnd (segments)", cwnd));
-        let ssthresh = of().map(|(_, ssthresh)| *ssthresh).collect();
-        all.push(series(
-            &format!("ssthresh-{flow}"),
-            "ssthresh (segments)",
-            ssthresh,
-        ));
-    }
-    all
+    finish(
+        &results,
+        &points,
+        &series,
+        &done,
+        &directory,
+        args.common.json,
+    )
 }
 
 /// The points that the command line names.
@@ -383,6 +340,7 @@ fn run_sweep(args: &SweepArgs) -> Result<ExitCode> {
     finish(
         &results,
         scenario.points(),
+        &[],
         &done,
         &directory,
         args.common.json,
@@ -401,7 +359,14 @@ fn merge(args: &MergeArgs) -> Result<ExitCode> {
     };
     let command = command("sweep", &scenario, None, &more);
     let results = output::results(&scenario, seed, &command, &done, false)?;
-    finish(&results, scenario.points(), &done, &directory, args.json)
+    finish(
+        &results,
+        scenario.points(),
+        &[],
+        &done,
+        &directory,
+        args.json,
+    )
 }
 
 fn model(args: &ModelArgs) -> Result<ExitCode> {
@@ -489,13 +454,14 @@ fn model(args: &ModelArgs) -> Result<ExitCode> {
         .unwrap_or_else(|| Path::new("results").join(format!("{}-model", scenario.name)));
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
-    finish(&results, &all, &done, &directory, args.common.json)
+    finish(&results, &all, &[], &done, &directory, args.common.json)
 }
 
 /// Writes everything, and says what came out.
 fn finish(
     results: &Results,
     points: &[Point],
+    series: &[Series],
     done: &[Done],
     directory: &Path,
     json: bool,
@@ -504,7 +470,7 @@ fn finish(
     output::write_runs(done, directory)?;
     output::write_summary(results, directory)?;
     let page_file = directory.join("report.html");
-    std::fs::write(&page_file, page::page(results, points))
+    std::fs::write(&page_file, page::page(results, points, series))
         .with_context(|| format!("cannot write {}", page_file.display()))?;
     if json {
         crate::output::print(&results.to_json()?)?;

@@ -205,7 +205,12 @@ fn run_writes_series_and_model_its_curve() {
     let series = fs::read_dir(place.path("run/series"))
         .expect("series")
         .count();
-    assert!(series >= 3, "queue, window and ssthresh: {series}");
+    assert!(
+        series >= 8,
+        "goodput, in flight, active flows, queue, window and ssthresh: {series}"
+    );
+    let page = fs::read_to_string(place.path("run/report.html")).expect("written");
+    assert!(page.contains("goodput (Gbit/s)") && page.contains("<svg"));
 
     place.succeeds(&["model", "small.toml", "--out", "model"]);
     let results = fs::read_to_string(place.path("model/results.json")).expect("written");
@@ -232,6 +237,21 @@ fn what_is_wrong_is_said_once_with_file_line_and_key() {
             "there is no sender \"renno\"",
         ),
         ("[link.gateway]", "[link.gateway", "small.toml:8"),
+        (
+            "path = [",
+            "group = \"all\"\npath = [",
+            "small.toml:25: flows.clients.group: there is no group \"all\"; there are none",
+        ),
+        (
+            "[flows.clients]",
+            "[group.all]\ncoordinate = \"evn\"\n[flows.clients]",
+            "small.toml:21: coordinate: there is no algorithm \"evn\"; there are even, scoreboard",
+        ),
+        (
+            "[flows.clients]",
+            "[group.all]\ncoordinate = \"even\"\n[flows.clients]\ngroup = \"all\"",
+            "flows.clients.group: windows are bounded in the stack \"linux\"",
+        ),
     ] {
         let text = SCENARIO.replacen(from, to, 1);
         assert_ne!(text, SCENARIO, "{from}");

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Choice, Stream, StreamId};
+use crate::algorithm::{lease, Algorithm, Choice, Stream, StreamId};
 use crate::local::{Cap, StreamSample};
 use crate::status::{History, RoundRecord};
 
@@ -14,9 +14,6 @@ const LATE_ROUNDS: u32 = 3;
 /// How long a round waits for reports, as a share of the period, and its bounds.
 const WAIT_SHARE: u32 = 2;
 const WAIT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// Rounds that a window holds without a new one, and bounds of that.
-const LEASE_ROUNDS: u32 = 4;
-const LEASE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(240));
 
 /// A client of the group.
 #[derive(Debug)]
@@ -95,12 +92,12 @@ impl Group {
     }
 
     pub fn period(&self) -> Duration {
-        let chosen = self.fixed_period.or(self.choice.period());
-        chosen.unwrap_or_else(|| self.algorithm.period())
+        self.fixed_period
+            .unwrap_or_else(|| self.choice.period_of(&*self.algorithm))
     }
 
     pub fn lease(&self) -> Duration {
-        (LEASE_ROUNDS * self.period()).clamp(LEASE.0, LEASE.1)
+        lease(self.period())
     }
 
     /// Begins a round: its number, and until when reports are waited for.

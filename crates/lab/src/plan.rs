@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use paceline_coordinator::algorithm::Choice;
 use serde::{Deserialize, Serialize};
 
 use crate::skeleton::{Benchmark, Class};
@@ -86,7 +87,7 @@ pub struct Adaptation {
     /// Who coordinates the streams of a [`Streams`] workload: an algorithm of the
     /// coordinator with its parameters; absent: nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub coordinate: Option<String>,
+    pub coordinate: Option<Choice>,
     /// Written on every host before the workloads.
     pub sysctl: BTreeMap<String, String>,
 }

@@ -78,9 +78,48 @@ fn starts_take_as_long_as_with_a_real_kernel() {
 
 #[test]
 fn parallel_streams_end_as_with_a_real_kernel() {
-    for (name, ratio) in ratios("decp", "cubic", "last_s") {
-        assert!((ratio - 1.0).abs() < 0.10, "{name}: {ratio}");
+    for (variant, within) in [
+        ("cubic", 0.10),
+        ("paceline", 0.02),
+        ("scoreboard-quick", 0.10),
+        ("average-lower", 0.10),
+    ] {
+        for (name, ratio) in ratios("decp", variant, "last_s") {
+            assert!((ratio - 1.0).abs() < within, "{variant}, {name}: {ratio}");
+        }
     }
+}
+
+#[test]
+fn a_coordinator_that_dies_stops_nothing() {
+    let text = r#"
+title = "A coordinator that dies"
+description = "After two seconds."
+
+[link]
+rate = "240mbit"
+one_way_delay = "100ms"
+buffer = "600KB"
+
+[[streams]]
+hosts = 8
+per_host = 4
+size = "16MB"
+coordinator_dies = "2s"
+
+[variant.cubic]
+congestion = "cubic"
+
+[variant.paceline]
+policy = "lfn"
+coordinate = "even"
+"#;
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("dies.toml");
+    std::fs::write(&file, text).expect("written");
+    let results = simulate(&file, &["cubic", "paceline"]).expect("it can be simulated");
+    let last = |variant: &str| results.variants[variant]["last_s"].median;
+    assert!(last("paceline") < 1.1 * last("cubic"));
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub enum Kind {
     Timer,
     /// A receiver's delayed ACK is due.
     Delayed,
+    /// A coordinator's round: [`Event::flow`] is its number.
+    Round,
     /// A trace takes its next sample.
     Sample,
 }

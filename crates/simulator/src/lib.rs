@@ -4,7 +4,7 @@
 //!
 //! - [`scenario`]: a TOML file with network, flows, what is compared and what is varied.
 //! - [`measures`]: one run of it, and what is known in the end; [`sweep`]: many.
-//! - [`output`], [`page`]: results as JSON, CSV, Parquet and a page.
+//! - [`output`], [`series`], [`page`]: results as JSON, CSV, Parquet and a page.
 //! - [`model`]: the stochastic model of Reno.
 //! - [`world`]: links and flows, run event by event from the [`agenda`]; [`link`] with
 //!   [`red`], [`sender`], [`receiver`] and [`source`] know nothing of each other, and get
@@ -27,6 +27,7 @@ pub mod receiver;
 pub mod red;
 pub mod scenario;
 pub mod sender;
+pub mod series;
 pub mod source;
 pub mod statistics;
 pub mod sweep;

@@ -9,7 +9,7 @@ use crate::meter::Spread;
 use crate::scenario::{Plan, WINDOW_PARTS};
 use crate::sender::Totals;
 use crate::source::SourceConfig;
-use crate::world::{Samples, World};
+use crate::world::{Coordination, Samples, World};
 
 /// Time scales of the index of dispersion, in windows of the meter, beside a quarter of one.
 const SCALES: [u64; 4] = [1, 4, 16, 64];
@@ -233,5 +233,30 @@ fn completions(metrics: &mut IndexMap<String, f64>, world: &World) {
             }
             _ => {}
         }
+    }
+    for transfer in &world.coordinations {
+        transfer_times(metrics, world, transfer);
+    }
+}
+
+/// When the first and the last stream of a transfer are over, since the first one's start.
+fn transfer_times(metrics: &mut IndexMap<String, f64>, world: &World, transfer: &Coordination) {
+    let flows = || transfer.flows().map(|flow| &world.flows[flow as usize]);
+    let Some(start) = flows().map(|flow| flow.start).min() else {
+        return;
+    };
+    let completed = || flows().map(|flow| flow.completed);
+    let first = completed().min().filter(|time| *time != NEVER);
+    let last = completed().max().filter(|time| *time != NEVER);
+    let seconds = |time: u64| (time - start) as f64 / SECOND as f64;
+    let mut put = |name: &str, value: f64| {
+        metrics.insert(format!("{name}/{}", transfer.name), value);
+    };
+    if let Some(first) = first {
+        put("first_s", seconds(first));
+    }
+    if let (Some(first), Some(last)) = (first, last) {
+        put("last_s", seconds(last));
+        put("last_to_first", seconds(last) / seconds(first));
     }
 }

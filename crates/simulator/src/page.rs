@@ -2,12 +2,13 @@
 //! `report.html` of a sweep: each metric over the first axis, a curve per variant.
 
 use indexmap::IndexMap;
-use paceline_report::html::page_around;
 use paceline_report::html::svg::{
     colors, escape, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK,
 };
+use paceline_report::html::{figure_svg, page_around};
 use paceline_report::quantity::{name, Scale};
 use paceline_report::results::Results;
+use paceline_report::{Report, Series};
 
 use crate::output::name_at;
 use crate::scenario::{label, Point};
@@ -47,9 +48,38 @@ struct Curve<'a> {
     points: Vec<(f64, f64, f64)>,
 }
 
-/// The whole page.
-pub fn page(results: &Results, points: &[Point]) -> String {
-    page_around(results, &figures(results, points))
+/// The whole page. `series`: samples over time, of those runs that took them.
+pub fn page(results: &Results, points: &[Point], series: &[Series]) -> String {
+    let mut body = over_time(results, series);
+    body.push_str(&figures(results, points));
+    page_around(results, &body)
+}
+
+/// Each series, a panel per variant.
+fn over_time(results: &Results, series: &[Series]) -> String {
+    let report = Report {
+        results: results.clone(),
+        series: series.to_vec(),
+    };
+    let mut parts: IndexMap<&str, &str> = IndexMap::new();
+    for one in series {
+        parts.entry(&one.experiment_part).or_insert(&one.y_label);
+    }
+    let mut text = String::new();
+    for (part, y_label) in parts {
+        let Some(figure) = figure_svg(&report, part) else {
+            continue;
+        };
+        text.push_str(&format!(
+            "<h3>{}</h3>\n<figure>\n{figure}<figcaption>{}</figcaption>\n</figure>\n",
+            escape(part),
+            escape(y_label)
+        ));
+    }
+    match text.is_empty() {
+        true => text,
+        false => format!("<section>\n<h2>Over time</h2>\n{text}</section>\n"),
+    }
 }
 
 fn number(value: &toml::Value) -> Option<f64> {

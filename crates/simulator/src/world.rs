@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Links and flows, run event by event.
 
+mod coordination;
 mod flow;
 
+pub use coordination::Coordination;
 use flow::NEAR;
-pub use flow::{Flow, Group, Samples, Way};
+pub use flow::{Flow, Group, GroupSample, Samples, Way};
 use paceline_abi::{pl_path, pl_turn};
 
 use crate::agenda::Agenda;
@@ -42,6 +44,8 @@ pub struct World {
     pub flows: Vec<Flow>,
     paths: Vec<pl_path>,
     turns: Vec<pl_turn>,
+    /// Coordinators of flows.
+    pub coordinations: Vec<Coordination>,
     /// The link at whose queue arrivals are counted.
     pub measured: u32,
     /// The count.
@@ -67,6 +71,7 @@ impl World {
             flows: Vec::new(),
             paths: Vec::new(),
             turns: Vec::new(),
+            coordinations: Vec::new(),
             measured,
             meter,
             samples: Samples::default(),
@@ -151,6 +156,17 @@ impl World {
         self.flows.push(flow);
     }
 
+    /// Lets a coordinator bound the windows of flows, which are of senders with selective
+    /// acknowledgement. The first round is at the beginning.
+    pub fn coordinate(&mut self, coordination: Coordination) {
+        for number in coordination.flows() {
+            self.flows[number as usize].sender.join_group();
+        }
+        let number = self.coordinations.len() as u32;
+        self.coordinations.push(coordination);
+        self.agenda.put(Event::plain(0, Kind::Round, number));
+    }
+
     /// To be called once all flows are there: finds the links that follow another, and
     /// begins to sample.
     pub fn prepare(&mut self) {
@@ -174,6 +190,8 @@ impl World {
         }
         self.follows = before.iter().map(|link| *link < MANY).collect();
         if self.samples.every_ns > 0 {
+            let names = self.groups.iter().map(|group| group.name.clone());
+            self.samples.group_names = names.collect();
             self.agenda.put(Event::plain(0, Kind::Sample, 0));
         }
     }
@@ -208,6 +226,7 @@ impl World {
                 Kind::Pace => self.on_pace(&event),
                 Kind::Timer => self.on_timer(&event),
                 Kind::Delayed => self.on_delayed(&event),
+                Kind::Round => self.on_round(event.flow),
                 Kind::Sample => self.on_sample(),
             }
         }
@@ -225,7 +244,7 @@ impl World {
         fetch(&flow.group);
         match event.kind {
             Kind::Data if event.hop > 0 => fetch(&flow.receiver),
-            Kind::Data | Kind::Delayed | Kind::Sample => {}
+            Kind::Data | Kind::Delayed | Kind::Round | Kind::Sample => {}
             Kind::Ack | Kind::Timer | Kind::Pace => fetch(&flow.sender),
             Kind::Source => {
                 fetch(&flow.source);
@@ -538,6 +557,14 @@ impl World {
         self.send_ack(event.flow, answer);
     }
 
+    fn on_round(&mut self, number: u32) {
+        let coordination = &mut self.coordinations[number as usize];
+        let next = coordination.round(self.now, &mut self.flows, &self.groups);
+        if let Some(next) = next {
+            self.agenda.put(Event::plain(next, Kind::Round, number));
+        }
+    }
+
     fn on_sample(&mut self) {
         let link = &self.links[self.measured as usize];
         self.samples.times.push(self.now);
@@ -547,6 +574,11 @@ impl World {
         for &flow in &self.samples.flows {
             let window = self.flows[flow as usize].sender.window();
             self.samples.windows.push((window.cwnd, window.ssthresh));
+        }
+        for group in &self.groups {
+            let flows = &self.flows[group.flows.start as usize..group.flows.end as usize];
+            let sample = GroupSample::of(flows, group.sender.packet_bytes);
+            self.samples.groups.push(sample);
         }
         let next = self.now + self.samples.every_ns;
         self.agenda.put(Event::plain(next, Kind::Sample, 0));

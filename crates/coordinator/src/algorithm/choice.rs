@@ -5,6 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::{
     Algorithm, Blocks, Even, EvenConfig, Free, Naive, Round, Scoreboard, ScoreboardConfig, Side,
     Value,
@@ -130,9 +132,10 @@ impl Choice {
         }
     }
 
-    /// The round that was asked for with `period=`.
-    pub fn period(&self) -> Option<Duration> {
-        self.period
+    /// How long the next round of `started`, which is of this choice, should last: as was
+    /// asked for with `period=`, or as it thinks right.
+    pub fn period_of(&self, started: &dyn Algorithm) -> Duration {
+        self.period.unwrap_or_else(|| started.period())
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<bool, ChoiceError> {
@@ -280,6 +283,19 @@ impl FromStr for Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl Serialize for Choice {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Choice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -103,6 +103,15 @@ pub trait Algorithm: Send {
     }
 }
 
+/// Rounds that a window holds without a new one, and bounds of that.
+const LEASE_ROUNDS: u32 = 4;
+const LEASE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(240));
+
+/// How long the bounds hold that a round of this length has given, without new ones.
+pub fn lease(period: Duration) -> Duration {
+    (LEASE_ROUNDS * period).clamp(LEASE.0, LEASE.1)
+}
+
 /// Each stream is left to its own congestion control; only observed.
 #[derive(Debug, Default)]
 pub struct Free;

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use paceline_coordinator::algorithm::Choice;
 
 use super::adaptation::GROUP;
 use super::{CaseError, Doing};
@@ -25,14 +26,15 @@ pub struct Coordination {
 
 impl Coordination {
     /// Starts them with an algorithm of the coordinator.
-    pub fn start(algorithm: &str) -> Result<Self, CaseError> {
+    pub fn start(algorithm: &Choice) -> Result<Self, CaseError> {
         std::fs::create_dir_all(std::env::temp_dir()).doing("making a directory")?;
         let place = tempfile::Builder::new()
             .prefix("paceline-lab-")
             .tempdir()
             .doing("making a directory for the coordinator's socket")?;
         let socket = place.path().join("socket");
-        let mut server = command(&["serve", "--algorithm", algorithm, "--listen"], &socket)?;
+        let algorithm = algorithm.to_string();
+        let mut server = command(&["serve", "--algorithm", &algorithm, "--listen"], &socket)?;
         for _ in 0..STEPS {
             if socket.exists() {
                 break;

@@ -84,7 +84,7 @@ fn run_once(
             Some(connect(host, &listener, address, &own)?)
         }
     };
-    let algorithm = plan.adaptation.coordinate.as_deref();
+    let algorithm = plan.adaptation.coordinate.as_ref();
     let mut coordination = algorithm.map(Coordination::start).transpose()?;
     if let Some(coordination) = &mut coordination {
         coordination.await_streams(pairs.len())?;

@@ -11,6 +11,7 @@ pub mod streams;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
+use paceline_coordinator::algorithm::Choice;
 use paceline_policy::units::{Rate, Size, Time};
 pub use program::Program;
 use serde::Deserialize;
@@ -351,7 +352,7 @@ pub struct Variant {
     /// A preset, a policy file relative to the experiment, or a policy in place.
     pub policy: Option<PolicyChoice>,
     /// An algorithm of the coordinator, with its parameters, for `[[streams]]`.
-    pub coordinate: Option<String>,
+    pub coordinate: Option<Choice>,
     /// What no TCP can beat: the bottleneck's queue takes everything, and connections
     /// begin with a large window. With a variant of it the rest can be compared.
     #[serde(default)]

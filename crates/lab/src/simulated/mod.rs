@@ -95,9 +95,6 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
     if plan.topology.offload {
         return no("no segmentation offload");
     }
-    if plan.adaptation.coordinate.is_some() {
-        return no("no coordinator");
-    }
     if let Some(name) = plan.adaptation.sysctl.keys().next() {
         return no(&format!("no sysctl, {name} among them"));
     }

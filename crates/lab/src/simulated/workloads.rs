@@ -5,7 +5,7 @@ use paceline_simulator::event::NEVER;
 use paceline_simulator::random::{sequence, Purpose};
 use paceline_simulator::sender::config::SenderConfig;
 use paceline_simulator::source::{Source, SourceConfig};
-use paceline_simulator::world::World;
+use paceline_simulator::world::{Coordination, World};
 
 use super::network::{Flows, Network};
 use super::{kind, SimulatedError, Watch, LONGEST_NS};
@@ -273,6 +273,9 @@ impl Runner<'_, '_> {
                 each: vec![(streams.hosts, chance.uniform(TOGETHER_NS))],
             }));
             let mut world = self.network.world(&flows, seed);
+            if let Some(coordination) = self.coordination(&world, streams) {
+                world.coordinate(coordination);
+            }
             let mut samples = Vec::new();
             loop {
                 let sample = sample(&world, streams.size_bytes);
@@ -306,6 +309,17 @@ impl Runner<'_, '_> {
             self.advance();
         }
         Ok(())
+    }
+
+    /// The coordinator of the streams, which are the world's first group.
+    fn coordination(&self, world: &World, streams: &Streams) -> Option<Coordination> {
+        let choice = self.plan.adaptation.coordinate.clone()?;
+        let dies_ns = streams.coordinator_dies_ns.unwrap_or(NEVER);
+        let mut coordination = Coordination::new("", choice, dies_ns);
+        for number in world.groups[0].flows.clone() {
+            coordination.add(number, None);
+        }
+        Some(coordination)
     }
 }
 

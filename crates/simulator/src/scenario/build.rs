@@ -126,6 +126,10 @@ pub(super) fn plan(file: File, place: &Place, path: &Path) -> Result<Plan, Scena
         });
         let links = links.collect::<Result<Vec<_>, _>>()?;
         let sender = sender(&file, &table.tcp, &key("tcp"), place, path)?;
+        if let Some(group) = &table.group {
+            check_group(&file, group, &sender)
+                .map_err(|error| place.wrong(&key("group"), error))?;
+        }
         groups.push(Flows {
             source: source(&table.source, &sender, &key("source"), place, path)?,
             name: name.clone(),
@@ -184,6 +188,25 @@ fn flows_of(table: &FlowsTable) -> u64 {
         }
         None => u64::from(table.count),
     }
+}
+
+/// Whether flows of `sender` can be in the group of this name; what is wrong, if not.
+fn check_group(file: &File, name: &str, sender: &SenderConfig) -> Result<(), String> {
+    if !file.group.contains_key(name) {
+        let known = names(file.group.keys());
+        return Err(format!("there is no group \"{name}\"; there are {known}"));
+    }
+    if file.flows.contains_key(name) {
+        return Err(format!(
+            "[flows.{name}] and [group.{name}] have one name: their metrics would, too"
+        ));
+    }
+    if !sender.takes_laws() {
+        return Err(
+            "windows are bounded in the stack \"linux\", and not of vegas or udp".to_owned(),
+        );
+    }
+    Ok(())
 }
 
 fn check_queue(queue: &QueueTable, key: &str, place: &Place) -> Result<(), ScenarioError> {
@@ -251,7 +274,7 @@ fn sender(
     }
     let mut config = SenderConfig::of(algorithm, stack);
     if let Some(name) = policy {
-        if !config.linux || algorithm == Algorithm::Vegas || algorithm == Algorithm::Udp {
+        if !config.takes_laws() {
             let problem = "Paceline's laws are for the stack \"linux\", and not for vegas or udp";
             return Err(place.wrong(&at("policy"), problem));
         }

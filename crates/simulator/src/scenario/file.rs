@@ -2,6 +2,7 @@
 //! The keys of a scenario file; `docs/simulator.md` describes them.
 
 use indexmap::IndexMap;
+use paceline_coordinator::algorithm::Choice;
 use paceline_policy::units::{Rate, Size, Time};
 use serde::Deserialize;
 
@@ -42,6 +43,9 @@ pub struct File {
     /// Kinds of senders.
     #[serde(default)]
     pub sender: IndexMap<String, SenderTable>,
+    /// Transfers whose streams are coordinated.
+    #[serde(default)]
+    pub group: IndexMap<String, GroupTable>,
     /// Groups of flows.
     pub flows: IndexMap<String, FlowsTable>,
     /// What is compared.
@@ -143,6 +147,14 @@ pub struct SenderTable {
     pub policy: Option<String>,
 }
 
+/// A transfer, of one group of flows or of several on routes of their own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupTable {
+    /// The coordinator's algorithm, with its parameters.
+    pub coordinate: Choice,
+}
+
 /// A group of flows.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -166,6 +178,8 @@ pub struct FlowsTable {
     /// The links that it goes over.
     #[serde(default)]
     pub path: Vec<String>,
+    /// The table of `[group]` whose coordinator bounds their windows; absent: nobody does.
+    pub group: Option<String>,
     /// The application.
     pub source: SourceTable,
     /// When the flows start.

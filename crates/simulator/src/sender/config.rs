@@ -202,6 +202,11 @@ impl SenderConfig {
         self.policy = Some(abi);
     }
 
+    /// Whether Paceline's laws know what to do with it.
+    pub fn takes_laws(&self) -> bool {
+        self.linux && !matches!(self.algorithm, Algorithm::Vegas | Algorithm::Udp)
+    }
+
     /// Whether it knows of each segment whether it has arrived.
     pub fn selective(&self) -> bool {
         matches!(

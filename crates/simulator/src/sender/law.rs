@@ -2,12 +2,11 @@
 //! A sender under Paceline's laws: the text of `bpf/control` decides, as the kernel side
 //! lets it (`bpf/congestion.bpf.c`): before a transmission, after an ACK, after a loss.
 
-use paceline_abi::{pl_path, pl_policy, pl_turn};
+use paceline_abi::{pl_path, pl_policy, pl_target, pl_turn};
 use paceline_control::{pl_orders, pl_tcp, Startup, State, PL_NO_SSTHRESH};
 
 use super::board::Change;
 use super::config::SenderConfig;
-use super::control::Controller;
 use super::Sender;
 use crate::event::{SECOND, US};
 
@@ -40,13 +39,18 @@ pub(super) struct Law {
     delivered_at_timeout: u32,
 }
 
+/// Whether the policy asks for a start-up law.
+fn has_start(policy: &pl_policy) -> bool {
+    policy.target != pl_target::PL_TARGET_OFF as u8
+}
+
 impl Sender {
-    fn mss(config: &SenderConfig) -> u32 {
+    pub(super) fn mss(config: &SenderConfig) -> u32 {
         let payload = config.packet_bytes.saturating_sub(config.header_bytes);
         payload.max(1)
     }
 
-    fn tcp(&self, now: u64, config: &SenderConfig) -> pl_tcp {
+    pub(super) fn tcp(&self, now: u64, config: &SenderConfig) -> pl_tcp {
         let board = self.board.as_ref().expect("a law is of a selective sender");
         let law = self
             .law
@@ -58,7 +62,7 @@ impl Sender {
         let again = self.lost_all && board.delivered != law.delivered_at_timeout;
         pl_tcp {
             now_us: now / US,
-            cwnd: segments(self.window.cwnd),
+            cwnd: segments(self.own_window()),
             ssthresh: segments(self.window.ssthresh),
             srtt_us: (self.rtt.smoothed_ns(&config.rto) / US) as u32,
             min_rtt_us: (self.rtt.least_ns() / US) as u32,
@@ -84,26 +88,46 @@ impl Sender {
     fn obey(&mut self, orders: &pl_orders, now: u64) {
         if orders.cwnd != 0 {
             self.window.cwnd = f64::from(orders.cwnd);
+            if let Some(bounded) = &mut self.bounded {
+                bounded.set();
+            }
         }
         if orders.ssthresh != 0 {
             self.window.ssthresh = f64::from(orders.ssthresh);
         }
+        if orders.pacing_bps != 0 {
+            self.pace(orders.pacing_bps);
+        }
+        if orders.stop != 0 {
+            self.end_pace();
+        }
+        if orders.settled != 0 {
+            self.settle(now);
+        }
+    }
+
+    /// Segments leave at this pace, bytes of payload per second.
+    pub(super) fn pace(&mut self, pacing_bps: u64) {
         let law = self
             .law
             .as_mut()
             .expect("asked only of a sender with a law");
-        if orders.pacing_bps != 0 {
-            law.pacing_bps = orders.pacing_bps;
-            law.paced = true;
-            law.stopping = false;
-        }
-        if orders.stop != 0 && law.paced {
+        law.pacing_bps = pacing_bps;
+        law.paced = true;
+        law.stopping = false;
+    }
+
+    /// One of the laws needs no pace any more; another may.
+    pub(super) fn end_pace(&mut self) {
+        let bounded = self.bounded.as_ref();
+        let law = self
+            .law
+            .as_mut()
+            .expect("asked only of a sender with a law");
+        let needed =
+            law.startup.raw().pacing != 0 || bounded.is_some_and(|bounded| bounded.paces());
+        if law.paced && !needed {
             law.stopping = true;
-        }
-        if orders.settled != 0 {
-            // The base takes what a start found for a window at which the path was full.
-            let window = self.window;
-            self.control.after_loss(now, window.cwnd, &window);
         }
     }
 
@@ -135,12 +159,23 @@ impl Sender {
             law.wake_ns = Some(law.due_ns);
             return false;
         }
-        let Some(Known { policy, path, turn }) = known else {
-            return true;
-        };
-        let state = law.startup.state();
-        if self.nxt != self.una && !matches!(state, State::Paced | State::Measured) {
-            return true;
+        if let Some(known) = known {
+            self.start_before_send(now, config, known);
+        }
+        self.bound(now, config);
+        true
+    }
+
+    fn start_before_send(&mut self, now: u64, config: &SenderConfig, known: &mut Known) {
+        let Known { policy, path, turn } = known;
+        let law = self
+            .law
+            .as_ref()
+            .expect("asked only of a sender with a law");
+        let begins =
+            self.nxt == self.una || matches!(law.startup.state(), State::Paced | State::Measured);
+        if !begins || !has_start(policy) {
+            return;
         }
         let tcp = self.tcp(now, config);
         let law = self
@@ -154,7 +189,6 @@ impl Sender {
                 .before_send_in_turn(turn, policy, &tcp, true, &mut orders);
         }
         self.obey(&orders, now);
-        true
     }
 
     /// What leaves takes its time at the pace (tcp_update_skb_after_send).
@@ -196,6 +230,9 @@ impl Sender {
         let Some(Known { policy, path, turn }) = known else {
             return;
         };
+        if !has_start(policy) {
+            return;
+        }
         let mut tcp = self.tcp(now, config);
         let law = self
             .law
@@ -233,9 +270,12 @@ impl Sender {
         config: &SenderConfig,
         known: Option<&mut Known>,
     ) {
-        let Some(Known { path, .. }) = known else {
+        let Some(Known { policy, path, .. }) = known else {
             return;
         };
+        if policy.target != pl_target::PL_TARGET_DELIVERY_RATE as u8 {
+            return;
+        }
         let tcp = self.tcp(now, config);
         let law = self
             .law

@@ -139,6 +139,7 @@ impl Sender {
                     acked.min(1)
                 };
                 if grows > 0 {
+                    self.before_growth();
                     let mut sample = self.sample(now, grows, rtt_ns, config);
                     sample.acked = grows;
                     self.control.on_ack(&sample, &mut self.window);
@@ -196,19 +197,20 @@ impl Sender {
         known: Option<&mut Known>,
     ) {
         self.totals.recoveries += 1;
+        let prior_cwnd = self.window.cwnd as u32;
+        self.before_loss();
         let basis = if config.halves != Halves::Window {
             f64::from(in_flight)
         } else {
             self.window.cwnd.floor()
         };
-        let cwnd = self.window.cwnd as u32;
         self.window.ssthresh = self.control.after_loss(now, basis, &self.window);
         self.recovering = true;
         self.recover = self.nxt;
         let board = self.board.as_mut().expect("a selective sender");
         board.prr_delivered = 0;
         board.prr_out = 0;
-        board.prior_cwnd = cwnd.max(1);
+        board.prior_cwnd = prior_cwnd.max(1);
         if !config.linux {
             self.window.cwnd = self.window.ssthresh;
             // The first lost segment waits for no room (RFC 6675, 5, step 4.2).
@@ -311,6 +313,7 @@ impl Sender {
         self.totals.timeouts += 1;
         // One reduction for one window, however often it is sent in vain.
         if (!self.recovering && !self.lost_all) || self.una >= self.recover {
+            self.before_loss();
             let board = self.board.as_ref().expect("a selective sender");
             let basis = if config.halves != Halves::Window {
                 f64::from(board.in_flight())

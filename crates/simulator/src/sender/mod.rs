@@ -7,6 +7,7 @@
 
 mod bic;
 mod board;
+mod bound;
 pub mod config;
 pub mod control;
 mod cubic;
@@ -17,6 +18,7 @@ mod rtt;
 mod vegas;
 
 use board::Board;
+use bound::Bounded;
 use config::{Algorithm, SenderConfig};
 use control::{Control, Reno, Sample, Window};
 pub use law::Known;
@@ -100,6 +102,7 @@ pub struct Sender {
     board: Option<Box<Board>>,
     vegas: Option<Box<Vegas>>,
     law: Option<Box<Law>>,
+    bounded: Option<Box<Bounded>>,
     totals: Totals,
 }
 
@@ -139,6 +142,7 @@ impl Sender {
             vegas: (config.algorithm == Algorithm::Vegas)
                 .then(|| Box::new(Vegas::new(config.vegas, !config.inflates_beyond_window))),
             law: config.policy.map(|_| Box::default()),
+            bounded: None,
             totals: Totals::default(),
         }
     }
@@ -174,6 +178,14 @@ impl Sender {
     /// Segments beyond the first unacknowledged one that were sent.
     pub fn outstanding(&self) -> u32 {
         self.max - self.una
+    }
+
+    /// Segments that are in the network, as far as it knows.
+    pub fn in_flight(&self) -> u32 {
+        match &self.board {
+            Some(board) => board.in_flight(),
+            None => self.outstanding(),
+        }
     }
 
     /// When its timer runs out; [`NEVER`] if none runs.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a world holds of its flows.
 
+use crate::event::NEVER;
 use crate::receiver::Receiver;
 use crate::sender::config::SenderConfig;
 use crate::sender::Sender;
@@ -85,6 +86,47 @@ pub struct Samples {
     pub queue: Vec<(u32, Option<f64>)>,
     /// Window and ssthresh of each flow, flow after flow within a sample.
     pub windows: Vec<(f64, f64)>,
+    /// Names of the groups of flows.
+    pub group_names: Vec<String>,
+    /// Each of them, group after group within a sample.
+    pub groups: Vec<GroupSample>,
+}
+
+/// A group of flows at one moment; those that are complete do not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GroupSample {
+    /// Flows.
+    pub active: u32,
+    /// Segments in flight of the flow that has the fewest.
+    pub least_in_flight: u32,
+    /// Of the one that has the most.
+    pub most_in_flight: u32,
+    /// Of all.
+    pub in_flight: u64,
+    /// Arrived so far, each segment once with its headers, of the complete flows too.
+    pub arrived_bytes: u64,
+}
+
+impl GroupSample {
+    /// Of these flows, whose packets are of this size.
+    pub(super) fn of(flows: &[Flow], packet_bytes: u32) -> Self {
+        let mut sample = GroupSample::default();
+        for flow in flows {
+            sample.arrived_bytes += flow.receiver.distinct() * u64::from(packet_bytes);
+            if flow.completed != NEVER {
+                continue;
+            }
+            let in_flight = flow.sender.in_flight();
+            sample.least_in_flight = match sample.active {
+                0 => in_flight,
+                _ => sample.least_in_flight.min(in_flight),
+            };
+            sample.most_in_flight = sample.most_in_flight.max(in_flight);
+            sample.in_flight += u64::from(in_flight);
+            sample.active += 1;
+        }
+        sample
+    }
 }
 
 /// Where a flow's packets go and what it shares with others.

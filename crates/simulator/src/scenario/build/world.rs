@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a plan to the world that runs it.
 
+use std::net::{IpAddr, Ipv4Addr};
+
+use indexmap::IndexMap;
 use paceline_policy::units::Time;
 
 use super::{flows_of, ns, Flows, Plan, WINDOW_PARTS};
-use crate::event::{SECOND, US};
+use crate::event::{NEVER, SECOND, US};
 use crate::link::{Limit, Link};
 use crate::memory;
 use crate::meter::Meter;
@@ -13,7 +16,13 @@ use crate::red::Red;
 use crate::scenario::file::{File, LinkTable, QueueTable};
 use crate::sender::config::SenderConfig;
 use crate::source::{Source, SourceConfig};
-use crate::world::{Way, World};
+use crate::world::{Coordination, Way, World};
+
+/// An address of the network that a group of flows sends to: each to its own, 10.0.0.0/24 and on.
+fn network(route: usize) -> IpAddr {
+    let [_, second, third, fourth] = (route as u32).to_be_bytes();
+    Ipv4Addr::new(10_u8.wrapping_add(second), third, fourth, 1).into()
+}
 
 impl Plan {
     /// The file of this point.
@@ -103,8 +112,14 @@ impl Plan {
         let meter = Meter::new(self.window_ns / WINDOW_PARTS);
         let mut world = World::new(links, measured, meter);
         world.reserve(self.flows() as usize);
+        let mut transfers: IndexMap<&String, Coordination> = IndexMap::new();
+        for (name, table) in &self.file.group {
+            let coordination = Coordination::new(name, table.coordinate.clone(), NEVER);
+            transfers.insert(name, coordination);
+        }
         let (mut number, mut path, mut host) = (0u64, 0, 0);
-        for (group, edge) in self.groups.iter().zip(edges) {
+        for (route, (group, edge)) in self.groups.iter().zip(edges).enumerate() {
+            let first = number as u32;
             world.add_group(&group.name, group.sender.clone(), group.source.clone());
             let mut add = |way: &Way| {
                 let mut start = Source::new(sequence(seed, Purpose::Start, number));
@@ -157,6 +172,15 @@ impl Plan {
                     host += hosts;
                 }
             }
+            let transfer = group.table.group.as_ref();
+            if let Some(transfer) = transfer.and_then(|name| transfers.get_mut(name)) {
+                for flow in first..number as u32 {
+                    transfer.add(flow, Some(network(route)));
+                }
+            }
+        }
+        for transfer in transfers.into_values() {
+            world.coordinate(transfer);
         }
         world
     }
