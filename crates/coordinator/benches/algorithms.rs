@@ -47,9 +47,9 @@ fn main() {
         ("killed", cases::killed),
     ];
     let algorithms = std::env::var("ALGORITHMS").unwrap_or_else(|_| {
-        "none even scoreboard scoreboard-scaled scoreboard:block=2,headroom=4 \
-         scoreboard:block=2,headroom=4,period=200ms scoreboard:block=10,headroom=20 \
-         scoreboard-scaled:block=0.1,headroom=0.2,period=400ms largest larger average \
+        "none even scoreboard scoreboard:block=2.15,headroom=4.3,period=0.1rtt \
+         scoreboard:block=2.15,headroom=4.3,period=2.86rtt scoreboard:block=10,headroom=20 \
+         largest larger average \
          largest:side=lower average:side=lower limit-average limit-weighted-average"
             .to_owned()
     });

@@ -8,12 +8,11 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    Algorithm, Blocks, Even, EvenConfig, Free, Naive, Round, Scoreboard, ScoreboardConfig, Side,
-    Value,
+    Algorithm, Even, EvenConfig, Free, Naive, Round, Scoreboard, ScoreboardConfig, Side, Value,
 };
 
 /// Name, parameters with their defaults, and what it does, of each algorithm.
-pub const CHOICES: [(&str, &str, &str); 9] = [
+pub const CHOICES: [(&str, &str, &str); 8] = [
     (
         "even",
         "queue=0.5, prefix4=24, prefix6=64",
@@ -23,11 +22,6 @@ pub const CHOICES: [(&str, &str, &str); 9] = [
         "scoreboard",
         "block=30, headroom=60, decay=0.1, points=3/2/1, period=1s",
         "the paper's majority decision, sizes in segments",
-    ),
-    (
-        "scoreboard-scaled",
-        "block=0.0158, headroom=0.0316, decay=0.1, points=3/2/1, period=2.86rtt",
-        "the same, sizes as shares of the window",
     ),
     (
         "largest",
@@ -158,22 +152,12 @@ impl Choice {
             }
             (Kind::Even(config), "prefix4") => config.prefix_v4 = bits(32, "bits, 0 to 32")?,
             (Kind::Even(config), "prefix6") => config.prefix_v6 = bits(128, "bits, 0 to 128")?,
-            (Kind::Scoreboard(config), "block") => match &mut config.blocks {
-                Blocks::Fixed { block_segs, .. } => {
-                    *block_segs = number(1.0, 1e6, "segments, 1 to 1000000")?;
-                }
-                Blocks::Scaled { block, .. } => {
-                    *block = number(1e-3, 1.0, "a share of the window, 0.001 to 1")?;
-                }
-            },
-            (Kind::Scoreboard(config), "headroom") => match &mut config.blocks {
-                Blocks::Fixed { headroom_segs, .. } => {
-                    *headroom_segs = number(0.0, 1e6, "segments, 0 to 1000000")?;
-                }
-                Blocks::Scaled { headroom, .. } => {
-                    *headroom = number(0.0, 10.0, "a share of the window, 0 to 10")?;
-                }
-            },
+            (Kind::Scoreboard(config), "block") => {
+                config.block_segs = number(1.0, 1e6, "segments, 1 to 1000000")?;
+            }
+            (Kind::Scoreboard(config), "headroom") => {
+                config.headroom_segs = number(0.0, 1e6, "segments, 0 to 1000000")?;
+            }
             (Kind::Scoreboard(config), "decay") => {
                 config.decay = number(0.0, 0.99, "a share that is lost in a round, 0 to 0.99")?;
             }
@@ -196,8 +180,8 @@ impl Choice {
             }
             (Kind::Scoreboard(config), "period") if value.ends_with("rtt") => {
                 let trips = value.trim_end_matches("rtt").parse::<f64>().ok();
-                let trips = trips.filter(|trips| (0.25..=100.0).contains(trips));
-                let expected = "a time, or 0.25rtt to 100rtt";
+                let trips = trips.filter(|trips| (0.1..=100.0).contains(trips));
+                let expected = "a time, or 0.1rtt to 100rtt";
                 config.round = Round::RoundTrips(trips.ok_or_else(|| error(expected))?);
             }
             (Kind::Scoreboard(_) | Kind::Naive(..) | Kind::Free, "period") => {
@@ -236,7 +220,6 @@ impl FromStr for Choice {
         let kind = match name {
             "even" => Kind::Even(EvenConfig::default()),
             "scoreboard" => Kind::Scoreboard(ScoreboardConfig::PAPER),
-            "scoreboard-scaled" => Kind::Scoreboard(ScoreboardConfig::SCALED),
             "largest" => Kind::Naive(Value::Largest, Side::Both),
             "larger" => Kind::Naive(Value::Larger, Side::Both),
             "average" => Kind::Naive(Value::Average, Side::Both),
@@ -313,10 +296,7 @@ mod tests {
             let spelled = format!("{name}:{}", parameters.replace(", ", ","));
             let (choice, full) = (name.parse::<Choice>(), spelled.parse::<Choice>());
             let (choice, full) = (choice.expect(name), full.expect(&spelled));
-            // Shares are written with three digits in the help.
-            if name != "scoreboard-scaled" {
-                assert_eq!(choice.kind, full.kind, "{spelled}");
-            }
+            assert_eq!(choice.kind, full.kind, "{spelled}");
             choice.start();
         }
     }
@@ -327,7 +307,7 @@ mod tests {
         assert!(error("even:side=both").contains("it has queue=0.5"));
         assert!(error("scoreboard:decay=2").contains("0 to 0.99"));
         assert!(error("scoreboard:points=3/2").contains("as in 3/2/1"));
-        assert!(error("scoreboard:period=0rtt").contains("0.25rtt"));
+        assert!(error("scoreboard:period=0rtt").contains("0.1rtt"));
         assert!(error("none:period=1rtt").contains("with its unit"));
         assert!(error("none:period=1").contains("with its unit"));
         assert!(error("none:period=NaNs").contains("with its unit"));

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub use choice::{Choice, ChoiceError, CHOICES};
 pub use even::{Even, EvenConfig};
 pub use naive::{Naive, Side, Value};
-pub use scoreboard::{Blocks, Round, Scoreboard, ScoreboardConfig};
+pub use scoreboard::{Round, Scoreboard, ScoreboardConfig};
 
 use crate::local::StreamSample;
 

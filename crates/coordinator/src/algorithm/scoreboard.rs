@@ -8,26 +8,6 @@ use std::time::Duration;
 
 use super::{Algorithm, Limits, Stream};
 
-/// How windows are divided into blocks, and what is added to the best one.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Blocks {
-    /// Blocks of the same size, as in the paper; both in segments.
-    Fixed {
-        /// Size of a block; the paper's is 30.
-        block_segs: f64,
-        /// Added to the best block; the paper's is 60.
-        headroom_segs: f64,
-    },
-    /// Blocks that grow with the window; both as shares of it. The paper's windows were
-    /// of some 1,900 segments, of which its own sizes are 1.6 % and 3.2 %.
-    Scaled {
-        /// Size of a block.
-        block: f64,
-        /// Added to the best block, and one segment at least.
-        headroom: f64,
-    },
-}
-
 /// How long a round is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Round {
@@ -40,64 +20,27 @@ pub enum Round {
 /// The paper's parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreboardConfig {
-    /// The division into blocks.
-    pub blocks: Blocks,
+    /// Size of a block of windows, segments: 30 in the paper.
+    pub block_segs: f64,
+    /// What the limit is above the best block, segments: 60 in the paper.
+    pub headroom_segs: f64,
     /// Share of each score that is lost in a round: 0.1 in the paper.
     pub decay: f64,
     /// For the window's own block, its neighbours, and theirs: 3, 2, 1 in the paper.
     pub points: [f64; 3],
     /// The round.
     pub round: Round,
-    /// A stream in its first slow start is not limited. With a headroom of a few
-    /// percent it would otherwise never get out of it.
-    pub spare_slow_start: bool,
 }
 
 impl ScoreboardConfig {
     /// As in the paper.
     pub const PAPER: Self = Self {
-        blocks: Blocks::Fixed {
-            block_segs: 30.0,
-            headroom_segs: 60.0,
-        },
+        block_segs: 30.0,
+        headroom_segs: 60.0,
         decay: 0.1,
         points: [3.0, 2.0, 1.0],
         round: Round::Fixed(Duration::from_secs(1)),
-        spare_slow_start: false,
     };
-    /// The paper's, with sizes as shares of the window, and rounds in round trips.
-    pub const SCALED: Self = Self {
-        blocks: Blocks::Scaled {
-            block: 30.0 / 1900.0,
-            headroom: 60.0 / 1900.0,
-        },
-        round: Round::RoundTrips(1000.0 / 350.0),
-        spare_slow_start: true,
-        ..Self::PAPER
-    };
-}
-
-impl Blocks {
-    fn index(self, segs: f64) -> u32 {
-        match self {
-            Self::Fixed { block_segs, .. } => (segs / block_segs).round() as u32,
-            Self::Scaled { block, .. } => (segs.ln() / block.ln_1p()).round() as u32,
-        }
-    }
-
-    fn window(self, index: u32) -> f64 {
-        match self {
-            Self::Fixed { block_segs, .. } => f64::from(index) * block_segs,
-            Self::Scaled { block, .. } => (f64::from(index) * block.ln_1p()).exp(),
-        }
-    }
-
-    fn with_headroom(self, window: f64) -> f64 {
-        match self {
-            Self::Fixed { headroom_segs, .. } => window + headroom_segs,
-            Self::Scaled { headroom, .. } => window + (window * headroom).max(1.0),
-        }
-    }
 }
 
 /// A score this small is forgotten: no vote that still counts is.
@@ -106,8 +49,6 @@ const FORGOTTEN: f64 = 1e-3;
 /// than the paper's.
 const LEAST_ROUND: Duration = Duration::from_millis(20);
 const LONGEST_ROUND: Duration = Duration::from_secs(1);
-/// Linux's ssthresh while no loss has set one (TCP_INFINITE_SSTHRESH).
-const NO_SSTHRESH: u32 = i32::MAX as u32;
 
 /// The board.
 #[derive(Debug, Clone)]
@@ -129,8 +70,15 @@ impl Scoreboard {
         }
     }
 
+    /// The block of a window: its number times its size is the largest window in it. That is
+    /// what stands for the block, which the paper leaves open: nobody who voted for the best
+    /// one is cut.
+    fn block(&self, segs: f64) -> u32 {
+        (segs / self.config.block_segs).ceil() as u32
+    }
+
     fn vote(&mut self, segs: f64) {
-        let index = self.config.blocks.index(segs);
+        let index = self.block(segs);
         for (distance, points) in (0u32..).zip(self.config.points) {
             let above = index.saturating_add(distance);
             *self.scores.entry(above).or_default() += points;
@@ -158,21 +106,12 @@ impl Algorithm for Scoreboard {
         }
         // Of equals the larger window: the limit is meant to rise.
         let best = self.scores.iter().max_by(|a, b| a.1.total_cmp(b.1));
-        self.goal_segs = best.map(|(index, _)| self.config.blocks.window(*index));
+        self.goal_segs = best.map(|(index, _)| f64::from(*index) * self.config.block_segs);
         let limits = match self.goal_segs {
             None => Limits::FREE,
-            Some(goal) => Limits::upper(self.config.blocks.with_headroom(goal)),
+            Some(goal) => Limits::upper(goal + self.config.headroom_segs),
         };
-        streams
-            .iter()
-            .map(|stream| {
-                let first_start = stream.sample.ssthresh_segs >= NO_SSTHRESH;
-                match self.config.spare_slow_start && first_start {
-                    true => Limits::FREE,
-                    false => limits,
-                }
-            })
-            .collect()
+        vec![limits; streams.len()]
     }
 
     fn period(&self) -> Duration {
@@ -191,7 +130,7 @@ impl Algorithm for Scoreboard {
             None => vec!["no window has voted yet".to_owned()],
             Some(goal) => vec![format!(
                 "best block {goal:.0} segments, limit {:.0}",
-                self.config.blocks.with_headroom(goal)
+                goal + self.config.headroom_segs
             )],
         }
     }
@@ -217,7 +156,7 @@ mod tests {
             [(8, 1.0), (9, 2.0), (10, 3.0), (11, 2.0), (12, 1.0)]
         );
         let scores: Vec<_> = board(&[10]).scores.into_iter().collect();
-        assert_eq!(scores, [(0, 3.0), (1, 2.0), (2, 1.0)]);
+        assert_eq!(scores, [(0, 2.0), (1, 3.0), (2, 2.0), (3, 1.0)]);
     }
 
     #[test]
@@ -228,19 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn scaled_blocks_keep_their_share() {
-        let blocks = ScoreboardConfig::SCALED.blocks;
-        for segs in [10.0, 130.0, 1900.0] {
-            let window = blocks.window(blocks.index(segs));
-            assert!((window / segs - 1.0).abs() < 0.01, "{segs}: {window}");
-        }
-        assert_eq!(blocks.with_headroom(10.0), 11.0);
-        assert_eq!(blocks.with_headroom(1900.0), 1960.0);
-    }
-
-    #[test]
-    fn a_scaled_round_follows_the_round_trip() {
-        let mut board = Scoreboard::new(ScoreboardConfig::SCALED);
+    fn a_round_may_follow_the_round_trip() {
+        let mut board = Scoreboard::new(ScoreboardConfig {
+            round: Round::RoundTrips(1000.0 / 350.0),
+            ..ScoreboardConfig::PAPER
+        });
         assert_eq!(board.period(), LONGEST_ROUND, "no round trip is known");
         let stream = |min_rtt_us: u32| Stream {
             id: crate::algorithm::StreamId {
