@@ -295,6 +295,22 @@ pub struct Streams {
     pub coordinator_dies_ns: Option<u64>,
     /// Congestion control of an endless flow beside them, from the host after theirs.
     pub beside: Option<String>,
+    /// Routes to the receiver, each that of the next hosts; none: all take the link.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
+}
+
+/// A route beside the link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Route {
+    /// Hosts that take it.
+    pub hosts: u32,
+    /// Bits per second, framing included.
+    pub rate_bps: u64,
+    /// Bytes of its drop-tail queue.
+    pub buffer_bytes: u64,
+    /// Its propagation there and back, nanoseconds.
+    pub rtt_ns: u64,
 }
 
 /// When the programs of a host stand still.

@@ -94,8 +94,16 @@ impl Counters {
 
 /// Listens in the receiver on a free port.
 pub fn listen(network: &Network) -> Result<(TcpListener, SocketAddr), CaseError> {
+    listen_at(network, network.receiver_address(0))
+}
+
+/// Listens in the receiver at one of its addresses, port 0 being a free one.
+pub fn listen_at(
+    network: &Network,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), CaseError> {
     network.receiver.enter(|| {
-        let listener = listen_here(network.receiver_address(0), None)?;
+        let listener = listen_here(address, None)?;
         let address = listener
             .local_addr()
             .doing("asking for the receiver's address")?;

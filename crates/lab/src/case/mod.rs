@@ -20,6 +20,7 @@ mod mpi;
 mod namespace;
 pub(crate) mod queues;
 pub mod ranks;
+mod routes;
 pub(crate) mod sample;
 pub(crate) mod streams;
 pub mod topology;

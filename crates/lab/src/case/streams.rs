@@ -2,17 +2,19 @@
 //! Parallel streams: connections of several hosts carry as much each, begin at once, and
 //! the transfer is over when the last of them is (kamezawa-2004, 2.1).
 
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::adaptation::{self, Job};
 use super::connection::{
-    connect, listen, now_ns, receive_into, run_promptly, send, sleep_until, Congestion, Counters,
+    connect, listen, listen_at, now_ns, receive_into, run_promptly, send, sleep_until, Congestion,
+    Counters,
 };
 use super::coordination::Coordination;
 use super::cpu::CpuMeter;
-use super::{Case, CaseError, Doing};
+use super::{routes, Case, CaseError, Doing, Network};
 use crate::plan::Streams;
 use crate::record::{Record, StreamSample, StreamsRecord};
 
@@ -40,10 +42,12 @@ pub fn run(case: &mut Case, workload: usize, streams: &Streams) -> Result<(), Ca
             streams.distant_rtt_ns / 1000
         ))?;
     }
+    routes::add(&case.network, &streams.routes)?;
     for repeat in 0..streams.repeats {
         run_once(case, workload, streams, repeat)?;
         case.advance()?;
     }
+    routes::remove(&case.network, &streams.routes)?;
     for host in 0..streams.distant_hosts {
         case.network
             .router
@@ -60,6 +64,7 @@ fn run_once(
 ) -> Result<(), CaseError> {
     let plan = case.plan;
     let (listener, address) = listen(&case.network)?;
+    let doors = doors(&case.network, streams)?;
     let congestion = adaptation::congestion(&plan.adaptation)?;
     let hosts = &case.network.senders;
     let job = Job::start(&plan.adaptation)?;
@@ -67,8 +72,12 @@ fn run_once(
     Job::inside(job.as_ref(), || {
         for host in 0..streams.hosts {
             for _ in 0..streams.per_host {
+                let (listener, address) = match doors.get(host as usize) {
+                    Some((door, address)) => (door.as_ref(), *address),
+                    None => (&listener, address),
+                };
                 let host = &hosts[host as usize];
-                pairs.push(connect(host, &listener, address, &congestion)?);
+                pairs.push(connect(host, listener, address, &congestion)?);
             }
         }
         Ok(())
@@ -144,6 +153,20 @@ fn run_once(
     let cpu = meter.stop(workload, last_ns, payload + record.beside_bytes)?;
     case.record(&Record::Streams(record))?;
     case.record(&Record::Cpu(cpu))
+}
+
+/// Where the receiver listens for each host, where they have routes of their own.
+fn doors(
+    network: &Network,
+    streams: &Streams,
+) -> Result<Vec<(Arc<TcpListener>, SocketAddr)>, CaseError> {
+    let mut doors = Vec::new();
+    for (number, route) in streams.routes.iter().enumerate() {
+        let (listener, address) = listen_at(network, routes::receiver_address(network, number))?;
+        let door = (Arc::new(listener), address);
+        doors.extend(vec![door; route.hosts as usize]);
+    }
+    Ok(doors)
 }
 
 impl Stream {

@@ -82,21 +82,25 @@ pub struct KernelBottleneck {
 
 impl KernelBottleneck {
     fn shaper(verb: &str, device: &str, wanted: &plan::Topology, rate_bps: u64) -> String {
-        format!(
-            "qdisc {verb} dev {device} root tbf rate {rate_bps}bit burst {SHAPER_BURST_BYTES} limit {} overhead {FRAMING_BYTES}\n",
-            wanted.buffer_bytes
-        )
+        shaper(verb, device, rate_bps, wanted.buffer_bytes)
     }
+}
 
-    /// Nothing where there is no delay: netem has none of 0.
-    fn delay(device: &str, delay_ns: u64) -> String {
-        match delay_ns {
-            0 => String::new(),
-            _ => format!(
-                "qdisc add dev {device} root netem delay {}us limit 100000\n",
-                delay_ns / 1000
-            ),
-        }
+/// A line of `tc` that makes what leaves a device that slow, behind a drop-tail queue.
+pub(super) fn shaper(verb: &str, device: &str, rate_bps: u64, buffer_bytes: u64) -> String {
+    format!(
+        "qdisc {verb} dev {device} root tbf rate {rate_bps}bit burst {SHAPER_BURST_BYTES} limit {buffer_bytes} overhead {FRAMING_BYTES}\n"
+    )
+}
+
+/// One that delays it; nothing where there is no delay: netem has none of 0.
+pub(super) fn delay(device: &str, delay_ns: u64) -> String {
+    match delay_ns {
+        0 => String::new(),
+        _ => format!(
+            "qdisc add dev {device} root netem delay {}us limit 100000\n",
+            delay_ns / 1000
+        ),
     }
 }
 
@@ -118,7 +122,7 @@ impl Bottleneck for KernelBottleneck {
         if wanted.far_hosts == 0 {
             join(router, "wan", far, interface)?;
             router.tc(&shaper("wan"))?;
-            return far.tc(&Self::delay(interface, 2 * wanted.one_way_delay_ns));
+            return far.tc(&delay(interface, 2 * wanted.one_way_delay_ns));
         }
         let bridge = Namespace::create("bridge")?;
         join(router, "wan", &bridge, "near")?;
@@ -129,8 +133,8 @@ impl Bottleneck for KernelBottleneck {
         }
         bridge.ip(&lines)?;
         router.tc(&shaper("wan"))?;
-        bridge.tc(&(Self::delay("far", wanted.one_way_delay_ns) + &shaper("near")))?;
-        far.tc(&Self::delay(interface, wanted.one_way_delay_ns))?;
+        bridge.tc(&(delay("far", wanted.one_way_delay_ns) + &shaper("near")))?;
+        far.tc(&delay(interface, wanted.one_way_delay_ns))?;
         *self.bridge.lock().unwrap_or_else(PoisonError::into_inner) = Some(bridge);
         Ok(())
     }
@@ -340,7 +344,7 @@ pub(super) fn attach_hosts(
 
 pub(super) const RECEIVER_LINK: u8 = 0;
 
-fn sender_link(index: u32) -> u8 {
+pub(super) fn sender_link(index: u32) -> u8 {
     u8::try_from(index + 1).expect("the experiment was checked: at most 250 senders")
 }
 
@@ -380,7 +384,12 @@ pub(super) fn router_address(number: u8, ip: u8) -> IpAddr {
 }
 
 /// Lines of `ip` that bring one end of a link up, and give hosts a default route.
-fn configuration(device: &str, link: u8, is_router: bool, wanted: &plan::Topology) -> String {
+pub(super) fn configuration(
+    device: &str,
+    link: u8,
+    is_router: bool,
+    wanted: &plan::Topology,
+) -> String {
     let ip = wanted.ip;
     let at_router = router_address(link, ip);
     if is_router {
@@ -427,7 +436,7 @@ fn host_route(via: IpAddr, initial_window: u32) -> String {
 }
 
 /// `ethtool -K DEVICE tso off gso off gro off`, without the program.
-fn switch_offload_off(device: &str) -> Result<(), CaseError> {
+pub(super) fn switch_offload_off(device: &str) -> Result<(), CaseError> {
     #[repr(C)]
     struct Value {
         command: u32,

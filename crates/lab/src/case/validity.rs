@@ -33,7 +33,8 @@ impl Watch {
         }
         let ports = network.wanted.switch_buffer_bytes > 0;
         let modelled = |queue: &Queue| {
-            queue.kind == "tbf" && (queue.dev == "wan" || ports && queue.dev.starts_with("edge"))
+            let described = queue.dev == "wan" || queue.dev.starts_with("route");
+            queue.kind == "tbf" && (described || ports && queue.dev.starts_with("edge"))
         };
         problems.extend(dropped(&network.router, modelled)?);
         if let Some(far) = &network.far {

@@ -5,7 +5,7 @@ use paceline_report::Series;
 
 use super::{pick, seconds, CollectError, Collector, Place};
 use crate::bounds;
-use crate::plan::Streams;
+use crate::plan::{Route, Streams};
 use crate::record::{Record, StreamSample, StreamsRecord};
 
 impl Collector {
@@ -99,10 +99,18 @@ impl Collector {
     }
 }
 
-/// All streams' bytes with their headers at the link's rate, and a round trip. Where a
-/// host stands still, the others can use what it leaves; a flow beside them has its share.
+/// All streams' bytes with their headers at the link's rate, and a round trip, or of the
+/// route that needs the longest. Where a host stands still, the others can use what it leaves; a flow beside them has its share.
 fn last_bound_s(place: &Place, plan: &Streams) -> f64 {
     let topology = &place.plan.topology;
+    let of_route = |route: &Route| {
+        let streams = u64::from(route.hosts * plan.per_host);
+        let bytes = streams * plan.size_bytes;
+        bounds::completion_s(bytes, streams, route.rate_bps, route.rtt_ns, topology.ip)
+    };
+    if !plan.routes.is_empty() {
+        return plan.routes.iter().map(of_route).fold(0.0, f64::max);
+    }
     let streams = u64::from(plan.hosts * plan.per_host);
     let rate_bps = match plan.beside {
         None => topology.rate_bps,

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `[[streams]]`: parallel transfers that are over when the last of them is.
 
-use paceline_policy::units::{Size, Time};
+use paceline_policy::units::{Rate, Size, Time};
 use serde::Deserialize;
 
 use super::check::{Place, MOST_SENDERS};
 use super::{one, ExperimentError, File};
 use crate::plan;
 
+/// Routes are lines of the receiver, which have names and addresses of their own.
+const MOST_ROUTES: usize = 4;
 /// Most connections of one `[[streams]]`.
 const MOST_STREAMS: u32 = 1000;
 
@@ -42,6 +44,23 @@ pub struct Streams {
     pub coordinator_dies: Option<Time>,
     /// Congestion control of an endless flow beside them, from a host of its own.
     pub beside: Option<String>,
+    /// Routes to the receiver beside the link, each that of the next hosts.
+    #[serde(default)]
+    pub routes: Vec<Route>,
+}
+
+/// A route; see [`plan::Route`].
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// Hosts that take it.
+    pub hosts: u32,
+    /// Its rate.
+    pub rate: Rate,
+    /// Its queue.
+    pub buffer: Size,
+    /// Its propagation there and back.
+    pub rtt: Time,
 }
 
 /// When the programs of a host stand still.
@@ -81,7 +100,43 @@ impl Streams {
             }),
             coordinator_dies_ns: self.coordinator_dies.map(|at| at.micros() * 1000),
             beside: self.beside.clone(),
+            routes: self.routes.iter().map(Route::plan).collect(),
         }
+    }
+}
+
+impl Route {
+    fn plan(&self) -> plan::Route {
+        plan::Route {
+            hosts: self.hosts,
+            rate_bps: self.rate.bits_per_second(),
+            buffer_bytes: self.buffer.bytes(),
+            rtt_ns: self.rtt.micros() * 1000,
+        }
+    }
+}
+
+/// What is wrong with the routes.
+fn check_routes(streams: &Streams) -> Result<(), String> {
+    let routes = &streams.routes;
+    if routes.is_empty() {
+        return Ok(());
+    }
+    if routes.len() > MOST_ROUTES {
+        return Err(format!("at most {MOST_ROUTES}"));
+    }
+    if streams.distant_hosts > 0 || streams.beside.is_some() {
+        return Err("distant_hosts and beside are of the link, which nobody takes".to_owned());
+    }
+    let hosts: u32 = routes.iter().map(|route| route.hosts).sum();
+    if hosts != streams.hosts || routes.iter().any(|route| route.hosts == 0) {
+        let all = streams.hosts;
+        return Err(format!("each has a host at least, and all of them {all}"));
+    }
+    let empty = |route: &Route| route.rate.bits_per_second() == 0 || route.buffer.bytes() == 0;
+    match routes.iter().any(empty) {
+        true => Err("rate and buffer must be more than 0".to_owned()),
+        false => Ok(()),
     }
 }
 
@@ -111,6 +166,9 @@ pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
         if (streams.distant_hosts > 0) != (streams.distant_rtt.micros() > 0) {
             let problem = "distant_hosts and distant_rtt are given together or not at all";
             return wrong("distant_hosts", problem.to_owned());
+        }
+        if let Err(problem) = check_routes(streams) {
+            return wrong("routes", problem);
         }
         if let Some(pause) = streams.pause {
             if pause.host == 0 || pause.host > hosts || pause.length.micros() == 0 {

@@ -8,7 +8,7 @@ use paceline_simulator::sender::config::SenderConfig;
 use paceline_simulator::source::{Source, SourceConfig};
 use paceline_simulator::world::{Way, World};
 
-use crate::plan::Topology;
+use crate::plan::{Route, Topology};
 
 /// Preamble, gap and frame check sequence: on the wire, but in no queue.
 const FRAMING_BYTES: u64 = 24;
@@ -30,6 +30,8 @@ pub struct Network<'t> {
     topology: &'t Topology,
     /// What is added to the way back of each host, nanoseconds; none after these.
     pub longer_ns: Vec<u64>,
+    /// Routes beside the link, each that of the next hosts.
+    pub routes: Vec<Route>,
 }
 
 impl<'t> Network<'t> {
@@ -38,7 +40,17 @@ impl<'t> Network<'t> {
         Network {
             topology,
             longer_ns: Vec::new(),
+            routes: Vec::new(),
         }
+    }
+
+    /// The route of a host, if there are routes.
+    pub fn route_of(&self, host: u32) -> Option<usize> {
+        let mut hosts = 0;
+        self.routes.iter().position(|route| {
+            hosts += route.hosts;
+            host < hosts
+        })
     }
 
     /// A new world with these flows, which knows nothing of any path. What is drawn
@@ -48,12 +60,22 @@ impl<'t> Network<'t> {
         // The simulator's queue counts packets as they are on the wire.
         let packet = flows.first().map_or(0, |flows| flows.sender.packet_bytes);
         let packet = u64::from(packet).max(FRAMING_BYTES + 1);
-        let buffer = topology.buffer_bytes * packet / (packet - FRAMING_BYTES);
-        let delay = topology.one_way_delay_ns;
-        let mut links = vec![
-            Link::new(topology.rate_bps, delay, Limit::Bytes(buffer), None),
-            Link::new(0, delay, Limit::None, None),
-        ];
+        let line = |rate_bps: u64, delay_ns: u64, buffer_bytes: u64| {
+            let buffer = buffer_bytes * packet / (packet - FRAMING_BYTES);
+            [
+                Link::new(rate_bps, delay_ns, Limit::Bytes(buffer), None),
+                Link::new(0, delay_ns, Limit::None, None),
+            ]
+        };
+        let mut links = Vec::from(line(
+            topology.rate_bps,
+            topology.one_way_delay_ns,
+            topology.buffer_bytes,
+        ));
+        for route in &self.routes {
+            links.extend(line(route.rate_bps, route.rtt_ns / 2, route.buffer_bytes));
+        }
+        let edges = links.len() as u32;
         let hosts = flows
             .iter()
             .flat_map(|flows| &flows.each)
@@ -70,9 +92,11 @@ impl<'t> Network<'t> {
         for flows in flows {
             world.add_group("", flows.sender.clone(), flows.source.clone());
             for (host, start) in &flows.each {
+                let line = self.route_of(*host).map_or(0, |route| 2 + 2 * route as u32);
+                let edge = edges + 2 * host;
                 let way = Way {
-                    there: vec![2 + 2 * host, 0],
-                    back: vec![1, 3 + 2 * host],
+                    there: vec![edge, line],
+                    back: vec![line + 1, edge + 1],
                     path: *host,
                     turn: *host,
                 };

@@ -252,6 +252,7 @@ impl Runner<'_, '_> {
     ) -> Result<(), SimulatedError> {
         let distant = streams.distant_hosts as usize;
         self.network.longer_ns = vec![streams.distant_rtt_ns; distant];
+        self.network.routes.clone_from(&streams.routes);
         let other = streams.beside.as_deref().map(|name| kind(self.plan, name));
         let other = other.transpose()?;
         let (sender, segments) = self.message(sender, streams.size_bytes);
@@ -317,7 +318,13 @@ impl Runner<'_, '_> {
         let dies_ns = streams.coordinator_dies_ns.unwrap_or(NEVER);
         let mut coordination = Coordination::new("", choice, dies_ns);
         for number in world.groups[0].flows.clone() {
-            coordination.add(number, None);
+            let host = number / streams.per_host;
+            // As the receiver's addresses in the other backends: a network for each route.
+            let network = self
+                .network
+                .route_of(host)
+                .map_or(0, |route| 1 + route as u8);
+            coordination.add(number, Some([10, 154, network, 1].into()));
         }
         Some(coordination)
     }
