@@ -340,6 +340,22 @@ fn a_skeleton_is_run_once_at_least() {
 }
 
 #[test]
+fn a_coordinator_that_there_is_not_is_told_with_those_that_there_are() {
+    let text = GOOD.replacen(
+        "[variant.cubic]",
+        "[variant.cubic]\ncoordinate = \"evn\"",
+        1,
+    );
+    let line = 1 + text
+        .lines()
+        .position(|line| line.starts_with("coordinate"))
+        .unwrap();
+    let told = parse(&text).unwrap_err();
+    let wanted = format!(":{line}: coordinate: there is no algorithm \"evn\"; there are even, ");
+    assert!(told.contains(&wanted), "{told}");
+}
+
+#[test]
 fn streams_that_cannot_be_are_named() {
     let with = |keys: &str| {
         let text = GOOD.replacen(
@@ -365,6 +381,21 @@ fn streams_that_cannot_be_are_named() {
             "there are 8 hosts",
         ),
         ("hosts = 8\ndistant_hosts = 1", "distant_hosts", "together"),
+        (
+            "hosts = 8\nroutes = [{ hosts = 7, rate = \"10mbit\", buffer = \"9KB\", rtt = \"1ms\" }]",
+            "routes",
+            "all of them 8",
+        ),
+        (
+            "hosts = 8\nbeside = \"cubic\"\nroutes = [{ hosts = 8, rate = \"10mbit\", buffer = \"9KB\", rtt = \"1ms\" }]",
+            "routes",
+            "beside",
+        ),
+        (
+            "hosts = 8\nroutes = [{ hosts = 8, rate = \"0mbit\", buffer = \"9KB\", rtt = \"1ms\" }]",
+            "routes",
+            "more than 0",
+        ),
         (
             "hosts = 2\npause = { host = 3, at = \"1s\", for = \"1s\" }",
             "pause",

@@ -78,9 +78,18 @@ fn starts_take_as_long_as_with_a_real_kernel() {
 
 #[test]
 fn parallel_streams_end_as_with_a_real_kernel() {
-    for (variant, within) in [("cubic", 0.10), ("paceline", 0.02), ("average-lower", 0.10)] {
-        for (name, ratio) in ratios("decp", variant, "last_s") {
-            assert!((ratio - 1.0).abs() < within, "{variant}, {name}: {ratio}");
+    for (experiment, variant, within) in [
+        ("decp", "cubic", 0.10),
+        ("decp", "paceline", 0.02),
+        ("decp", "average-lower", 0.10),
+        ("decp-routes", "cubic", 0.10),
+        ("decp-routes", "paceline", 0.02),
+    ] {
+        for (name, ratio) in ratios(experiment, variant, "last_s") {
+            assert!(
+                (ratio - 1.0).abs() < within,
+                "{experiment}, {variant}, {name}: {ratio}"
+            );
         }
     }
 }
