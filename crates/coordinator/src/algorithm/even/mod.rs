@@ -9,6 +9,7 @@
 
 mod balance;
 mod member;
+mod observation;
 mod route;
 mod share;
 
@@ -19,7 +20,8 @@ use std::time::Duration;
 use super::{Algorithm, Limits, Stream, StreamId};
 use balance::Balance;
 use member::Member;
-use route::{Observation, Route};
+use observation::Observation;
+use route::Route;
 
 /// Parameters of [`Even`].
 #[derive(Debug, Clone, PartialEq)]
