@@ -34,6 +34,8 @@ pub enum Record {
     Mpi(MpiRecord),
     /// Bandwidth over one burst.
     Samples(SampleRecord),
+    /// The packets of one flow of a bulk workload.
+    Packets(PacketRecord),
     /// Timers over one workload.
     Timers(TimerRecord),
     /// CPU over one workload.
@@ -165,6 +167,8 @@ pub struct StreamsRecord {
 pub struct StreamSample {
     /// That have not arrived whole.
     pub active: u32,
+    /// Arrived of all together.
+    pub arrived_bytes: u64,
     /// Arrived of the slowest.
     pub slowest_bytes: u64,
     /// Arrived of the fastest.
@@ -231,6 +235,31 @@ pub struct SampleRecord {
     /// Bytes on the wire, framing included, in each millisecond since the first
     /// write.
     pub bytes_per_ms: Vec<u64>,
+}
+
+/// How the packets of one long flow reached the bottleneck's input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PacketRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// Packets in each millisecond since the flow's start.
+    pub per_ms: Vec<u64>,
+    /// Propagation there and back, nanoseconds.
+    pub rtt_ns: u64,
+    /// Each round trip since the flow's start.
+    pub round_trips: Vec<RoundTrip>,
+}
+
+/// One round trip of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoundTrip {
+    /// Bytes on the wire, framing included.
+    pub wire_bytes: u64,
+    /// The round trip without its longest silence, nanoseconds: busy Δt of kamezawa-2004, 2.3.
+    pub busy_ns: u64,
+    /// Whether the sender was in slow start all the time: its threshold was still the
+    /// kernel's "none" at the end.
+    pub slow_start: bool,
 }
 
 /// Retransmission timers of the sender hosts over one workload, as the kernel

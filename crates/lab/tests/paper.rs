@@ -145,6 +145,21 @@ fn errors_name_file_line_and_key() {
         "traffic",
         "two",
     );
+    let traffic = "traffic = [\"cubic\", \"paper\"]";
+    wrong(traffic, "parts = [\"1MB\"]", 32, "parts", "in traffic");
+    let against = |at: &str| {
+        format!("{traffic}\nagainst = {{ metric = \"longest_pause_s\", label = \"gap\", at = {{ {at} }} }}")
+    };
+    for (at, problem) in [
+        ("cubic = 8, vegas = 9", "no variant \"vegas\""),
+        ("cubic = 8", "two variants"),
+        ("cubic = 8, paper = -1", "below zero"),
+    ] {
+        wrong(traffic, &against(at), 33, "against", problem);
+    }
+    let good = parse(&GOOD.replace(traffic, &against("cubic = 8, paper = 9.5"))).unwrap();
+    let drawn = good.file.paper[1].for_results().against.unwrap();
+    assert_eq!((drawn.at["cubic"], drawn.at["paper"]), (8.0, 9.5));
     wrong("link = \"1gbit\"", "link = 1", 22, "link", "");
     wrong("differs =", "differ =", 18, "differ", "unknown field");
 }

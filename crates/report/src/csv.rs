@@ -3,7 +3,8 @@
 //!
 //! Four columns: `part`, `variant`, and x and y under their labels. Part and
 //! variant are repeated in each line, so that the files of a run can be put one
-//! after the other and taken apart again by any tool.
+//! after the other and taken apart again by any tool. Where a variant has several
+//! lines of a part, `line` stands after `variant`.
 
 use std::path::{Path, PathBuf};
 
@@ -25,10 +26,10 @@ pub enum CsvError {
     },
     /// Two series would have one file.
     #[error(
-        "two series would be written to {0}: part and variant must differ in more than punctuation"
+        "two series would be written to {0}: part, variant and line must differ in more than punctuation"
     )]
     SameFile(String),
-    /// A line that is not part, variant, x, y.
+    /// A line that is not part, variant, x, y, or part, variant, line, x, y.
     #[error("{}, line {line}: expected {expected}", path.display())]
     Line {
         /// The file.
@@ -40,8 +41,8 @@ pub enum CsvError {
     },
 }
 
-/// Name of the file of `series`: `PART-VARIANT.csv`, where `_` replaces what is
-/// awkward in a file's name.
+/// Name of the file of `series`: `PART-VARIANT.csv` or `PART-VARIANT-LINE.csv`, where
+/// `_` replaces what is awkward in a file's name.
 #[must_use]
 pub fn file_name(series: &Series) -> String {
     let plain = |text: &str| -> String {
@@ -55,24 +56,27 @@ pub fn file_name(series: &Series) -> String {
             })
             .collect()
     };
-    format!(
-        "{}-{}.csv",
-        plain(&series.experiment_part),
-        plain(&series.variant)
-    )
+    let names = [&series.experiment_part, &series.variant, &series.line];
+    let names = names.map(|name| plain(name));
+    format!("{}.csv", names.join("-").trim_end_matches('-'))
 }
 
 /// The text of the file of `series`.
 #[must_use]
 pub fn to_csv(series: &Series) -> String {
     let (part, variant) = (field(&series.experiment_part), field(&series.variant));
+    let (column, line) = match series.line.as_str() {
+        "" => ("", String::new()),
+        line => ("line,", format!("{},", field(line))),
+    };
     let mut text = format!(
-        "part,variant,{},{}\n",
+        "part,variant,{column}{},{}\n",
         field(&series.x_label),
         field(&series.y_label)
     );
     for &(x, y) in &series.points {
-        text.push_str(&format!("{part},{variant},{},{}\n", round(x), round(y)));
+        let (x, y) = (round(x), round(y));
+        text.push_str(&format!("{part},{variant},{line}{x},{y}\n"));
     }
     text
 }
@@ -164,34 +168,43 @@ fn from_csv(text: &str, path: &Path) -> Result<Option<Series>, CsvError> {
         .into_iter()
         .enumerate()
         .map(|(index, fields)| (index + 1, fields));
-    let Some((_, [part, variant, x_label, y_label])) = records
-        .next()
-        .and_then(|(n, f)| Some((n, <[String; 4]>::try_from(f).ok()?)))
-    else {
-        return Err(wrong(1, "the header `part,variant,X,Y`"));
+    let header = || {
+        wrong(
+            1,
+            "the header `part,variant,X,Y` or `part,variant,line,X,Y`",
+        )
     };
+    let (_, mut heads) = records.next().ok_or_else(header)?;
+    let has_line = heads.len() == 5 && heads.remove(2) == "line";
+    let [part, variant, x_label, y_label] = <[String; 4]>::try_from(heads).map_err(|_| header())?;
     if part != "part" || variant != "variant" {
-        return Err(wrong(1, "the header `part,variant,X,Y`"));
+        return Err(header());
     }
     let mut series: Option<Series> = None;
-    for (line, fields) in records {
+    for (number, mut fields) in records {
+        let of_panel = match has_line && fields.len() == 5 {
+            true => fields.remove(2),
+            false => String::new(),
+        };
         let Ok([part, variant, x, y]) = <[String; 4]>::try_from(fields) else {
-            return Err(wrong(line, "four fields: part, variant, x, y"));
+            return Err(wrong(number, "as many fields as the header has"));
         };
         let (Ok(x), Ok(y)) = (x.parse(), y.parse()) else {
-            return Err(wrong(line, "numbers for x and y"));
+            return Err(wrong(number, "numbers for x and y"));
         };
         let series = series.get_or_insert_with(|| Series {
             experiment_part: part.clone(),
             variant: variant.clone(),
+            line: of_panel.clone(),
             x_label: x_label.clone(),
             y_label: y_label.clone(),
             points: Vec::new(),
         });
-        if part != series.experiment_part || variant != series.variant {
+        let same = part == series.experiment_part && variant == series.variant;
+        if !same || of_panel != series.line {
             return Err(wrong(
-                line,
-                "the part and variant of the lines before: one series per file",
+                number,
+                "the part, variant and line of those before: one series per file",
             ));
         }
         series.points.push((x, y));

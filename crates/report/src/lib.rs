@@ -45,6 +45,9 @@ pub struct Series {
     pub experiment_part: String,
     /// The variant, as in [`Results::variants`].
     pub variant: String,
+    /// Which line of the variant's panel it is, where there are several of the part: such as
+    /// `fastest`; else empty.
+    pub line: String,
     /// Name and unit of x, such as `time since the start of the chunk (ms)`.
     pub x_label: String,
     /// Name and unit of y, such as `bandwidth (Mbit/s)`.

@@ -36,6 +36,20 @@ pub struct Paper {
     /// Traffic over time, drawn as the paper has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
+    /// A metric against a number in which the variants differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<Against>,
+}
+
+/// A metric against a number that each variant has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Against {
+    /// The metric.
+    pub metric: String,
+    /// Name and unit of the number, such as `gap (bytes)`.
+    pub label: String,
+    /// The number of each variant.
+    pub at: IndexMap<String, f64>,
 }
 
 /// Traffic of several variants on the same axes, one below the other.
@@ -45,12 +59,19 @@ pub struct Traffic {
     pub above: String,
     /// Below it, in this order: what was changed.
     pub below: Vec<String>,
+    /// Of which parts of the experiment; empty: of those that the paper's values are of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
 }
 
 impl Paper {
-    /// Whether it is about a part of the experiment, such as `10MB`: where it has values,
-    /// about those that they are of, else about all.
+    /// Whether it is about a part of the experiment, such as `10MB`: where it names parts,
+    /// about these, where it has values, about those that they are of, else about all.
     pub(crate) fn is_about(&self, part: &str) -> bool {
+        let named = self.traffic.as_ref().map_or(&[][..], |of| &of.parts);
+        if !named.is_empty() {
+            return named.iter().any(|name| name == part);
+        }
         let mut metrics = self.values.values().flat_map(|values| values.keys());
         self.values.is_empty() || metrics.any(|metric| tail(metric) == part)
     }

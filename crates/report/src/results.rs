@@ -331,6 +331,9 @@ impl Results {
             if let Some(rate) = &mut paper.link_rate_bps {
                 visit("paper.link_rate_bps".into(), rate)?;
             }
+            for (variant, number) in paper.against.iter_mut().flat_map(|of| &mut of.at) {
+                visit(format!("paper.against.at.{variant}"), number)?;
+            }
         }
         Ok(())
     }

@@ -35,6 +35,7 @@ pub fn of(job: &Job, outcome: &Outcome) -> Vec<Series> {
             false => format!("{what}-{tail}"),
         },
         variant: job.point.variant.clone(),
+        line: String::new(),
         x_label: "time (s)".to_owned(),
         y_label: y_label.to_owned(),
         points: samples

@@ -249,6 +249,7 @@ fn watch(
         };
         for stream in streams {
             let arrived = Counters::of(&stream.receiver)?.received_bytes;
+            sample.arrived_bytes += arrived;
             sample.slowest_bytes = sample.slowest_bytes.min(arrived);
             sample.fastest_bytes = sample.fastest_bytes.max(arrived);
             if arrived >= size {

@@ -66,35 +66,58 @@ impl Collector {
     /// How the streams went on together, over time: of the last repetition.
     fn progress(&mut self, place: &Place, plan: &Streams, run: &StreamsRecord) {
         type Value = fn(&StreamSample) -> f64;
-        let quantities: [(&str, &str, Value); 5] = [
-            ("slowest", "arrived of the slowest stream (MB)", |sample| {
-                sample.slowest_bytes as f64 / 1e6
+        const ARRIVED: &str = "arrived of one stream (MB)";
+        const IN_FLIGHT: &str = "in flight of one stream (segments)";
+        let quantities: [(&str, &str, &str, Value); 6] = [
+            ("active", "", "active streams", |sample| {
+                f64::from(sample.active)
             }),
-            ("fastest", "arrived of the fastest stream (MB)", |sample| {
+            ("arrived", "fastest", ARRIVED, |sample| {
                 sample.fastest_bytes as f64 / 1e6
             }),
-            ("least-in-flight", "least in flight (segments)", |sample| {
+            ("arrived", "slowest", ARRIVED, |sample| {
+                sample.slowest_bytes as f64 / 1e6
+            }),
+            (
+                "in-flight",
+                "",
+                "in flight, all streams (segments)",
+                |sample| sample.total_inflight as f64,
+            ),
+            ("in-flight-of-one", "least", IN_FLIGHT, |sample| {
                 f64::from(sample.least_inflight)
             }),
-            ("most-in-flight", "most in flight (segments)", |sample| {
+            ("in-flight-of-one", "most", IN_FLIGHT, |sample| {
                 f64::from(sample.most_inflight)
             }),
-            ("in-flight", "in flight, all streams (segments)", |sample| {
-                sample.total_inflight as f64
-            }),
         ];
-        for (tail, y_label, value) in quantities {
-            let step_s = seconds(run.step_ns);
+        let step_s = seconds(run.step_ns);
+        let times = || (0u32..).map(|step| f64::from(step) * step_s);
+        let mut series = |tail: &str, line: &str, y_label: &str, points| {
             self.series.push(Series {
                 experiment_part: place.metric(&plan.label, &[tail]),
                 variant: place.plan.variant.clone(),
+                line: line.to_owned(),
                 x_label: "time since the common start (s)".to_owned(),
                 y_label: y_label.to_owned(),
-                points: (0u32..)
-                    .map(|step| f64::from(step) * step_s)
-                    .zip(run.samples.iter().map(value))
-                    .collect(),
+                points,
             });
+        };
+        // Of each second: what arrives in order comes in jumps from one sample to the next.
+        let in_second = (1_000_000_000 / run.step_ns.max(1)).max(1) as usize;
+        let starts = (0..run.samples.len().saturating_sub(1)).step_by(in_second);
+        let throughput = starts.map(|from| {
+            let to = (from + in_second).min(run.samples.len() - 1);
+            let [begun, ended] = [from, to].map(|at| run.samples[at].arrived_bytes);
+            let megabits = ended.saturating_sub(begun) as f64 * 8.0 / 1e6;
+            let took_s = (to - from) as f64 * step_s;
+            (from as f64 * step_s, megabits / took_s)
+        });
+        let throughput = throughput.collect();
+        series("throughput", "", "throughput (Mbit/s)", throughput);
+        for (tail, line, y_label, value) in quantities {
+            let points = times().zip(run.samples.iter().map(value)).collect();
+            series(tail, line, y_label, points);
         }
     }
 }

@@ -40,6 +40,23 @@ pub struct Paper {
     /// Variants whose traffic is drawn one below the other.
     #[serde(default)]
     pub traffic: Vec<String>,
+    /// Of which parts of the experiment; empty: of those that the values are of.
+    #[serde(default)]
+    pub parts: Vec<String>,
+    /// A metric against a number in which the variants differ.
+    pub against: Option<Against>,
+}
+
+/// What is drawn against a number.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Against {
+    /// The metric.
+    pub metric: String,
+    /// Name and unit of the number, such as `gap (bytes)`.
+    pub label: String,
+    /// The number of each variant.
+    pub at: IndexMap<String, f64>,
 }
 
 /// The values of one variant: one, or one for each tail of the metric.
@@ -143,6 +160,12 @@ impl Paper {
         let traffic = self.traffic.split_first().map(|(above, below)| Traffic {
             above: above.clone(),
             below: below.to_vec(),
+            parts: self.parts.clone(),
+        });
+        let against = self.against.as_ref().map(|of| paper::Against {
+            metric: of.metric.clone(),
+            label: of.label.clone(),
+            at: of.at.clone(),
         });
         paper::Paper {
             source: self.source.clone(),
@@ -157,6 +180,7 @@ impl Paper {
             also: self.also.clone(),
             link_rate_bps: self.link.map(|rate| rate.bits_per_second() as f64),
             traffic,
+            against,
         }
     }
 
@@ -207,6 +231,23 @@ impl Paper {
         if self.traffic.len() == 1 {
             let problem = "must name two variants at least: one above, the others below it";
             return wrong("traffic", problem.to_owned());
+        }
+        if self.traffic.is_empty() && !self.parts.is_empty() {
+            let problem = "are parts of which traffic is drawn: name its variants in traffic";
+            return wrong("parts", problem.to_owned());
+        }
+        if let Some(of) = &self.against {
+            if let Some(name) = of.at.keys().find(|name| !known(name)) {
+                return wrong("against", unknown(name));
+            }
+            let sensible = |number: &f64| number.is_finite() && *number >= 0.0;
+            if of.at.len() < 2 || !of.at.values().all(sensible) {
+                let problem = "at needs the numbers of two variants at least, none below zero";
+                return wrong("against", problem.to_owned());
+            }
+            if of.metric.trim().is_empty() || of.label.trim().is_empty() {
+                return wrong("against", "metric and label must not be empty".to_owned());
+            }
         }
         let reference = self.relative_to.as_ref()?;
         let Some(of) = self.for_results().values.shift_remove(reference) else {

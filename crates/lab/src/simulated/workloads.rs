@@ -341,6 +341,7 @@ fn sample(world: &World, size: u64) -> StreamSample {
     for number in group.flows.clone() {
         let flow = &world.flows[number as usize];
         let arrived = arrived_bytes(flow.receiver.distinct(), &group.sender).min(size);
+        sample.arrived_bytes += arrived;
         sample.slowest_bytes = sample.slowest_bytes.min(arrived);
         sample.fastest_bytes = sample.fastest_bytes.max(arrived);
         // Before it has begun nothing is complete.

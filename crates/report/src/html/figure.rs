@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bandwidth over one chunk, a panel per variant, one below the other on the same
-//! axes: the manner of Figure 3 of matsuda-2005.
+//! Something over time, a panel per variant, one below the other on the same axes: bandwidth over
+//! one chunk in the manner of Figure 3 of matsuda-2005.
 
 use crate::quantity::{alone, ratio, Scale};
 use crate::table::to_bound;
@@ -54,16 +54,12 @@ pub fn parts(report: &Report) -> Vec<&str> {
 /// line down is the bound of `completion_s/PART`, where x is in ms.
 pub fn figure(report: &Report, part: &str) -> Option<String> {
     let results = &report.results;
-    let mut panels: Vec<&Series> = report
-        .series
-        .iter()
-        .filter(|s| s.experiment_part == part && !s.points.is_empty())
-        .collect();
-    let first = *panels.first()?;
-    panels.sort_by_key(|series| {
+    let mut panels = panels(report, part);
+    let first = *panels.first()?.first()?;
+    panels.sort_by_key(|lines| {
         results
             .variants
-            .get_index_of(&series.variant)
+            .get_index_of(&lines[0].variant)
             .unwrap_or(usize::MAX)
     });
     let colors = colors(
@@ -80,16 +76,9 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
         .get(&format!("completion_s/{part}"))
         .filter(|_| first.x_label.contains("ms"))
         .map(|seconds| seconds * 1e3);
-    let ends: Vec<f64> = panels.iter().map(|series| traffic_end(series)).collect();
+    let ends: Vec<f64> = panels.iter().map(|lines| end(lines)).collect();
     let x_end = ends.iter().copied().chain(bound).fold(0.0, f64::max) * 1.02;
-    let peak = panels
-        .iter()
-        .flat_map(|series| series.points.iter().map(|point| point.1));
-    let y_end = peak
-        .chain(rate)
-        .filter(|y| y.is_finite())
-        .fold(0.0, f64::max)
-        * 1.05;
+    let y_end = peak(&panels).max(rate.unwrap_or(0.0)) * 1.05;
     let (x_end, y_end) = (positive(x_end), positive(y_end));
 
     let x = |value: f64| LEFT + (value / x_end).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);
@@ -98,7 +87,8 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
     let y_ticks = ticks(y_end, 2);
     let panels_end = TOP + panels.len() as f64 * (PANEL + BETWEEN) - BETWEEN;
 
-    for (index, (series, end)) in panels.iter().zip(&ends).enumerate() {
+    for (index, (lines, end)) in panels.iter().zip(&ends).enumerate() {
+        let series = lines[0];
         let top = TOP + index as f64 * (PANEL + BETWEEN);
         let y = |value: f64| top + PANEL - (value / y_end).clamp(0.0, 1.0) * PANEL;
         let color = colors[&series.variant];
@@ -119,8 +109,7 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
         if let Some(rate) = rate {
             canvas.line((LEFT, y(rate)), (WIDTH - RIGHT, y(rate)), FAINT, 1.0, "2 3");
         }
-        let (outline, floor) = outline(&series.points, x_end, &x, &y);
-        canvas.area(&outline, &floor, color);
+        draw(&mut canvas, lines, color, x_end, &x, &y);
         canvas.line(
             (LEFT, top + PANEL),
             (WIDTH - RIGHT, top + PANEL),
@@ -142,14 +131,17 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
         );
         // An advance of 8 is generous for this size: the label never touches.
         let name_end = LEFT + 16.0 + 8.0 * series.variant.chars().count() as f64 + 12.0;
-        canvas.text(
-            (name_end, top - 7.0),
-            Anchor::Start,
-            FAINT,
-            12.0,
-            "",
-            &summary(report, series, *end),
-        );
+        match lines.len() {
+            1 => canvas.text(
+                (name_end, top - 7.0),
+                Anchor::Start,
+                FAINT,
+                12.0,
+                "",
+                &summary(report, series, *end),
+            ),
+            _ => legend(&mut canvas, lines, color, (name_end, top - 7.0)),
+        }
     }
     let keys = [
         bound.map(|bound| {
@@ -190,15 +182,14 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
             &label,
         );
     }
-    let longest = panels
-        .iter()
-        .map(|series| series.points.len())
-        .max()
-        .unwrap_or(0);
-    let averaged = longest.div_ceil(MOST_STEPS);
+    let averaged = averaged(&panels);
     let x_label = match averaged {
         0 | 1 => first.x_label.clone(),
         n => format!("{}; each step is the mean of {n} samples", first.x_label),
+    };
+    let over = match first.x_label.contains("chunk") {
+        true => format!("over one chunk of {part}"),
+        false => format!("over time: {part}"),
     };
     let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
     canvas.text(
@@ -220,10 +211,7 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
         &turned,
         &first.y_label,
     );
-    Some(canvas.finish(
-        height,
-        &format!("{} over one chunk of {part}, per variant", first.y_label),
-    ))
+    Some(canvas.finish(height, &format!("{} {over}, per variant", first.y_label)))
 }
 
 /// What a panel says beside its variant: the median completion of the part, or
@@ -246,8 +234,79 @@ fn summary(report: &Report, series: &Series, end: f64) -> String {
                 None => format!("median completion {median}"),
             }
         }
-        None if series.x_label.contains("ms") => format!("traffic ends at {end:.0} ms"),
-        None => format!("traffic ends at {end:.1}"),
+        None if series.x_label.contains("(ms)") => format!("ends at {end:.0} ms"),
+        None if series.x_label.contains("(s)") => format!("ends at {end:.1} s"),
+        None => format!("ends at {end:.1}"),
+    }
+}
+
+/// The series of `part`, variant by variant: one, or the lines of one panel in the order of
+/// their names.
+pub fn panels<'r>(report: &'r Report, part: &str) -> Vec<Vec<&'r Series>> {
+    let mut panels: Vec<Vec<&Series>> = Vec::new();
+    let of_part = report.series.iter().filter(|s| s.experiment_part == part);
+    for series in of_part.filter(|series| !series.points.is_empty()) {
+        let same = |lines: &&mut Vec<&Series>| lines[0].variant == series.variant;
+        match panels.iter_mut().find(same) {
+            Some(lines) => lines.push(series),
+            None => panels.push(vec![series]),
+        }
+    }
+    for lines in &mut panels {
+        lines.sort_by(|a, b| a.line.cmp(&b.line));
+    }
+    panels
+}
+
+/// Where the last of a panel's lines ends.
+pub fn end(lines: &[&Series]) -> f64 {
+    let ends = lines.iter().map(|series| traffic_end(series));
+    ends.fold(0.0, f64::max)
+}
+
+/// How many samples are one step, in the panel that has the most.
+pub fn averaged(panels: &[Vec<&Series>]) -> usize {
+    let lengths = panels.iter().flatten().map(|series| series.points.len());
+    lengths.max().unwrap_or(0).div_ceil(MOST_STEPS)
+}
+
+/// The greatest sample of all.
+pub fn peak(panels: &[Vec<&Series>]) -> f64 {
+    let samples = panels.iter().flatten().flat_map(|series| &series.points);
+    let heights = samples.map(|point| point.1).filter(|y| y.is_finite());
+    heights.fold(0.0, f64::max)
+}
+
+/// How the lines of a panel are told apart.
+const DASHES: [&str; 3] = ["", "4 3", "1 3"];
+
+/// One series as an area, several as lines.
+pub fn draw(
+    canvas: &mut Canvas,
+    lines: &[&Series],
+    color: &str,
+    x_end: f64,
+    x: &impl Fn(f64) -> f64,
+    y: &impl Fn(f64) -> f64,
+) {
+    for (series, dash) in lines.iter().zip(DASHES) {
+        let (outline, floor) = outline(&series.points, x_end, x, y);
+        match lines.len() {
+            1 => canvas.area(&outline, &floor, color),
+            _ => canvas.path(&outline, color, dash),
+        }
+    }
+}
+
+/// The names of a panel's lines, from `at` to the right.
+pub fn legend(canvas: &mut Canvas, lines: &[&Series], color: &str, at: (f64, f64)) {
+    let mut start = at.0;
+    for (series, dash) in lines.iter().zip(DASHES) {
+        let middle = at.1 - 4.0;
+        canvas.line((start, middle), (start + 22.0, middle), color, 1.5, dash);
+        let from = (start + 27.0, at.1);
+        canvas.text(from, Anchor::Start, FAINT, 11.0, "", &series.line);
+        start += 27.0 + 6.5 * series.line.chars().count() as f64 + 14.0;
     }
 }
 
@@ -261,7 +320,7 @@ pub fn positive(number: f64) -> f64 {
 }
 
 /// End of the last sample that is not zero.
-pub fn traffic_end(series: &Series) -> f64 {
+fn traffic_end(series: &Series) -> f64 {
     let points = &series.points;
     let last = points.iter().rposition(|point| point.1 > 0.0).unwrap_or(0);
     points
@@ -278,7 +337,7 @@ fn step(points: &[(f64, f64)]) -> f64 {
 }
 
 /// The stairs over the samples, and the way back along the floor.
-pub fn outline(
+fn outline(
     points: &[(f64, f64)],
     x_end: f64,
     x: &impl Fn(f64) -> f64,

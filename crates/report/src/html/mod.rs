@@ -3,6 +3,7 @@
 //!
 //! The page is well-formed XML, loads nothing, and runs no script.
 
+mod against;
 mod chart;
 pub mod comparison;
 mod figure;

@@ -9,7 +9,7 @@ use crate::results::Results;
 use crate::Report;
 
 use super::svg::{escape, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
-use super::traffic;
+use super::{against, traffic};
 
 /// The variant that stands for the physical limit.
 const BOUND: &str = "bound";
@@ -34,6 +34,13 @@ pub fn section(report: &Report, colors: &IndexMap<String, &'static str>) -> Stri
                 text.push_str(&ratios(&report.results, paper, reference));
             }
             None => text.push_str(&values(&report.results, paper)),
+        }
+        if let Some(chart) = paper
+            .against
+            .as_ref()
+            .and_then(|of| against::chart(&report.results, of))
+        {
+            text.push_str(&format!("<figure>\n{chart}</figure>\n"));
         }
         if let Some(of) = &paper.traffic {
             text.push_str(&traffic::figures(report, of, |part| paper.is_about(part)));
@@ -216,7 +223,7 @@ fn bars(
     Some(canvas.finish(floor + 26.0, &title))
 }
 
-fn capital(text: &str) -> String {
+pub fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| {
         first.to_uppercase().chain(chars).collect()

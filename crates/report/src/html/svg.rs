@@ -215,6 +215,17 @@ impl Canvas {
         ));
     }
 
+    /// A path, `dash` as in [`Canvas::line`].
+    pub fn path(&mut self, outline: &str, color: &str, dash: &str) {
+        let dash = match dash {
+            "" => String::new(),
+            dash => format!(" stroke-dasharray=\"{dash}\""),
+        };
+        self.body.push_str(&format!(
+            "<path d=\"{outline}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.5\" stroke-linejoin=\"round\"{dash}/>\n"
+        ));
+    }
+
     /// The finished drawing, `height` high, on white. `title` is what a screen
     /// reader says.
     pub fn finish(self, height: f64, title: &str) -> String {

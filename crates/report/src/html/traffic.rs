@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Traffic at the bottleneck, standard TCP above and modified TCP below, in seconds and
-//! Mbit/s: the manner of appendix A of matsuda-2005.
+//! Mbit/s: the manner of appendix A of matsuda-2005. Other things over time likewise.
 
 use crate::paper::Traffic;
 use crate::{Report, Series};
@@ -40,13 +40,10 @@ pub fn figures(report: &Report, traffic: &Traffic, wanted: impl Fn(&str) -> bool
 
 /// The panels of one part; `None` if there is no traffic of it.
 pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> {
-    let of = |variant: &str| {
-        report.series.iter().find(|series| {
-            series.experiment_part == part && series.variant == variant && !series.points.is_empty()
-        })
-    };
-    let panels: Vec<&Series> = traffic.variants().filter_map(of).collect();
-    let first = *panels.first()?;
+    let all = figure::panels(report, part);
+    let of = |variant: &str| all.iter().find(|lines| lines[0].variant == variant);
+    let panels: Vec<Vec<&Series>> = traffic.variants().filter_map(of).cloned().collect();
+    let first = *panels.first()?.first()?;
     let colors = colors(
         &report.results,
         report.series.iter().map(|series| series.variant.clone()),
@@ -56,14 +53,14 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
         true => 1e-3,
         false => 1.0,
     };
-    let x_label = first.x_label.replace("(ms)", "(s)");
-    let ends = panels.iter().map(|series| figure::traffic_end(series));
+    let mut x_label = first.x_label.replace("(ms)", "(s)");
+    if figure::averaged(&panels) > 1 {
+        let samples = figure::averaged(&panels);
+        x_label.push_str(&format!(", means of {samples} samples"));
+    }
+    let ends = panels.iter().map(|lines| figure::end(lines));
     let x_end = figure::positive(ends.fold(0.0, f64::max) * 1.02);
-    let peak = panels
-        .iter()
-        .flat_map(|series| series.points.iter().map(|point| point.1))
-        .filter(|y| y.is_finite())
-        .fold(0.0, f64::max);
+    let peak = figure::peak(&panels);
     let rate = (report.results.link.rate_bps.asked / 1e6).clamp(0.0, f64::MAX);
     let own_scale = peak < LITTLE * rate || !first.y_label.contains("Mbit/s");
     let y_end = figure::positive(if own_scale { peak } else { peak.max(rate) } * 1.06);
@@ -71,7 +68,8 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
     let x_ticks = ticks(x_end * in_seconds, 6);
     let y_ticks = ticks(y_end, 3);
     let mut canvas = Canvas::new(WIDTH);
-    for (index, series) in panels.iter().enumerate() {
+    for (index, lines) in panels.iter().enumerate() {
+        let series = lines[0];
         let top = TOP + index as f64 * (PANEL + BETWEEN);
         let y = |value: f64| top + PANEL - (value / y_end).clamp(0.0, 1.0) * PANEL;
         for &tick in &x_ticks {
@@ -93,8 +91,7 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
             canvas.line((LEFT, y(rate)), (WIDTH - RIGHT, y(rate)), FAINT, 1.0, "2 3");
         }
         let color = colors[&series.variant];
-        let (outline, floor) = figure::outline(&series.points, x_end, &x, &y);
-        canvas.area(&outline, &floor, color);
+        figure::draw(&mut canvas, lines, color, x_end, &x, &y);
         canvas.line(
             (LEFT, top + PANEL),
             (WIDTH - RIGHT, top + PANEL),
@@ -111,6 +108,10 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
             "font-weight=\"650\"",
             &series.variant,
         );
+        if lines.len() > 1 {
+            let name_end = LEFT + 14.0 + 8.0 * series.variant.chars().count() as f64 + 12.0;
+            figure::legend(&mut canvas, lines, color, (name_end, top - 5.0));
+        }
     }
     let panels_end = TOP + panels.len() as f64 * (PANEL + BETWEEN) - BETWEEN;
     for &tick in &x_ticks {

@@ -7,7 +7,7 @@ use crate::sample;
 use crate::views::parse;
 use indexmap::IndexMap;
 use paceline_report::html::{page, traffic_svg};
-use paceline_report::paper::{Paper, Printed, Traffic};
+use paceline_report::paper::{Against, Paper, Printed, Traffic};
 use paceline_report::results::{Results, ResultsError};
 use paceline_report::Report;
 
@@ -48,7 +48,9 @@ fn printed() -> Report {
             traffic: Some(Traffic {
                 above: "cubic".into(),
                 below: vec!["paper".into(), "paceline".into()],
+                parts: Vec::new(),
             }),
+            against: None,
         },
         Paper {
             source: "somebody-2005, Figure 5".into(),
@@ -78,6 +80,7 @@ fn printed() -> Report {
             also: Vec::new(),
             link_rate_bps: Some(1e9),
             traffic: None,
+            against: None,
         },
     ];
     report
@@ -176,4 +179,45 @@ fn nothing_that_is_missing_or_hostile_breaks_the_page() {
     report.results.bounds.clear();
     report.series.clear();
     parse(&page(&report));
+}
+
+#[test]
+fn traffic_is_of_the_parts_that_are_named() {
+    let mut report = printed();
+    let about = |report: &Report, part: &str| traffic_svg(report, part).is_some();
+    // Of the parts that the values are of.
+    assert!(about(&report, "1MB") && about(&report, "10MB") && !about(&report, "100KB"));
+    let traffic = report.results.paper[0].traffic.as_mut().unwrap();
+    traffic.parts = vec!["100KB".into()];
+    assert!(!about(&report, "1MB") && about(&report, "100KB"));
+}
+
+#[test]
+fn a_metric_is_drawn_against_a_number_of_the_variants() {
+    let mut report = printed();
+    let at = [("cubic", 8.0), ("bbr", 1023.0), ("no such variant", 9.0)];
+    report.results.paper[1].against = Some(Against {
+        metric: "completion_s/1MB".into(),
+        label: "gap (bytes)".into(),
+        at: at.map(|(name, number)| (name.to_owned(), number)).into(),
+    });
+    let text = page(&report);
+    parse(&text);
+    let found = &report.results.variants["bbr"]["completion_s/1MB"];
+    let runs = found.runs.len();
+    for part in [
+        format!("<title>bbr, greatest of {runs} runs: "),
+        format!("<title>bbr, mean of {runs} runs: "),
+        format!("<title>cubic, least of {runs} runs: "),
+        ">gap (bytes)</text>".to_owned(),
+        ">Completion 1MB (ms)</text>".to_owned(),
+    ] {
+        assert!(text.contains(&part), "{part}");
+    }
+    let json = report.results.to_json().unwrap();
+    let again = Results::from_json(&json, Path::new("results.json")).unwrap();
+    assert_eq!(again.paper[1], report.results.paper[1]);
+    // Without any of its variants there is nothing to draw.
+    report.results.variants.clear();
+    assert!(!page(&report).contains("gap (bytes)"));
 }

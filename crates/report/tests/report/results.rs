@@ -13,6 +13,7 @@ fn series(points: Vec<(f64, f64)>) -> Series {
     Series {
         experiment_part: "1MB, \"late\"".into(),
         variant: "a,b".into(),
+        line: String::new(),
         x_label: "time (ms)".into(),
         y_label: "bandwidth (Mbit/s)".into(),
         points,
@@ -173,9 +174,27 @@ fn csv_quotes_what_it_has_to() {
         std::slice::from_ref(&one)
     );
     assert!(matches!(
-        csv::write(directory.path(), &[one.clone(), one]),
+        csv::write(directory.path(), &[one.clone(), one.clone()]),
         Err(csv::CsvError::SameFile(_))
     ));
+    // Lines of one panel have a column and a file of their own each.
+    let line = |name: &str| Series {
+        line: name.into(),
+        ..one.clone()
+    };
+    let both = [line("least"), line("most, \"of all\"")];
+    let files = csv::write(directory.path(), &both).unwrap();
+    let text = std::fs::read_to_string(&files[0]).unwrap();
+    assert!(text.starts_with("part,variant,line,time (ms),"), "{text}");
+    assert_eq!(csv::read(directory.path()).unwrap(), both);
+    let mixed = text.replace(",least,1,0", ",most,1,0");
+    std::fs::write(&files[0], mixed).unwrap();
+    let error = csv::read(directory.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("line 3: expected the part, variant and line"),
+        "{error}"
+    );
+    csv::write(directory.path(), &[one]).unwrap();
     std::fs::write(&files[0], "part,variant,x,y\n1MB,cubic,0,fast\n").unwrap();
     let error = csv::read(directory.path()).unwrap_err().to_string();
     assert!(

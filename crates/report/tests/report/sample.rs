@@ -111,6 +111,7 @@ pub fn startup() -> Report {
             series.push(Series {
                 experiment_part: (*name).to_owned(),
                 variant: (*variant).to_owned(),
+                line: String::new(),
                 x_label: "time since the start of the chunk (ms)".into(),
                 y_label: "bandwidth (Mbit/s)".into(),
                 points: burst(*bytes, over[size] * bound, *lost),

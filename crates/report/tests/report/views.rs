@@ -4,7 +4,7 @@
 use crate::sample;
 use paceline_report::html::{figure_svg, page};
 use paceline_report::table::{render, Options};
-use paceline_report::Report;
+use paceline_report::{Report, Series};
 
 pub fn parse(text: &str) -> roxmltree::Document<'_> {
     let options = roxmltree::ParsingOptions {
@@ -187,6 +187,45 @@ fn the_figure_has_a_panel_per_variant_on_the_same_axes() {
         texts.contains(&"bound of the completion, 190 ms") && texts.contains(&"link, 500 Mbit/s")
     );
     assert_eq!(figure_svg(&report, "7MB"), None);
+}
+
+#[test]
+fn lines_of_one_variant_share_a_panel_and_are_named() {
+    let mut report = sample::startup();
+    let line = |variant: &str, line: &str, height: f64| Series {
+        experiment_part: "arrived".into(),
+        variant: variant.into(),
+        line: line.into(),
+        x_label: "time since the common start (s)".into(),
+        y_label: "arrived (MB)".into(),
+        points: vec![(0.0, 0.0), (1.0, height), (2.0, height)],
+    };
+    report.series = vec![
+        line("cubic", "slowest", 2.0),
+        line("cubic", "fastest", 8.0),
+        line("bbr", "fastest", 5.0),
+        line("bbr", "slowest", 5.0),
+    ];
+    let svg = figure_svg(&report, "arrived").unwrap();
+    let document = parse(&svg);
+    let with = |name: &str, value: &str| {
+        let nodes = document.descendants();
+        nodes
+            .filter(|node| node.attribute(name) == Some(value))
+            .count()
+    };
+    // Lines, not areas; and of each variant one is dashed, in the panel and in the legend.
+    assert_eq!(with("fill-opacity", "0.28"), 0);
+    assert_eq!(with("stroke-dasharray", "4 3"), 4);
+    for (text, times) in [("cubic", 1), ("bbr", 1), ("fastest", 2), ("slowest", 2)] {
+        assert_eq!(
+            svg.matches(&format!(">{text}</text>")).count(),
+            times,
+            "{text}"
+        );
+    }
+    assert!(svg.contains("<title>arrived (MB) over time: arrived, per variant</title>"));
+    assert!(!page(&report).contains("Bandwidth over"));
 }
 
 #[test]
