@@ -333,6 +333,10 @@ pub struct Bulk {
     pub duration_ns: u64,
     /// How often the whole is run, each time with other random starts.
     pub repeats: u32,
+    /// The repetition, from 1, in which the packets of the first group's flow are recorded.
+    // Left out where it is absent, so that other plans are what they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_repeat: Option<u32>,
     /// Group k sends from host k.
     pub groups: Vec<FlowGroup>,
 }
@@ -351,6 +355,9 @@ pub struct FlowGroup {
     /// Congestion control of this group whatever the variant; absent: the
     /// variant's adaptation.
     pub congestion: Option<String>,
+    /// Link of the group's host whatever the variant, bits per second; absent: the topology's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_rate_bps: Option<u64>,
     /// Bursts instead of one endless transfer.
     pub bursts: Option<BurstShape>,
 }

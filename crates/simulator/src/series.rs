@@ -7,20 +7,34 @@ use crate::measures::Outcome;
 use crate::sweep::Job;
 use crate::world::{GroupSample, Samples};
 
-/// A series of samples of groups: the beginning of its name, what y is, and its value.
-type OfGroup = (&'static str, &'static str, fn(&GroupSample) -> f64);
+/// A series of samples of groups: the beginning of its name, its line, what y is, and its value.
+type OfGroup = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&GroupSample) -> f64,
+);
 
 const OF_GROUPS: [OfGroup; 4] = [
-    ("in-flight", "in flight, all flows (segments)", |sample| {
-        sample.in_flight as f64
-    }),
-    ("least-in-flight", "least in flight (segments)", |sample| {
-        sample.least_in_flight.into()
-    }),
-    ("most-in-flight", "most in flight (segments)", |sample| {
-        sample.most_in_flight.into()
-    }),
-    ("active", "flows that are not complete", |sample| {
+    (
+        "in-flight",
+        "",
+        "in flight, all flows (segments)",
+        |sample| sample.in_flight as f64,
+    ),
+    (
+        "in-flight-each",
+        "least",
+        "in flight, one flow (segments)",
+        |sample| sample.least_in_flight.into(),
+    ),
+    (
+        "in-flight-each",
+        "most",
+        "in flight, one flow (segments)",
+        |sample| sample.most_in_flight.into(),
+    ),
+    ("active", "", "flows that are not complete", |sample| {
         sample.active.into()
     }),
 ];
@@ -59,10 +73,13 @@ pub fn of(job: &Job, outcome: &Outcome) -> Vec<Series> {
         let rates = arrival_rates(samples, of(group));
         all.push(series(&named("goodput", group), "goodput (Gbit/s)", rates));
     }
-    for (what, y_label, value) in OF_GROUPS {
+    for (what, line, y_label, value) in OF_GROUPS {
         for group in 0..groups {
             let values = of(group).map(value).collect();
-            all.push(series(&named(what, group), y_label, values));
+            all.push(Series {
+                line: line.to_owned(),
+                ..series(&named(what, group), y_label, values)
+            });
         }
     }
     let queue = samples.queue.iter().map(|(queue, _)| f64::from(*queue));

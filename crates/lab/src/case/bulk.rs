@@ -11,6 +11,8 @@ use super::connection::{
     connect, listen, now_ns, send, send_sized, serve_bursts, sleep_until, Counters,
 };
 use super::cpu::CpuMeter;
+use super::packets::Recording;
+use super::topology::edge_shaper;
 use super::{Case, CaseError, Doing};
 use crate::plan::{Adaptation, Bulk, BurstShape};
 use crate::random::Random;
@@ -30,8 +32,21 @@ struct Flow {
 /// Runs the workload: group k sends from host k.
 pub fn run(case: &mut Case, workload: usize, bulk: &Bulk) -> Result<(), CaseError> {
     let mut random = Random::new(case.plan.seed);
-    for _ in 0..bulk.repeats {
-        run_once(case, workload, bulk, &mut random)?;
+    set_links(case, bulk, |own_bps| own_bps)?;
+    for repeat in 1..=bulk.repeats {
+        let sampled = bulk.sample_repeat == Some(repeat);
+        run_once(case, workload, bulk, &mut random, sampled)?;
+    }
+    set_links(case, bulk, |_| case.plan.topology.edge_rate_bps)?;
+    Ok(())
+}
+
+/// Gives the hosts of groups that have a link of their own this rate, bits per second.
+fn set_links(case: &Case, bulk: &Bulk, rate: impl Fn(u64) -> u64) -> Result<(), CaseError> {
+    for (group, host) in bulk.groups.iter().zip(&case.network.senders) {
+        if let Some(own_bps) = group.edge_rate_bps {
+            host.tc(&edge_shaper("change", rate(own_bps)))?;
+        }
     }
     Ok(())
 }
@@ -41,6 +56,7 @@ fn run_once(
     workload: usize,
     bulk: &Bulk,
     random: &mut Random,
+    sampled: bool,
 ) -> Result<(), CaseError> {
     let plan = case.plan;
     let (listener, address) = listen(&case.network)?;
@@ -69,6 +85,12 @@ fn run_once(
     }
     let meter = CpuMeter::start()?;
     let begin_ns = now_ns();
+    let first_ns = begin_ns + pairs.first().map_or(0, |pair| pair.2);
+    let first_link = bulk.groups.first().and_then(|group| group.edge_rate_bps);
+    let edge_bps = first_link.unwrap_or(plan.topology.edge_rate_bps);
+    let mut recording = sampled
+        .then(|| Recording::start(&case.network, first_ns, edge_bps))
+        .transpose()?;
     let mut flows = Vec::new();
     for (group, number, after_ns, sender, receiver) in pairs {
         let start_ns = begin_ns + after_ns;
@@ -87,7 +109,12 @@ fn run_once(
     }
     let end_ns = begin_ns + bulk.duration_ns;
     for second in 1..=bulk.duration_ns.div_ceil(1_000_000_000) {
-        sleep_until(end_ns.min(begin_ns + second * 1_000_000_000));
+        let second_ns = end_ns.min(begin_ns + second * 1_000_000_000);
+        while let Some(recording) = recording.as_mut().filter(|r| r.next_ns() <= second_ns) {
+            sleep_until(recording.next_ns());
+            recording.look(&flows[0].sender)?;
+        }
+        sleep_until(second_ns);
         case.advance()?;
     }
     // Everything is read before anything is taken down.
@@ -110,6 +137,10 @@ fn run_once(
         });
     }
     let cpu = meter.stop(workload, end_ns - begin_ns, payload)?;
+    if let Some(recording) = recording {
+        let mss = Counters::of(&flows[0].sender)?.mss;
+        case.record(&Record::Packets(recording.stop(workload, mss)?))?;
+    }
     for (flow, record) in flows.into_iter().zip(&mut records) {
         record.bursts_ns = flow.stop()?;
         case.record(&Record::Flow(record.clone()))?;

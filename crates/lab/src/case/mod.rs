@@ -18,6 +18,7 @@ mod emulated;
 mod incast;
 mod mpi;
 mod namespace;
+mod packets;
 pub(crate) mod queues;
 pub mod ranks;
 mod routes;

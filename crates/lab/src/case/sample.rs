@@ -99,6 +99,13 @@ impl Sampler {
     /// Ends the capture: the packets with payload that came from senders.
     pub fn stop(self) -> Result<Vec<Packet>, CaseError> {
         let mut packets = Vec::new();
+        self.drain(&mut packets)?;
+        Ok(packets)
+    }
+
+    /// Moves what was captured so far to the end of `packets`. What is captured keeps its
+    /// whole data in memory until then.
+    pub fn drain(&self, packets: &mut Vec<Packet>) -> Result<(), CaseError> {
         let mut buffer = [0_u8; KEPT_BYTES as usize];
         let mut control = nix::cmsg_space!(libc::timespec);
         loop {
@@ -134,7 +141,7 @@ impl Sampler {
                 });
             }
         }
-        Ok(packets)
+        Ok(())
     }
 }
 

@@ -323,10 +323,7 @@ pub(super) fn attach_hosts(
     }
     for (&link, host) in links.iter().zip(&hosts) {
         host.ip(&configuration("eth0", link, false, wanted))?;
-        host.tc(&format!(
-            "qdisc add dev eth0 root tbf rate {}bit burst {SHAPER_BURST_BYTES} limit {EDGE_QUEUE_BYTES} overhead {FRAMING_BYTES}\n",
-            wanted.edge_rate_bps
-        ))?;
+        host.tc(&edge_shaper("add", wanted.edge_rate_bps))?;
         if cuts_packets(wanted) {
             host.enter(|| switch_offload_off("eth0"))?;
         }
@@ -340,6 +337,13 @@ pub(super) fn attach_hosts(
         })?;
     }
     Ok(hosts)
+}
+
+/// Line of `tc` for a host's own link.
+pub(super) fn edge_shaper(verb: &str, rate_bps: u64) -> String {
+    format!(
+        "qdisc {verb} dev eth0 root tbf rate {rate_bps}bit burst {SHAPER_BURST_BYTES} limit {EDGE_QUEUE_BYTES} overhead {FRAMING_BYTES}\n"
+    )
 }
 
 pub(super) const RECEIVER_LINK: u8 = 0;

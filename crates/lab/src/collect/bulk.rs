@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Metrics of long flows side by side.
 
+use paceline_report::Series;
+
 use super::{pick, seconds, share, CollectError, Collector, Place};
 use crate::bounds;
 use crate::plan::Bulk;
-use crate::record::{CpuRecord, FlowRecord, Record};
+use crate::record::{CpuRecord, FlowRecord, PacketRecord, Record, RoundTrip};
 
 impl Collector {
     pub(super) fn bulk<'r>(
@@ -15,7 +17,7 @@ impl Collector {
         records: impl Iterator<Item = &'r Record> + Clone,
         cpus: &[CpuRecord],
     ) -> Result<(), CollectError> {
-        let flows: Vec<&FlowRecord> = pick(records, |record| match record {
+        let flows: Vec<&FlowRecord> = pick(records.clone(), |record| match record {
             Record::Flow(flow) if flow.workload == index => Some(flow),
             _ => None,
         });
@@ -73,6 +75,13 @@ impl Collector {
                 )?;
             }
         }
+        let recorded = records.into_iter().find_map(|record| match record {
+            Record::Packets(packets) if packets.workload == index => Some(packets),
+            _ => None,
+        });
+        if let Some(packets) = recorded {
+            self.packets(place, &bulk.label, packets)?;
+        }
         let per_gigabyte: Vec<f64> = cpus
             .iter()
             .filter(|cpu| cpu.payload_bytes > 0)
@@ -88,6 +97,79 @@ impl Collector {
             None,
         )
     }
+
+    /// How the packets of one flow left: by the millisecond, and by the round trip.
+    fn packets(
+        &mut self,
+        place: &Place,
+        label: &str,
+        packets: &PacketRecord,
+    ) -> Result<(), CollectError> {
+        let PacketRecord {
+            per_ms,
+            rtt_ns,
+            round_trips,
+            ..
+        } = packets;
+        let idle = per_ms.iter().filter(|count| **count == 0).count() as u64;
+        let idle = share([(idle, per_ms.len() as u64)].into_iter());
+        self.put(
+            place,
+            &place.metric("idle_share", &[label]),
+            vec![idle],
+            None,
+        )?;
+        let most = per_ms.iter().copied().max().unwrap_or(0);
+        let most = vec![most as f64];
+        self.put(place, &place.metric("most_in_1ms", &[label]), most, None)?;
+        let in_slow_start = || {
+            let rounds = round_trips.iter().take_while(|round| round.slow_start);
+            rounds.filter_map(|round| Some((round, packet_level_bps(round)?)))
+        };
+        let ratios: Vec<f64> = in_slow_start()
+            .map(|(round, packet_level)| packet_level / flow_level_bps(round, *rtt_ns))
+            .collect();
+        if !ratios.is_empty() {
+            let metric = place.metric("packet_to_flow", &[label]);
+            self.put(place, &metric, ratios, Some(1.0))?;
+        }
+        let mut series = |part: &str, line: &str, y_label: &str, points| {
+            self.series.push(Series {
+                experiment_part: place.metric(label, &[part]),
+                variant: place.plan.variant.clone(),
+                line: line.to_owned(),
+                x_label: "time since the start of the connection (s)".to_owned(),
+                y_label: y_label.to_owned(),
+                points,
+            });
+        };
+        let counts = (0u32..).zip(per_ms);
+        let counts = counts.map(|(ms, &count)| (f64::from(ms) / 1e3, count as f64));
+        series("packets", "", "packets per ms", counts.collect());
+        // One round trip more ends what is drawn.
+        let shown = in_slow_start().count() + 1;
+        let rates = |rate: &dyn Fn(&RoundTrip) -> f64| {
+            let rounds = (0u32..).zip(round_trips.iter().take(shown));
+            rounds
+                .map(|(number, round)| (f64::from(number) * seconds(*rtt_ns), rate(round) / 1e6))
+                .collect()
+        };
+        let flow_level = rates(&|round| flow_level_bps(round, *rtt_ns));
+        series("rates", "flow-level", "rate (Mbit/s)", flow_level);
+        let packet_level = rates(&|round| packet_level_bps(round).unwrap_or(0.0));
+        series("rates", "packet-level", "rate (Mbit/s)", packet_level);
+        Ok(())
+    }
+}
+
+/// What left in a round trip over the round trip, bits per second: kamezawa-2004, 2.3.
+fn flow_level_bps(round: &RoundTrip, rtt_ns: u64) -> f64 {
+    round.wire_bytes as f64 * 8e9 / rtt_ns as f64
+}
+
+/// What left in a round trip over its busy part, bits per second; `None` if nothing left.
+fn packet_level_bps(round: &RoundTrip) -> Option<f64> {
+    (round.busy_ns > 0).then(|| round.wire_bytes as f64 * 8e9 / round.busy_ns as f64)
 }
 
 fn goodput(flow: &FlowRecord) -> f64 {

@@ -384,8 +384,42 @@ fn bulks(file: &File, place: &Place) -> Result<(), ExperimentError> {
         if bulk.flows.is_empty() || bulk.flows.len() > MOST_SENDERS as usize {
             return wrong("flows", "give at least one [[bulk.flows]]");
         }
-        if bulk.repeats == 0 || bulk.repeats > 1000 {
-            return wrong("repeats", "must be 1 to 1000");
+        let least = bulk.repeats.min(bulk.quick_repeats.unwrap_or(bulk.repeats));
+        if least == 0 || bulk.repeats > 1000 || bulk.quick_repeats > Some(bulk.repeats) {
+            return wrong(
+                "repeats",
+                "must be 1 to 1000, and quick_repeats no more than that",
+            );
+        }
+        let sampled = bulk.sample_repeat.is_some();
+        if bulk
+            .sample_repeat
+            .is_some_and(|sample| sample == 0 || sample > least)
+        {
+            return wrong(
+                "sample_repeat",
+                "must be 1 to repeats, and to quick_repeats where that is given",
+            );
+        }
+        if sampled && (bulk.flows[0].count > 1 || bulk.flows[0].burst.is_some()) {
+            return wrong(
+                "sample_repeat",
+                "records the first group's flow: one, without bursts",
+            );
+        }
+        let rtts = file
+            .scenario
+            .iter()
+            .filter_map(|scenario| scenario.one_way_delay);
+        if sampled
+            && rtts
+                .chain([file.link.one_way_delay])
+                .any(|delay| delay.micros() == 0)
+        {
+            return wrong(
+                "sample_repeat",
+                "needs a link with a delay: what leaves is counted by the round trip",
+            );
         }
         for flows in &bulk.flows {
             if flows.count == 0 || flows.count > 1000 {

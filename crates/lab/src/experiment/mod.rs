@@ -315,6 +315,10 @@ pub struct Bulk {
     /// How often the whole is run, each time with other random starts.
     #[serde(default = "one")]
     pub repeats: u32,
+    /// The same with `--quick`.
+    pub quick_repeats: Option<u32>,
+    /// The repetition, from 1, in which the packets of the first group's flow are recorded.
+    pub sample_repeat: Option<u32>,
     /// Group k sends from host k.
     pub flows: Vec<Flows>,
 }
@@ -337,6 +341,8 @@ pub struct Flows {
     pub spread: Time,
     /// Congestion control whatever the variant.
     pub congestion: Option<String>,
+    /// Their host's link whatever the variant.
+    pub edge_rate: Option<Rate>,
     /// Bursts of this size instead of one endless transfer.
     pub burst: Option<Size>,
     /// From a reply to the next write.
@@ -353,6 +359,8 @@ pub struct Variant {
     pub policy: Option<PolicyChoice>,
     /// An algorithm of the coordinator, with its parameters, for `[[streams]]`.
     pub coordinate: Option<Choice>,
+    /// Each host's own link, instead of the experiment's; it may be slower than the bottleneck.
+    pub edge_rate: Option<Rate>,
     /// What no TCP can beat: the bottleneck's queue takes everything, and connections
     /// begin with a large window. With a variant of it the rest can be compared.
     #[serde(default)]

@@ -2,6 +2,8 @@
 //! From an experiment to the plans of its shards: one for each variant, offload
 //! and scenario, in the order of the file.
 
+use paceline_policy::units::Rate;
+
 use super::{check, Bulk, Burst, Experiment, ExperimentError, Offload, Skeleton, Variant};
 use crate::plan::{self, Adaptation, BurstShape, FlowGroup, Plan, Topology, Workload};
 use crate::skeleton::{compute, Benchmark};
@@ -238,6 +240,9 @@ fn topology_of(variant: &Variant, topology: Topology, offload: bool) -> Topology
     };
     Topology {
         offload,
+        edge_rate_bps: variant
+            .edge_rate
+            .map_or(topology.edge_rate_bps, Rate::bits_per_second),
         buffer_bytes,
         initial_window,
         ..topology
@@ -276,6 +281,7 @@ fn bulk_plan(bulk: &Bulk, quick: bool) -> Workload {
         start_ns: flows.start.micros() * 1000,
         spread_ns: flows.spread.micros() * 1000,
         congestion: flows.congestion.clone(),
+        edge_rate_bps: flows.edge_rate.map(Rate::bits_per_second),
         bursts: flows.burst.zip(flows.gap).map(|(size, gap)| BurstShape {
             size_bytes: size.bytes(),
             gap_ns: gap.micros() * 1000,
@@ -284,7 +290,11 @@ fn bulk_plan(bulk: &Bulk, quick: bool) -> Workload {
     Workload::Bulk(plan::Bulk {
         label: bulk.name.clone(),
         duration_ns: duration.micros() * 1000,
-        repeats: bulk.repeats,
+        repeats: match quick {
+            true => bulk.quick_repeats.unwrap_or(bulk.repeats),
+            false => bulk.repeats,
+        },
+        sample_repeat: bulk.sample_repeat,
         groups: groups.collect(),
     })
 }

@@ -108,6 +108,12 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
             Workload::Bulk(bulk) if bulk.groups.iter().any(|group| group.bursts.is_some()) => {
                 return no("no bursts beside long flows");
             }
+            Workload::Bulk(bulk) if bulk.sample_repeat.is_some() => {
+                return no("no record of a flow's packets");
+            }
+            Workload::Bulk(bulk) if bulk.groups.iter().any(|g| g.edge_rate_bps.is_some()) => {
+                return no("no hosts with links of their own");
+            }
             Workload::Streams(streams) if streams.pause.is_some() => {
                 return no("no programs that stand still");
             }
@@ -194,7 +200,7 @@ pub fn run(plan: &Plan, watch: &Watch) -> Result<Vec<Record>, SimulatedError> {
 /// A simulated link is what was asked for.
 fn link(topology: &Topology) -> LinkReading {
     LinkReading {
-        rate_bps: topology.rate_bps,
+        rate_bps: topology.rate_bps.min(topology.edge_rate_bps),
         rtt_ns: 2 * topology.one_way_delay_ns,
         buffer_bytes: Some(topology.buffer_bytes),
         largest_packet_bytes: segment_payload(topology.ip),
