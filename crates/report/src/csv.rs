@@ -56,9 +56,15 @@ pub fn file_name(series: &Series) -> String {
             })
             .collect()
     };
-    let names = [&series.experiment_part, &series.variant, &series.line];
-    let names = names.map(|name| plain(name));
-    format!("{}.csv", names.join("-").trim_end_matches('-'))
+    let of_panel = match series.line.as_str() {
+        "" => String::new(),
+        line => format!("-{}", plain(line)),
+    };
+    format!(
+        "{}-{}{of_panel}.csv",
+        plain(&series.experiment_part),
+        plain(&series.variant)
+    )
 }
 
 /// The text of the file of `series`.
