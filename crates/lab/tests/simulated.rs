@@ -127,6 +127,15 @@ coordinate = "even"
 }
 
 #[test]
+fn single_connections_have_what_they_have_with_a_real_kernel() {
+    for (variant, within) in [("cubic", 0.03), ("paper", 0.01)] {
+        for (name, ratio) in ratios("spacing", variant, "goodput_bps") {
+            assert!((ratio - 1.0).abs() < within, "{variant}, {name}: {ratio}");
+        }
+    }
+}
+
+#[test]
 fn long_answers_of_many_take_as_long_as_with_a_real_kernel() {
     let long = |name: &str| name.contains("/32KB/") || name.contains("/64KB/");
     let mut off: Vec<f64> = ratios("incast", "lfn", "round_s/")

@@ -22,7 +22,6 @@ impl Collector {
             _ => None,
         });
         let topology = &place.plan.topology;
-        let repetitions = cpus.len().max(1);
         for (number, group) in bulk.groups.iter().enumerate() {
             let of_group: Vec<&FlowRecord> = flows
                 .iter()
@@ -34,7 +33,7 @@ impl Collector {
             }
             let tails = [bulk.label.as_str(), group.name.as_str()];
             // One sum, and one Jain index, per repetition.
-            let each = of_group.chunks(of_group.len() / repetitions.min(of_group.len()));
+            let each = of_group.chunks(group.flows as usize);
             let rates: Vec<Vec<f64>> = each
                 .map(|flows| flows.iter().map(|flow| goodput(flow)).collect())
                 .collect();

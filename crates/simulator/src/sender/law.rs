@@ -3,7 +3,7 @@
 //! lets it (`bpf/congestion.bpf.c`): before a transmission, after an ACK, after a loss.
 
 use paceline_abi::{pl_path, pl_policy, pl_target, pl_turn};
-use paceline_control::{pl_orders, pl_tcp, Startup, State, PL_NO_SSTHRESH};
+use paceline_control::{pl_orders, pl_tcp, spacing_rate, Startup, State, PL_NO_SSTHRESH};
 
 use super::board::Change;
 use super::config::SenderConfig;
@@ -28,6 +28,8 @@ pub struct Known<'a> {
 pub(super) struct Law {
     startup: Startup,
     paced: bool,
+    /// The spacing law paces.
+    spaced: bool,
     /// Pacing is over, once the time for the next segment has come.
     stopping: bool,
     /// Bytes of payload per second.
@@ -124,8 +126,9 @@ impl Sender {
             .law
             .as_mut()
             .expect("asked only of a sender with a law");
-        let needed =
-            law.startup.raw().pacing != 0 || bounded.is_some_and(|bounded| bounded.paces());
+        let needed = law.spaced
+            || law.startup.raw().pacing != 0
+            || bounded.is_some_and(|bounded| bounded.paces());
         if law.paced && !needed {
             law.stopping = true;
         }
@@ -161,6 +164,7 @@ impl Sender {
         }
         if let Some(known) = known {
             self.start_before_send(now, config, known);
+            self.space(now, config, known.policy);
         }
         self.bound(now, config);
         true
@@ -189,6 +193,31 @@ impl Sender {
                 .before_send_in_turn(turn, policy, &tcp, true, &mut orders);
         }
         self.obey(&orders, now);
+    }
+
+    /// Spaces the segments that follow, as the policy asks.
+    fn space(&mut self, now: u64, config: &SenderConfig, policy: &pl_policy) {
+        if policy.clustered == 0 && policy.gap_bytes == 0 {
+            return;
+        }
+        let tcp = self.tcp(now, config);
+        let law = self
+            .law
+            .as_mut()
+            .expect("asked only of a sender with a law");
+        let started = law.startup.raw().pacing != 0;
+        match spacing_rate(policy, &tcp, started) {
+            None if law.spaced => {
+                law.spaced = false;
+                self.end_pace();
+            }
+            None => {}
+            Some(rate) => {
+                law.spaced = true;
+                let slower = if started { law.pacing_bps } else { rate };
+                self.pace(rate.min(slower));
+            }
+        }
     }
 
     /// What leaves takes its time at the pace (tcp_update_skb_after_send).
