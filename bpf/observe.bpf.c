@@ -59,6 +59,7 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 		__builtin_memcpy(r.group, conn->group.name, sizeof(r.group));
 	r.uwnd_segs = conn->window.own ? conn->window.in_force : 0;
 	r.spacing_bps = conn->spaced ? conn->spacing_bps : 0;
+	r.acked_bytes = tp->bytes_acked;
 	bpf_probe_read_kernel_str(r.congestion, sizeof(r.congestion),
 				  (void *)tp->inet_conn.icsk_ca_ops +
 					  bpf_core_field_offset(struct tcp_congestion_ops, name));

@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 7
+#define PL_ABI_VERSION 8
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
@@ -276,6 +276,7 @@ struct pl_connection_record {
 	__u32 uwnd_segs; /* window in force while a bound is; 0: none is */
 	__u32 reserved;
 	__u64 spacing_bps; /* rate at which its packets are spaced now; 0: they are not */
+	__u64 acked_bytes; /* payload that the peer has acknowledged */
 };
 
 /* One connection of a group, as the agent reads it (bpf_iter over the socket storage). */
@@ -338,7 +339,7 @@ _Static_assert(sizeof(struct pl_path) == 144, "pl_path");
 _Static_assert(sizeof(struct pl_path_slot) == 152, "pl_path_slot");
 _Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");
 _Static_assert(sizeof(struct pl_turn_slot) == 56, "pl_turn_slot");
-_Static_assert(sizeof(struct pl_connection_record) == 208, "pl_connection_record");
+_Static_assert(sizeof(struct pl_connection_record) == 216, "pl_connection_record");
 _Static_assert(sizeof(struct pl_group_key) == 40, "pl_group_key");
 _Static_assert(sizeof(struct pl_uwnd) == 16, "pl_uwnd");
 _Static_assert(sizeof(struct pl_group) == 32, "pl_group");

@@ -42,7 +42,7 @@ plain! {
     pl_phase_page: 520,
     pl_path: 144,
     pl_path_slot: 152,
-    pl_connection_record: 208,
+    pl_connection_record: 216,
     pl_group_key: 40,
     pl_uwnd: 16,
     pl_group: 32,

@@ -3,18 +3,21 @@
 //! is.
 
 mod groups;
+mod words;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use paceline_abi::{
-    name_text, pl_base, pl_connection_record, pl_job, pl_path, pl_path_key, pl_phase_page,
-    pl_policy, pl_process_key, pl_reason, pl_start_state, pl_target,
+    name_text, pl_connection_record, pl_path, pl_path_key, pl_phase_page, pl_policy,
+    pl_process_key, pl_reason, pl_start_state,
 };
 use serde::Serialize;
 
 pub use groups::GroupStatus;
+use words::{changes, why};
+pub use words::{milliseconds, rate};
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::Result;
@@ -170,6 +173,8 @@ pub struct Connection {
     pub rto_least_us: u64,
     /// Segments retransmitted, tail-loss probes included.
     pub retransmitted_segs: u32,
+    /// Payload that the peer has acknowledged so far.
+    pub acked_bytes: u64,
     /// Process that made the socket, or its listener; 0: not known. Its phases are
     /// the connection's.
     pub process: u32,
@@ -188,13 +193,46 @@ pub struct Connection {
     pub phase_switches: u32,
 }
 
-/// Reads the state of all jobs of this host, after cleaning up ended ones.
+/// Reads the state of all jobs of this host, again and again: what that takes stays
+/// loaded between two calls.
+#[derive(Debug)]
+pub struct Reader {
+    command: &'static str,
+    side: Option<KernelSide>,
+}
+
+impl Reader {
+    /// For a command by this name, which errors give.
+    pub fn new(command: &'static str) -> Self {
+        let side = None;
+        Self { command, side }
+    }
+
+    /// The state now, after cleaning up ended jobs.
+    ///
+    /// # Errors
+    /// Without root [`crate::Error::NotPermitted`]; as the hierarchy, the kernel side and
+    /// its iterators fail; a kernel side of another build with running jobs is
+    /// [`crate::Error::OtherBuild`].
+    pub fn read(&mut self) -> Result<Status> {
+        let live = self.side.take().filter(KernelSide::is_live);
+        let (status, side) = read(self.command, live)?;
+        self.side = side;
+        Ok(status)
+    }
+}
+
+/// The state once, as `paceline status` shows it.
 ///
 /// # Errors
-/// As the hierarchy, the kernel side and its iterators fail; a kernel side of
-/// another build with running jobs is [`crate::Error::OtherBuild`].
+/// As [`Reader::read`].
 pub fn status() -> Result<Status> {
-    job::require_root("paceline status")?;
+    Reader::new("paceline status").read()
+}
+
+/// The state, and the kernel side that it was read from: `live`, if that is one.
+fn read(command: &'static str, live: Option<KernelSide>) -> Result<(Status, Option<KernelSide>)> {
+    job::require_root(command)?;
     let hierarchy = Hierarchy::find()?;
     let lock = hierarchy.lock()?;
     let cleaned = leftovers::clean(&hierarchy, &lock)?;
@@ -206,11 +244,14 @@ pub fn status() -> Result<Status> {
         groups: Vec::new(),
     };
     let Some(found) = cleaned.found else {
-        return Ok(status);
+        return Ok((status, None));
     };
     found.require_ours(|| leftovers::describe_jobs(&hierarchy, &found))?;
     status.congestion_controls = found.congestion();
-    let side = KernelSide::join(&found)?;
+    let side = match live {
+        Some(side) => side,
+        None => KernelSide::join_to_read(&found)?,
+    };
     let connections = side.connections()?;
     let paths = side.paths()?;
     status.groups = groups::of(&side.streams()?);
@@ -247,7 +288,7 @@ pub fn status() -> Result<Status> {
                 .collect(),
         });
     }
-    Ok(status)
+    Ok((status, Some(side)))
 }
 
 fn processes(cgroup: &Cgroup, job: u64, pages: &[(pl_process_key, pl_phase_page)]) -> Vec<Process> {
@@ -300,82 +341,6 @@ fn path_of(key: &pl_path_key, path: &pl_path) -> Path {
     }
 }
 
-/// What the policy asks of each connection.
-fn changes(job: &pl_job) -> Vec<String> {
-    let policy = &job.policy;
-    let mut changes = Vec::new();
-    let base = base_name(policy);
-    match target(policy) {
-        Some(start) => changes.push(format!("{base} with starts after idle {start}")),
-        None if base != "keep" => changes.push(format!("congestion control {base}")),
-        None => {}
-    }
-    if policy.clustered != 0 {
-        changes.push("slow start spread over the round trip".to_owned());
-    }
-    if policy.gap_bytes != 0 {
-        changes.push(format!(
-            "{} bytes between packets on a line of {}",
-            policy.gap_bytes,
-            rate(policy.line_rate_bps.saturating_mul(8))
-        ));
-    }
-    if policy.initial_rate_bps != 0 {
-        changes.push(format!(
-            "first start at {} per destination",
-            rate(policy.initial_rate_bps.saturating_mul(8))
-        ));
-    }
-    if policy.rto_least_us != 0 {
-        let jitter = match policy.rto_jitter_us {
-            0 => String::new(),
-            jitter => format!(" plus up to {}", milliseconds(jitter.into())),
-        };
-        let backoff = match policy.rto_linear {
-            0 => "",
-            _ => ", not doubled while little is in flight",
-        };
-        changes.push(format!(
-            "least RTO {}{jitter}{backoff}",
-            milliseconds(policy.rto_least_us.into())
-        ));
-    }
-    if policy.delayed_ack_us != 0 {
-        changes.push(format!(
-            "ACKs delayed by {} at most",
-            milliseconds(policy.delayed_ack_us.into())
-        ));
-    }
-    if policy.initial_window_segs != 0 {
-        changes.push(format!(
-            "initial window {} segments",
-            policy.initial_window_segs
-        ));
-    }
-    changes
-}
-
-fn base_name(policy: &pl_policy) -> &'static str {
-    match u32::from(policy.base) {
-        base if base == pl_base::PL_BASE_CUBIC as u32 => "cubic",
-        base if base == pl_base::PL_BASE_RENO as u32 => "reno",
-        base if base == pl_base::PL_BASE_BBR as u32 => "bbr",
-        _ => "keep",
-    }
-}
-
-fn target(policy: &pl_policy) -> Option<&'static str> {
-    match u32::from(policy.target) {
-        target if target == pl_target::PL_TARGET_SSTHRESH as u32 => {
-            Some("paced at ssthresh per RTT")
-        }
-        target if target == pl_target::PL_TARGET_DELIVERY_RATE as u32 => {
-            Some("paced at what the path delivered")
-        }
-        _ => None,
-    }
-}
-
 fn connection(record: &pl_connection_record, policy: &pl_policy) -> Connection {
     let tick_us = tick::tick().as_micros() as u64;
     Connection {
@@ -404,6 +369,7 @@ fn connection(record: &pl_connection_record, policy: &pl_policy) -> Connection {
         rto_us: u64::from(record.rto_ticks) * tick_us,
         rto_least_us: u64::from(record.rto_least_ticks) * tick_us,
         retransmitted_segs: record.retransmitted_segs,
+        acked_bytes: record.acked_bytes,
         process: record.process,
         group: Some(name_text(&record.group)).filter(|group| !group.is_empty()),
         uwnd_segs: Some(record.uwnd_segs).filter(|segs| *segs != 0),
@@ -411,61 +377,6 @@ fn connection(record: &pl_connection_record, policy: &pl_policy) -> Connection {
         class: class_of(record.phase),
         phase_switches: record.phase_switches,
     }
-}
-
-/// Why a connection is as it is, in one line.
-fn why(record: &pl_connection_record, policy: &pl_policy) -> String {
-    match reason(record.reason) {
-        "loopback" => return "left alone: both ends are on this host".to_owned(),
-        "mptcp" => return "left alone: a subflow of Multipath TCP".to_owned(),
-        "refused" => {
-            let error = std::io::Error::from_raw_os_error(record.error.saturating_neg());
-            return format!("left alone: the kernel refused a setting of the policy ({error})");
-        }
-        _ => {}
-    }
-    if record.breaker_open != 0 {
-        return format!(
-            "breaker open: {} of {} paced starts lost more than {} %, so the base algorithm alone for now",
-            record.bad_starts,
-            record.starts,
-            f64::from(policy.breaker_permille) / 10.0
-        );
-    }
-    let mut parts = Vec::new();
-    match (target(policy), record.starts) {
-        (None, _) => {}
-        (Some(_), 0) => parts.push("no paced start yet".to_owned()),
-        (Some(_), starts) => parts.push(format!(
-            "{starts} paced start{}, the last at {}",
-            if starts == 1 { "" } else { "s" },
-            rate(record.start_rate_bps.saturating_mul(8))
-        )),
-    }
-    if record.phase_switches != 0 {
-        parts.push(format!(
-            "phase class {} after {} switches",
-            class_of(record.phase),
-            record.phase_switches
-        ));
-    }
-    if record.uwnd_segs != 0 {
-        parts.push(format!("window bounded to {} segments", record.uwnd_segs));
-    }
-    if record.spacing_bps != 0 {
-        parts.push(format!(
-            "packets spaced at {}",
-            rate(record.spacing_bps.saturating_mul(8))
-        ));
-    }
-    if policy.rto_least_us != 0 {
-        let least = u64::from(record.rto_least_ticks) * tick::tick().as_micros() as u64;
-        parts.push(format!("least RTO {}", milliseconds(least)));
-    }
-    if parts.is_empty() {
-        parts.push("under the policy".to_owned());
-    }
-    parts.join(", ")
 }
 
 fn reason(value: u8) -> &'static str {
@@ -515,20 +426,6 @@ pub(crate) fn address(words: &[u32; 4]) -> IpAddr {
     Ipv6Addr::from(octets).to_canonical()
 }
 
-/// Bits per second for people: `487.2 Mbit/s`.
-pub fn rate(bits_per_s: u64) -> String {
-    match bits_per_s {
-        0..1_000_000 => format!("{:.1} kbit/s", bits_per_s as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} Mbit/s", bits_per_s as f64 / 1e6),
-        _ => format!("{:.2} Gbit/s", bits_per_s as f64 / 1e9),
-    }
-}
-
-/// Microseconds for people: `8 ms`, `0.25 ms`.
-pub fn milliseconds(us: u64) -> String {
-    format!("{} ms", us as f64 / 1e3)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -560,25 +457,5 @@ mod tests {
         let shown = connection(&record, &pl_policy::default());
         assert_eq!(shown.errno, libc::EINVAL);
         assert!(shown.why.contains("Invalid argument"), "{}", shown.why);
-    }
-
-    #[test]
-    fn an_open_breaker_gives_its_reason() {
-        let mut record = record();
-        (record.breaker_open, record.starts, record.bad_starts) = (1, 7, 2);
-        let policy = pl_policy {
-            breaker_permille: 20,
-            ..Default::default()
-        };
-        let shown = why(&record, &policy);
-        assert!(shown.contains("breaker open: 2 of 7"), "{shown}");
-        assert!(shown.contains("2 %"), "{shown}");
-    }
-
-    #[test]
-    fn rates_and_times_have_units() {
-        assert_eq!(rate(487_200_000), "487.2 Mbit/s");
-        assert_eq!(rate(64_000), "64.0 kbit/s");
-        assert_eq!(milliseconds(8_000), "8 ms");
     }
 }

@@ -5,18 +5,16 @@
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use paceline_abi::{as_bytes, from_bytes, pl_stream_record, pl_uwnd};
 
-use super::discover::{self, Found};
-use super::{identity, read_iterator, KernelSide};
+use super::{discover, read_iterator, KernelSide};
 use crate::error::{Error, Result};
 use crate::job::monotonic_us;
 
 /// The iterator that writes one record per connection of any group.
-const STREAMS_PROGRAM: &str = "pl_streams";
+pub(super) const STREAMS_PROGRAM: &str = "pl_streams";
 
 /// What it takes to read streams and to bound them.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    found: Found,
     side: KernelSide,
 }
 
@@ -30,15 +28,13 @@ impl Streams {
             return Ok(None);
         };
         found.require_ours(|| "see paceline status of that build".to_owned())?;
-        let side = KernelSide::load(Some(&found), None, Some(STREAMS_PROGRAM))?;
-        Ok(Some(Self { found, side }))
+        let side = KernelSide::load(Some(&found), None, Some(&[STREAMS_PROGRAM]))?;
+        Ok(Some(Self { side }))
     }
 
     /// Whether it is still the live one: with the last job it ends.
     pub fn is_live(&self) -> bool {
-        let meta = self.found.map("pl_meta");
-        let value = meta.map(|meta| meta.lookup(&0u32.to_ne_bytes(), MapFlags::ANY));
-        matches!(value, Some(Ok(Some(value))) if value == identity().to_ne_bytes())
+        self.side.is_live()
     }
 
     /// Every connection of any group of this host.

@@ -45,6 +45,7 @@ use crate::job::JobOptions;
 use crate::lock::Lock;
 pub(crate) use btf::{bbr_form, load_bbr_module, BbrForm};
 use discover::Found;
+use groups::STREAMS_PROGRAM;
 
 /// The compiled bpf/paceline.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/paceline.bpf.o"));
@@ -125,18 +126,25 @@ impl KernelSide {
         Self::load(Some(found), None, None)
     }
 
+    /// The live kernel side with what `status` reads only.
+    pub(crate) fn join_to_read(found: &Found) -> Result<Self> {
+        Self::load(Some(found), None, Some(&[STATUS_PROGRAM, STREAMS_PROGRAM]))
+    }
+
+    /// Whether it is still the live one: with the last job it ends.
+    pub(crate) fn is_live(&self) -> bool {
+        let meta = self.map("pl_meta");
+        let value = meta.map(|meta| meta.lookup(&0u32.to_ne_bytes(), MapFlags::ANY));
+        matches!(value, Ok(Ok(Some(value))) if value == identity().to_ne_bytes())
+    }
+
     /// Loads these programs, and a congestion control by its map's name, to see
     /// whether the kernel takes them. Leaves nothing behind.
     pub(crate) fn probe(programs: &[&str], congestion: Option<&str>) -> Result<()> {
         route_libbpf_messages();
         let mut open = open_object()?;
         choose_congestion(&mut open, congestion)?;
-        for mut program in open.progs_mut() {
-            if program.prog_type() != ProgramType::StructOps {
-                let name = program.name().to_string_lossy().into_owned();
-                program.set_autoload(programs.contains(&name.as_str()));
-            }
-        }
+        choose_programs(&mut open, programs);
         load_object(open).map(drop)
     }
 
@@ -146,18 +154,17 @@ impl KernelSide {
         Self::load(None, Some(congestion), None)?.register(congestion)
     }
 
-    /// `only`: the one program that is needed, which saves the others' verification.
-    fn load(share: Option<&Found>, congestion: Option<&str>, only: Option<&str>) -> Result<Self> {
+    /// `only`: the programs that are needed, which saves the others' verification.
+    fn load(
+        share: Option<&Found>,
+        congestion: Option<&str>,
+        only: Option<&[&str]>,
+    ) -> Result<Self> {
         route_libbpf_messages();
         let mut open = open_object()?;
         choose_congestion(&mut open, congestion)?;
         if let Some(only) = only {
-            for mut program in open.progs_mut() {
-                if program.prog_type() != ProgramType::StructOps {
-                    let chosen = program.name() == only;
-                    program.set_autoload(chosen);
-                }
-            }
+            choose_programs(&mut open, only);
         }
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
@@ -432,6 +439,16 @@ fn open_object() -> Result<OpenObject> {
         .name("paceline")
         .and_then(|builder| builder.open_memory(OBJECT))
         .map_err(|error| Error::bpf("cannot open the embedded BPF object", error))
+}
+
+/// Leaves out all programs but these; those of struct_ops go by their maps.
+fn choose_programs(open: &mut OpenObject, programs: &[&str]) {
+    for mut program in open.progs_mut() {
+        if program.prog_type() != ProgramType::StructOps {
+            let chosen = programs.iter().any(|name| program.name() == *name);
+            program.set_autoload(chosen);
+        }
+    }
 }
 
 /// Leaves out every struct_ops map but one. libbpf loads a struct_ops program
