@@ -19,6 +19,7 @@ mod sim_command;
 mod status_command;
 mod testbed_command;
 mod testbed_text;
+mod top_command;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,8 @@ enum Command {
     Agent(agent_command::Args),
     /// Show the jobs, what is changed on each connection, and why
     Status(status_command::Args),
+    /// The same, live: jobs, connections and groups of parallel streams
+    Top(top_command::Args),
     /// Say what this kernel and machine can do, and what to do about the rest
     Doctor(doctor_command::Args),
     /// List, show and check policies
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Command::Detach(args) => attach_command::detach(args),
         Command::Agent(args) => agent_command::run(&args),
         Command::Status(args) => status_command::run(args),
+        Command::Top(args) => top_command::run(&args),
         Command::Doctor(args) => doctor_command::run(args),
         Command::Policy(args) => policy_command::run(args),
         Command::Lab(args) => lab_command::run(args),

@@ -184,7 +184,8 @@ fn groups(groups: &[GroupStatus]) -> String {
     format!("groups:\n{}", output::table("    ", &rows))
 }
 
-fn age(seconds: u64) -> String {
+/// Of a job, or a view.
+pub fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds / 60),

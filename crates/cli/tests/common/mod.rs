@@ -12,6 +12,7 @@ pub mod capture;
 pub mod host;
 pub mod lab;
 pub mod mpi;
+pub mod terminal;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline top`: what Paceline does on this host, again and again.
+//!
+//! [`seen`] keeps what the last looks saw, [`table`] makes rows of it, [`view`] is what
+//! keys change, and [`draw`] puts all of that on a screen without looking at anything else.
+
+mod draw;
+mod history;
+mod seen;
+mod table;
+mod view;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{sync_channel, Receiver, TryRecvError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail, Context, Result};
+use paceline_agent::status::{Reader, Status};
+use paceline_policy::units::Time;
+use ratatui::crossterm::event::{self, Event};
+use ratatui::DefaultTerminal;
+
+use view::{Next, View};
+
+/// Intervals that can be asked for. A look takes some milliseconds of a CPU; what is slower
+/// than a minute is no live view.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+/// How soon a new look, or a signal, is noticed. Keys are noticed at once.
+const NOTICE: Duration = Duration::from_millis(50);
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// From one look to the next, 100ms to 60s
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    interval: Time,
+}
+
+/// What a look saw, and when: since the first one.
+type Look = (Duration, std::result::Result<Status, paceline_agent::Error>);
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let interval = args.interval.duration();
+    if !(INTERVALS.0..=INTERVALS.1).contains(&interval) {
+        bail!("--interval {}: expected 100ms to 60s", args.interval);
+    }
+    if !std::io::stdout().is_terminal() {
+        bail!("paceline top draws on a terminal, and stdout is none; paceline status --json is for programs");
+    }
+    let looks = look_again_and_again(interval)?;
+    let (at, status) = looks.recv().map_err(|_| anyhow!(GONE))?;
+    let mut view = View::new(args.interval);
+    view.seen.add(at, status?);
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    ctrlc::set_handler(move || told.store(true, Ordering::Relaxed))
+        .context("cannot wait for signals")?;
+    let mut screen = Screen::open()?;
+    show(&mut screen.0, &mut view, &looks, &stop)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why there are no more looks: a panic, whose words have been said.
+const GONE: &str = "paceline top cannot look any more";
+
+/// Looks from a thread of its own: another `paceline` may hold the lock of jobs for long, and
+/// keys are heard all the same.
+fn look_again_and_again(interval: Duration) -> Result<Receiver<Look>> {
+    let (to, looks) = sync_channel(1);
+    let looking = move || {
+        let mut reader = Reader::new("paceline top");
+        let begin = Instant::now();
+        let mut next = begin;
+        loop {
+            let status = reader.read();
+            if to.send((begin.elapsed(), status)).is_err() {
+                return;
+            }
+            next = (next + interval).max(Instant::now());
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+    };
+    std::thread::Builder::new()
+        .name("look".to_owned())
+        // What is logged would be written across the screen.
+        .spawn(|| {
+            let nobody = tracing::subscriber::NoSubscriber::default();
+            tracing::subscriber::with_default(nobody, looking);
+        })
+        .context("cannot start a thread")?;
+    Ok(looks)
+}
+
+/// The terminal, given back as it was however this process ends, but for SIGKILL: when this
+/// is dropped, and before a panic's words, of any thread.
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn open() -> Result<Self> {
+        match ratatui::try_init() {
+            Ok(terminal) => Ok(Self(terminal)),
+            Err(error) => {
+                drop(ratatui::try_restore());
+                Err(error).context("cannot draw on this terminal")
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing back.
+        drop(self.0.show_cursor());
+        drop(ratatui::try_restore());
+    }
+}
+
+fn show(
+    screen: &mut DefaultTerminal,
+    view: &mut View,
+    looks: &Receiver<Look>,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut changed = true;
+    while !stop.load(Ordering::Relaxed) {
+        if changed {
+            let mut page = 1;
+            screen
+                .draw(|frame| page = draw::draw(frame, view))
+                .context("cannot draw on this terminal")?;
+            view.page = page;
+        }
+        changed = match looks.try_recv() {
+            Ok((at, Ok(status))) => {
+                view.seen.add(at, status);
+                view.problem = None;
+                true
+            }
+            Ok((_, Err(error))) => {
+                view.problem = Some(error.to_string());
+                true
+            }
+            Err(TryRecvError::Empty) => false,
+            Err(TryRecvError::Disconnected) => bail!(GONE),
+        };
+        if !event::poll(NOTICE).context("cannot read keys")? {
+            continue;
+        }
+        changed = true;
+        if let Event::Key(key) = event::read().context("cannot read keys")? {
+            if view.press(key) == Next::Leave {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
