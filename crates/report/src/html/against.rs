@@ -10,7 +10,7 @@ use super::figure::positive;
 use super::paper::capital;
 use super::svg::{short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
 
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = 960.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 34.0;
