@@ -72,6 +72,9 @@ if [ "$(uname -m)" = x86_64 ]; then
 	heading "lab: parallel streams under the coordinator"
 	lab decp experiments/decp-trouble.toml --quick --variant paceline
 
+	heading "lab: packets leave about as fast as the window asks for"
+	lab rates experiments/spacing-rates.toml --quick
+
 	heading "lab: the kernel's link and the emulator's are alike"
 	lab conformance experiments/conformance.toml --quick
 
