@@ -30,8 +30,8 @@ pub enum Error {
         socket: PathBuf,
     },
 
-    /// The agent does not start the job.
-    #[error("the agent at {} refuses the job: {message} ({code})", socket.display())]
+    /// The agent does not do what it was asked for.
+    #[error("the agent at {} refuses: {message} ({code})", socket.display())]
     AgentRefused {
         /// Where it listens.
         socket: PathBuf,

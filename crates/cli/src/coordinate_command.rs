@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, Context, Result};
 use clap::{Args as ClapArgs, Subcommand};
 use nix::unistd::{geteuid, gethostname, User};
+use paceline_agent::service;
 use paceline_coordinator::algorithm::{Choice, CHOICES};
 use paceline_coordinator::client::{self, Access, ClientConfig, Control, Target};
 use paceline_coordinator::protocol::{check_name, Request};
@@ -136,6 +137,9 @@ struct JoinArgs {
     /// This host's name, for status [default: the system's]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
+    /// Without root: where the agent's sockets are
+    #[arg(long, value_name = "DIR", default_value = service::DIRECTORY)]
+    agent: PathBuf,
     #[command(flatten)]
     access: AccessArgs,
 }
@@ -363,7 +367,7 @@ async fn join(args: JoinArgs) -> Result<()> {
     check_name(&host).context("--host")?;
     check_name(&args.group).context("--group")?;
     let access = args.access.access()?;
-    let mut local = coordinate_local::streams(&args.group)?;
+    let mut local = coordinate_local::streams(&args.group, &args.agent)?;
     let config = ClientConfig {
         access,
         group: args.group,

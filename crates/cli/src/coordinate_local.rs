@@ -10,9 +10,12 @@ use paceline_coordinator::local::{Cap, LocalError, LocalStreams, StreamSample};
 /// include/net/tcp_states.h
 const TCP_ESTABLISHED: u32 = 1;
 
-/// The calling user's group, as the kernel side of this host has it.
-pub fn streams(group: &str) -> anyhow::Result<Box<dyn LocalStreams>> {
-    let group = Group::open(group, Path::new(paceline_agent::service::DIRECTORY))?;
+/// The calling user's group, as the kernel side of this host has it; without root as the
+/// agent says whose sockets are in `agent`.
+pub fn streams(group: &str, agent: &Path) -> anyhow::Result<Box<dyn LocalStreams>> {
+    let mut group = Group::open(group, agent)?;
+    // What can never be is told at once; later it may be an agent that is started anew.
+    group.streams()?;
     Ok(Box::new(Local(group)))
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use common::agent::{Agent, OTHER_USER, USER};
+use common::agent::{group_id, Agent, GROUP, OTHER_USER, USER};
 use common::lab::Lab;
 use common::{alone, is_root, paceline, status, Net, PolicyFile, SERVER4};
 use paceline_agent::group::{Bounds, Group, Stream};
@@ -349,6 +349,93 @@ fn nobody_sees_or_bounds_anothers_group() {
     assert_eq!(applied.expect("applied"), 1);
     assert_eq!(theirs(USER)[0].max_segs, 3);
     assert_eq!(theirs(OTHER_USER)[0].max_segs, 0);
+    for program in programs {
+        program.end();
+    }
+    server.end();
+}
+
+/// `paceline coordinate`, of a user, at a socket.
+fn coordinate(agent: &Agent, user: u32, arguments: &[&str], socket: &Path) -> Ended {
+    let mut command = agent.as_user(user, Some(group_id(GROUP)), None);
+    command.arg("coordinate").args(arguments).arg(socket);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    Ended(command.spawn().expect("it starts"))
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_user_without_root_has_its_own_streams_coordinated() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let net = Net::new();
+    let agent = Agent::start();
+    let mut server = Program::without(&net, 1);
+    let mut programs = Vec::new();
+    for user in [USER, OTHER_USER] {
+        let arguments = ["--policy", "pace", "--group", "same", "--"];
+        let mut program = Program::spawn(agent.run(user, Some(&net), &arguments));
+        connect(&mut program, &mut server, SERVER4);
+        programs.push(program);
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    std::os::unix::fs::chown(place.path(), Some(USER), Some(USER)).expect("ours");
+    let socket = place.path().join("socket");
+    let serve = ["serve", "--algorithm", "none:period=50ms", "--listen"];
+    let _server_of_user = coordinate(&agent, USER, &serve, &socket);
+    let directory = agent.place.join("run");
+    let directory = directory.to_str().expect("text");
+    let join = ["join", "--group", "same", "--agent", directory, "--to"];
+    let _client = coordinate(&agent, USER, &join, &socket);
+    // Two connections are in groups of that name; one of them is the user's.
+    let streams_seen = || {
+        let mut command = agent.as_user(USER, None, None);
+        command.args(["coordinate", "status", "--json", "--to"]);
+        let output = command.arg(&socket).output().expect("it starts");
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        status["groups"][0]["clients"][0]["streams"].as_u64()
+    };
+    let mut seen = streams_seen();
+    for _ in 0..6000 {
+        if seen.is_some_and(|streams| streams > 0) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        seen = streams_seen();
+    }
+    assert_eq!(seen, Some(1));
+
+    // Who may run no jobs has none to join with; and the coordinator is nobody else's.
+    let mut stranger = agent.as_user(USER, None, None);
+    stranger.args([
+        "coordinate",
+        "join",
+        "--group",
+        "same",
+        "--agent",
+        directory,
+    ]);
+    let stranger = stranger
+        .arg("--to")
+        .arg(&socket)
+        .output()
+        .expect("it starts");
+    assert_eq!(stranger.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&stranger.stderr);
+    assert!(message.contains("may run jobs"), "{message}");
+    let mut refused = coordinate(&agent, OTHER_USER, &["status", "--to"], &socket);
+    assert!(!refused.0.wait().expect("it ends").success());
     for program in programs {
         program.end();
     }

@@ -96,21 +96,28 @@ impl Drop for GroupServer {
 
 fn accept(listener: &UnixListener, config: &Config, clients: &Clients) {
     while let Ok((stream, _)) = listener.accept() {
-        let served = admit(&stream, config, clients).and_then(|user| {
-            let place = Place(clients.clone(), user);
-            std::thread::Builder::new()
-                .name("group".to_owned())
-                .spawn(move || {
-                    if let Err(error) = serve(stream, place.1) {
-                        tracing::debug!("a group's client of user {}: {error}", place.1);
-                    }
-                    drop(place);
-                })
-                .map_err(|error| error.to_string())
-        });
-        if let Err(why) = served {
-            tracing::info!("a group's client is not served: {why}");
+        match admit(&stream, config, clients) {
+            Ok(place) => spawn(stream, place),
+            Err(why) => {
+                tracing::info!("a group's client is not served: {why}");
+                // The client waits for the answer to its first question.
+                let _ = protocol::write_frame(&mut &stream, &protocol::failed_frame(&why));
+            }
         }
+    }
+}
+
+fn spawn(stream: UnixStream, place: Place) {
+    let user = place.1;
+    let spawned = std::thread::Builder::new()
+        .name("group".to_owned())
+        .spawn(move || {
+            if let Err(error) = serve(stream, place.1) {
+                tracing::debug!("a group's client of user {}: {error}", place.1);
+            }
+        });
+    if let Err(error) = spawned {
+        tracing::warn!("a group's client of user {user} is not served: {error}");
     }
 }
 
@@ -129,29 +136,27 @@ impl Drop for Place {
     }
 }
 
-/// The user who may be served, and is counted.
-fn admit(stream: &UnixStream, config: &Config, clients: &Clients) -> Result<u32, String> {
+/// A place for who may be served, or why there is none.
+fn admit(stream: &UnixStream, config: &Config, clients: &Clients) -> Result<Place, String> {
     let who = getsockopt(stream, sockopt::PeerCredentials).map_err(|errno| errno.to_string())?;
     let peer = Peer::of(stream, &who).map_err(|error| error.to_string())?;
     let user = peer.user;
     if user != 0 && !peer.groups.iter().any(|group| config.admits(*group)) {
-        let mut stream = stream;
-        let why = format!(
+        return Err(format!(
             "user {user} is in none of the groups that may run jobs: {}",
             config.group_names()
-        );
-        // The client waits for the answer to its first question.
-        let _ = protocol::write_frame(&mut stream, &protocol::failed_frame(&why));
-        return Err(why);
+        ));
     }
-    let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
-    let all: usize = clients.values().sum();
-    let own = clients.entry(user).or_default();
-    if *own >= MOST_PER_USER || all >= MOST {
-        return Err(format!("user {user} has {own} clients of {all}"));
+    let mut counts = clients.lock().unwrap_or_else(PoisonError::into_inner);
+    let all: usize = counts.values().sum();
+    let own = counts.get(&user).copied().unwrap_or(0);
+    if own >= MOST_PER_USER || all >= MOST {
+        return Err(format!(
+            "user {user} has {own} clients of {MOST_PER_USER}, all users {all} of {MOST}"
+        ));
     }
-    *own += 1;
-    Ok(user)
+    counts.insert(user, own + 1);
+    Ok(Place(clients.clone(), user))
 }
 
 fn serve(mut stream: UnixStream, user: u32) -> io::Result<()> {

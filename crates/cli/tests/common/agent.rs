@@ -131,14 +131,22 @@ impl Agent {
         net: Option<&Net>,
         arguments: &[&str],
     ) -> Command {
+        let mut command = self.as_user(user, group, net);
+        command
+            .arg("run")
+            .args(["--agent".as_ref(), self.place.join("run").as_os_str()])
+            .args(arguments);
+        command
+    }
+
+    /// `paceline` of a user, in a namespace of `net` if one is given.
+    pub fn as_user(&self, user: u32, group: Option<u32>, net: Option<&Net>) -> Command {
         let mut command = Command::new(self.place.join("paceline"));
         command
             .env_remove("SUDO_UID")
             .env("HOME", "/")
-            .current_dir("/")
-            .arg("run")
-            .args(["--agent".as_ref(), self.place.join("run").as_os_str()])
-            .args(arguments);
+            .current_dir("/");
+        // While it may still enter it.
         if let Some(net) = net {
             net.enter(0, &mut command);
         }
@@ -175,7 +183,7 @@ impl Drop for Agent {
     }
 }
 
-fn group_id(name: &str) -> u32 {
+pub fn group_id(name: &str) -> u32 {
     let groups = fs::read_to_string("/etc/group").unwrap();
     groups
         .lines()
