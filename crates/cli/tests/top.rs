@@ -52,7 +52,8 @@ fn a_job_its_connections_and_its_group() {
         screen.contains("established, policy lfn, group bulk"),
         "{screen}"
     );
-    top.press("ssssss");
+    // From the sixth of nine columns on, and round to the second.
+    top.press("sssss");
     top.until_shown("by infl");
 
     // As much on each stream: the slowest and the fastest are alike.
