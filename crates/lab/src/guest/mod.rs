@@ -40,9 +40,20 @@ pub fn is_guest_init() -> bool {
         && Path::new("/").join(PLAN).exists()
 }
 
-/// Runs the plan, tells the host, powers off.
+/// What a guest does: by the plan, saying what came of it.
+pub type Work = fn(&Plan, case::Sink) -> Result<(), case::CaseError>;
+
+/// Runs the plan's case, tells the host, powers off.
 pub fn init_main() -> ! {
-    if let Err(error) = run() {
+    init_main_of(|plan, sink| {
+        let means = plan.topology.bottleneck.unwrap_or(Means::Kernel);
+        case::run(plan, &*case::bottleneck(means), sink)
+    })
+}
+
+/// As [`init_main`] with other work, for tests of what the guest's kernel does.
+pub fn init_main_of(work: Work) -> ! {
+    if let Err(error) = run(work) {
         eprintln!("paceline: {error}");
     }
     // Returns only if it is refused; a first process that exits stops the kernel.
@@ -50,12 +61,12 @@ pub fn init_main() -> ! {
     std::process::exit(1)
 }
 
-fn run() -> Result<(), case::CaseError> {
+fn run(work: Work) -> Result<(), case::CaseError> {
     prepare()?;
     clock::slow_down().doing("slowing the local APIC's timer down")?;
     let mut records = open_records().doing(format!("opening {RECORDS}"))?;
     let mut sink = |record: &Record| write_record(&mut records, record);
-    let outcome = begin(&mut sink);
+    let outcome = begin(work, &mut sink);
     let last = match outcome {
         Ok(()) => Record::End,
         Err(error) => Record::Failed {
@@ -66,7 +77,7 @@ fn run() -> Result<(), case::CaseError> {
     tcdrain(&records).doing("waiting for the serial line")
 }
 
-fn begin(sink: case::Sink) -> Result<(), case::CaseError> {
+fn begin(work: Work, sink: case::Sink) -> Result<(), case::CaseError> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")
         .doing("reading the kernel's release")?;
     sink(&Record::Begin {
@@ -85,8 +96,7 @@ fn begin(sink: case::Sink) -> Result<(), case::CaseError> {
         }
         std::fs::write(TCP_MEM, TCP_MEM_PAGES).doing("giving all hosts memory for TCP")?;
     }
-    let means = plan.topology.bottleneck.unwrap_or(Means::Kernel);
-    case::run(&plan, &*case::bottleneck(means), sink)
+    work(&plan, sink)
 }
 
 /// Lets ksoftirqd run before programs. Under load the kernel hands its network work to
