@@ -88,15 +88,18 @@ void BPF_PROG(pl_cubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 SEC("struct_ops")
 void BPF_PROG(pl_cubic_acked, struct sock *sk, const struct ack_sample *sample)
 {
+	struct pl_connection *conn = governed(sk);
+
 	/*
 	 * CUBIC takes the window of a start for one where the path was full, as
 	 * after a loss: it then probes from there with care. Without that it
 	 * knows no maximum and grows by 5 % per RTT (tcp_cubic.c, cnt = 20).
 	 */
-	if (after_ack(sk, sample))
+	if (conn && after_ack(sk, conn, sample))
 		cubictcp_recalc_ssthresh(sk);
 	cubictcp_acked(sk, sample);
-	end_ack(sk);
+	if (conn && conn->slot)
+		end_ack(sk, conn);
 }
 
 SEC("struct_ops")
@@ -146,8 +149,7 @@ void BPF_PROG(pl_reno_set_state, struct sock *sk, u8 new_state)
 SEC("struct_ops")
 void BPF_PROG(pl_reno_acked, struct sock *sk, const struct ack_sample *sample)
 {
-	after_ack(sk, sample);
-	end_ack(sk);
+	ack_alone(sk, sample);
 }
 
 SEC("struct_ops")
@@ -212,8 +214,7 @@ u32 BPF_PROG(pl_bbr_sndbuf_expand, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(pl_bbr_acked, struct sock *sk, const struct ack_sample *sample)
 {
-	after_ack(sk, sample);
-	end_ack(sk);
+	ack_alone(sk, sample);
 }
 
 SEC("struct_ops")

@@ -368,16 +368,15 @@ static __noinline int after_ack_in_group(struct sock *sk, struct pl_connection *
 	return 0;
 }
 
-/* After the base has looked at an ACK. If it tells of a loss, that is one of what is in force. */
-static __always_inline void end_ack(struct sock *sk)
+/*
+ * After the base has looked at an ACK of a connection in a group. If it tells of a loss,
+ * that is one of what is in force.
+ */
+static __always_inline void end_ack(struct sock *sk, struct pl_connection *conn)
 {
-	struct pl_connection *conn = governed(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 in_force;
+	u32 in_force = pl_window_after_ack(&conn->window, tp->snd_cwnd);
 
-	if (!conn || !conn->slot)
-		return;
-	in_force = pl_window_after_ack(&conn->window, tp->snd_cwnd);
 	if (in_force != tp->snd_cwnd)
 		tp->snd_cwnd = in_force;
 }
@@ -419,6 +418,12 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 	return settled;
 }
 
+/* Of what an ACK acknowledged; 0 where it is not known. */
+static __always_inline u32 rtt_of(const struct ack_sample *sample)
+{
+	return sample->rtt_us > 0 ? sample->rtt_us : 0;
+}
+
 /* Returns 1 when the window is what a paced start found, or a phase knew. */
 static __always_inline int start_after_ack(struct sock *sk, struct pl_connection *conn,
 					   const struct ack_sample *sample)
@@ -431,13 +436,14 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 
 	if (may_have_phases(sk, conn))
 		settled = follow_phase(sk, conn);
-	if (tp->packets_out && !pl_wants_ack(&conn->start, tp->data_segs_out, tp->write_seq - tp->snd_nxt))
+	if (tp->packets_out && !pl_wants_ack(&conn->start, tp->data_segs_out, tp->write_seq - tp->snd_nxt,
+					     tp->snd_una, rtt_of(sample)))
 		return settled;
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (!slot)
 		return settled;
 	see(sk, conn, &tcp);
-	tcp.rtt_us = sample->rtt_us > 0 ? sample->rtt_us : 0;
+	tcp.rtt_us = rtt_of(sample);
 	bpf_spin_lock(&slot->lock);
 	pl_start_on_ack(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
@@ -455,18 +461,27 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 }
 
 /* Returns 1 when the window is what a paced start found, or a phase knew. */
-static __always_inline int after_ack(struct sock *sk, const struct ack_sample *sample)
+static __always_inline int after_ack(struct sock *sk, struct pl_connection *conn, const struct ack_sample *sample)
 {
-	struct pl_connection *conn = governed(sk);
 	int settled = 0;
 
-	if (!conn)
-		return 0;
 	if (has_start(conn))
 		settled = start_after_ack(sk, conn, sample);
 	if (conn->slot)
 		after_ack_in_group(sk, conn);
 	return settled;
+}
+
+/* An ACK at which the base does not look. */
+static __always_inline void ack_alone(struct sock *sk, const struct ack_sample *sample)
+{
+	struct pl_connection *conn = governed(sk);
+
+	if (!conn)
+		return;
+	after_ack(sk, conn, sample);
+	if (conn->slot)
+		end_ack(sk, conn);
 }
 
 /* A loss, before the base looks at its window. */

@@ -116,8 +116,7 @@ static __always_inline void pl_lead_learning(struct pl_start *s, const struct pl
 		orders->pacing_bps = pl_rate(tcp->cwnd, tcp->mss, path->min_rtt_us);
 		s->pacing = 1;
 	}
-	if (tcp->rtt_us && (!s->round_rtt_us || tcp->rtt_us < s->round_rtt_us))
-		s->round_rtt_us = tcp->rtt_us;
+	pl_note_rtt(s, tcp->rtt_us);
 	if (s->rounds == PL_LED || (__s32)(tcp->una - s->round_end) < 0)
 		return;
 	s->rounds--;

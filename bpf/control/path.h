@@ -314,4 +314,10 @@ static __always_inline void pl_begin_round(struct pl_start *s, const struct pl_t
 	s->waited = 0;
 }
 
+static __always_inline void pl_note_rtt(struct pl_start *s, __u32 rtt_us)
+{
+	if (rtt_us && (!s->round_rtt_us || rtt_us < s->round_rtt_us))
+		s->round_rtt_us = rtt_us;
+}
+
 #endif

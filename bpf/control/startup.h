@@ -214,8 +214,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	__u32 segs = tcp->delivered_segs - s->round_segs;
 	__u32 active = pl_active(path);
 
-	if (tcp->rtt_us && (!s->round_rtt_us || tcp->rtt_us < s->round_rtt_us))
-		s->round_rtt_us = tcp->rtt_us;
+	pl_note_rtt(s, tcp->rtt_us);
 	if (!tcp->unsent)
 		s->waited = 1;
 	if ((__s32)(tcp->una - s->round_end) < 0)
@@ -449,15 +448,24 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
  * Whether an ACK is of any use to the law while more is in flight: in a bulk transfer
  * under the base algorithm there is nothing to measure, nor once a path that is being
  * learned has been led to where it goes. Of a message that left whole in the initial
- * window the last ACK tells all.
+ * window the last ACK tells all. Within a round trip that is followed an ACK has its RTT
+ * to tell, which is noted here, and no more: that spares a look at the path for each.
  */
-static __always_inline int pl_wants_ack(const struct pl_start *s, __u32 sent_segs, __u32 unsent)
+static __always_inline int pl_wants_ack(struct pl_start *s, __u32 sent_segs, __u32 unsent, __u32 una, __u32 rtt_us)
 {
+	/* Who has sent everything leaves the path, once, and such a round trip tells nothing. */
+	int known = unsent ? s->counted : s->waited && !s->counted;
+
 	if (s->state != PL_START_BASE || s->pacing || s->turn)
 		return 1;
-	if (!s->learning)
-		return s->rounds != 0;
-	return s->rounds != PL_LED && (unsent || sent_segs - s->sent0 > PL_LEAD_SEGS);
+	if (s->learning)
+		return s->rounds != PL_LED && (unsent || sent_segs - s->sent0 > PL_LEAD_SEGS);
+	if (!s->rounds)
+		return 0;
+	if (!known || (__s32)(una - s->round_end) >= 0)
+		return 1;
+	pl_note_rtt(s, rtt_us);
+	return 0;
 }
 
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */

@@ -96,7 +96,7 @@ fn on_ack(criterion: &mut Criterion) {
         law.before_send(&mut path, &policy, &tcp);
         tcp.packets_out = 100;
         tcp.sent_segs = 100;
-        assert!(law.wants_acks(&tcp));
+        assert!(law.wants_ack(&tcp));
         bencher.iter(|| {
             tcp.now_us += 23;
             tcp.delivered_segs = tcp.delivered_segs.wrapping_add(2);

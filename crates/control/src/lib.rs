@@ -169,12 +169,13 @@ impl Startup {
         }
     }
 
-    /// Whether the law wants every ACK. In a bulk transfer under the base
-    /// algorithm there is nothing to measure, nor while a message that fits the
-    /// initial window is under way: the kernel side skips the call then.
-    pub fn wants_acks(&self, tcp: &pl_tcp) -> bool {
-        // SAFETY: reads the state, which outlives the call.
-        unsafe { bindings::paceline_wants_ack(&self.start, tcp.sent_segs, tcp.unsent) != 0 }
+    /// Whether the law wants this ACK. In a bulk transfer under the base algorithm
+    /// there is nothing to measure, nor while a message that fits the initial window
+    /// is under way, and within a round trip that is followed its RTT, which is noted
+    /// here, is all: the kernel side skips the call then.
+    pub fn wants_ack(&mut self, tcp: &pl_tcp) -> bool {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_wants_ack(&mut self.start, tcp) != 0 }
     }
 
     /// Whether the breaker holds the connection to the base algorithm.

@@ -37,9 +37,9 @@ __u32 paceline_ssthresh_after_loss(const struct pl_start *start, const struct pl
 	return pl_ssthresh_after_loss(start, path, tcp, base);
 }
 
-int paceline_wants_ack(const struct pl_start *start, __u32 sent_segs, __u32 unsent)
+int paceline_wants_ack(struct pl_start *start, const struct pl_tcp *tcp)
 {
-	return pl_wants_ack(start, sent_segs, unsent);
+	return pl_wants_ack(start, tcp->sent_segs, tcp->unsent, tcp->una, tcp->rtt_us);
 }
 
 void paceline_leave_path(struct pl_start *start, struct pl_path *path)

@@ -256,7 +256,7 @@ fn follows_after_a_loss(wary: u16) -> bool {
     world.link.buffer = buffer;
     assert!(world.link.drops > 0);
     world.run(world.now + 60 * MS);
-    world.senders[0].wants_acks(world.now)
+    world.senders[0].law.raw().rounds != 0
 }
 
 #[test]

@@ -417,9 +417,9 @@ impl Sender {
         }
         // pkts_acked() comes before the state machine sees the loss.
         if let Some(Known { policy, path, turn }) = law {
-            if self.una == self.nxt || self.wants_acks(now) {
-                let mut tcp = self.tcp(now);
-                tcp.rtt_us = rtt_us;
+            let mut tcp = self.tcp(now);
+            tcp.rtt_us = rtt_us;
+            if self.una == self.nxt || self.law.wants_ack(&tcp) {
                 let mut orders = self.law.on_ack(path, policy, &tcp);
                 if self.law.waits() || self.law.has_turn() {
                     self.law.on_ack_in_turn(turn, &tcp, &mut orders);
@@ -487,8 +487,9 @@ impl Sender {
     }
 
     /// Whether the law wants the next ACK.
-    pub fn wants_acks(&self, now: u64) -> bool {
-        self.law.wants_acks(&self.tcp(now))
+    pub fn wants_ack(&mut self, now: u64) -> bool {
+        let tcp = self.tcp(now);
+        self.law.wants_ack(&tcp)
     }
 
     /// Whether pacing is on: from the first paced segment to the order to stop.

@@ -267,10 +267,10 @@ impl Sender {
             .law
             .as_mut()
             .expect("asked only of a sender with a law");
-        if self.nxt != self.una && !law.startup.wants_acks(&tcp) {
+        tcp.rtt_us = (rtt_ns / US) as u32;
+        if self.nxt != self.una && !law.startup.wants_ack(&tcp) {
             return;
         }
-        tcp.rtt_us = (rtt_ns / US) as u32;
         let mut orders = law.startup.on_ack(path, policy, &tcp);
         if law.startup.waits() || law.startup.has_turn() {
             law.startup.on_ack_in_turn(turn, &tcp, &mut orders);
