@@ -188,7 +188,7 @@ fn groups(inside: &[TcpStream; 2], outside: &TcpStream) {
         .collect();
     assert!(totals.contains(&total), "{totals:?}");
     // As many as there is room for; and a buffer that is larger than a page.
-    let (_, length) = get(&inside[0], 6, TCP_WININFO, &mut vec![0; HEADER + STREAM]);
+    let (_, length) = get(&inside[0], 6, TCP_WININFO, &mut [0; HEADER + STREAM]);
     assert_eq!(length, HEADER + STREAM);
     let (large, length) = get(&inside[0], 6, TCP_WININFO, &mut vec![0; 70_000]);
     large.expect("a page");
