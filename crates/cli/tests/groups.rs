@@ -285,6 +285,18 @@ fn foreign_options_are_as_without_paceline() {
     }
 }
 
+/// A program each of two users, with a connection in what both call "same".
+fn of_two_users(net: &Net, agent: &Agent, server: &mut Program) -> Vec<Program> {
+    let arguments = ["--policy", "pace", "--group", "same", "--"];
+    [USER, OTHER_USER]
+        .map(|user| {
+            let mut program = Program::spawn(agent.run(user, Some(net), &arguments));
+            connect(&mut program, server, SERVER4);
+            program
+        })
+        .into()
+}
+
 #[test]
 fn nobody_sees_or_bounds_anothers_group() {
     if !is_root() {
@@ -294,14 +306,7 @@ fn nobody_sees_or_bounds_anothers_group() {
     let net = Net::new();
     let agent = Agent::start();
     let mut server = Program::without(&net, 1);
-    let mut programs = Vec::new();
-    for user in [USER, OTHER_USER] {
-        let arguments = ["--policy", "pace", "--group", "same", "--"];
-        let command = agent.run(user, Some(&net), &arguments);
-        let mut program = Program::spawn(command);
-        connect(&mut program, &mut server, SERVER4);
-        programs.push(program);
-    }
+    let mut programs = of_two_users(&net, &agent, &mut server);
     for program in &mut programs {
         assert_eq!(program.ask("info")["members"], 1);
     }
@@ -382,13 +387,7 @@ fn a_user_without_root_has_its_own_streams_coordinated() {
     let net = Net::new();
     let agent = Agent::start();
     let mut server = Program::without(&net, 1);
-    let mut programs = Vec::new();
-    for user in [USER, OTHER_USER] {
-        let arguments = ["--policy", "pace", "--group", "same", "--"];
-        let mut program = Program::spawn(agent.run(user, Some(&net), &arguments));
-        connect(&mut program, &mut server, SERVER4);
-        programs.push(program);
-    }
+    let programs = of_two_users(&net, &agent, &mut server);
     let place = tempfile::tempdir().expect("a directory");
     std::os::unix::fs::chown(place.path(), Some(USER), Some(USER)).expect("ours");
     let socket = place.path().join("socket");
