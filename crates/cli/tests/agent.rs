@@ -321,10 +321,12 @@ fn a_client_that_says_nothing_blocks_nobody() {
     half.write_all(b"{\"abi\":").unwrap();
     let output = agent.run(USER, None, &["--", "true"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
+    drop(half);
     // And what is no request is answered, not obeyed.
-    half.write_all(b"nonsense\n").unwrap();
+    let mut wrong = UnixStream::connect(agent.socket()).unwrap();
+    wrong.write_all(b"{\"abi\":nonsense\n").unwrap();
     let mut answer = String::new();
-    half.read_to_string(&mut answer).unwrap();
+    wrong.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("\"malformed\""), "{answer}");
 }
 

@@ -118,19 +118,24 @@ fn a_full_switch_drops() {
         sender.ask(&format!("connect 10.2.0.2 {port}"));
         receiver.ask("accept");
     }
+    let dropped = || {
+        let state = lab.state();
+        let ports = state["ports"].as_array().unwrap();
+        let port = ports.iter().find(|port| port["toward"] == "far1").unwrap();
+        let dropped = &port["traffic"]["dropped_packets"];
+        dropped.as_u64().expect("a number")
+    };
+    // On a busy machine one may be done before the other begins: again, then.
     let [first, second] = &mut senders;
-    std::thread::scope(|scope| {
-        scope.spawn(|| first.ask("send 3000000"));
-        scope.spawn(|| second.ask("send 3000000"));
-        receiver.ask("receive-on-all 3000000");
+    let rounds = (0..20).take_while(|_| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| first.ask("send 3000000"));
+            scope.spawn(|| second.ask("send 3000000"));
+            receiver.ask("receive-on-all 3000000");
+        });
+        dropped() == 0
     });
-    let state = lab.state();
-    let ports = state["ports"].as_array().unwrap();
-    let port = ports.iter().find(|port| port["toward"] == "far1").unwrap();
-    assert!(
-        port["traffic"]["dropped_packets"].as_u64() > Some(0),
-        "{port}"
-    );
+    assert!(rounds.count() < 20, "nothing is dropped");
     senders.into_iter().for_each(Peer::end);
     receiver.end();
 }

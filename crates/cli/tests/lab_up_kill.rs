@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::host::{interfaces, settings};
 use common::lab::{self, assert_nothing_is_left, Lab, TopologyFile, TWO_CLUSTERS};
-use common::{is_root, paceline};
+use common::{alone, is_root, paceline};
 
 /// Kills at this many moments; PACELINE_KILLS asks for more.
 const KILLS: u32 = 12;
@@ -85,6 +85,8 @@ fn nothing_is_left_whatever_is_killed() {
     if !is_root() {
         return;
     }
+    // Each command ends what a killed keeper left, also that of another test.
+    let _alone = alone();
     let name = lab::name("kill");
     let file = TopologyFile::new(&name, TWO_CLUSTERS);
     let before = Host::now();
@@ -160,6 +162,7 @@ fn the_next_command_ends_what_a_killed_keeper_left() {
     if !is_root() {
         return;
     }
+    let _alone = alone();
     let lab = Lab::up("left", TWO_CLUSTERS);
     let namespaces = lab::namespaces(&lab.state());
     let mut inside = lab.sleeper("near1");
