@@ -33,10 +33,22 @@ static __always_inline u32 own_window(const struct pl_connection *conn, u32 cwnd
 	return pl_own_window(conn->window.own, conn->window.in_force, conn->window.binds, cwnd);
 }
 
+static __always_inline u8 ca_state(const struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
+}
+
+/* In Recovery, or in Loss and something arrived since the timeout. */
+static __always_inline bool is_repairing(const struct tcp_sock *tp, const struct pl_connection *conn)
+{
+	u8 state = ca_state(tp);
+
+	return state == TCP_CA_Recovery || (state == TCP_CA_Loss && tp->delivered != conn->loss_segs);
+}
+
 static __always_inline void see(const struct sock *sk, const struct pl_connection *conn, struct pl_tcp *tcp)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
-	u8 state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
 
 	tcp->now_us = tp->tcp_mstamp;
 	tcp->cwnd = own_window(conn, tp->snd_cwnd);
@@ -57,8 +69,8 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
 	tcp->gso_segs = sk->sk_gso_max_segs;
 	tcp->timed = sk->sk_pacing_status != SK_PACING_FQ;
 	tcp->app_limited = tp->app_limited != 0;
-	tcp->recovering = state >= TCP_CA_CWR;
-	tcp->repairing = state == TCP_CA_Recovery || (state == TCP_CA_Loss && tp->delivered != conn->loss_segs);
+	tcp->recovering = ca_state(tp) >= TCP_CA_CWR;
+	tcp->repairing = is_repairing(tp, conn);
 }
 
 /* Whether the time for the next packet has come, as far as pacing goes. */
@@ -260,14 +272,14 @@ static __always_inline int start_before_send(struct sock *sk, struct pl_connecti
 
 	if (may_have_phases(sk, conn))
 		settled = follow_phase(sk, conn);
-	if (tcp_sk(sk)->packets_out && conn->start.state != PL_START_PACED &&
-	    conn->start.state != PL_START_MEASURED)
+	repairs = repairs && is_repairing(tcp_sk(sk), conn);
+	if (!pl_wants_send(&conn->start, tcp_sk(sk)->packets_out, repairs))
 		return settled;
 	slot = path_of(conn);
 	if (!slot)
 		return settled;
 	see(sk, conn, &tcp);
-	tcp.repairing = tcp.repairing && repairs;
+	tcp.repairing = repairs;
 	bpf_spin_lock(&slot->lock);
 	pl_start_before_send(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
@@ -424,6 +436,18 @@ static __always_inline u32 rtt_of(const struct ack_sample *sample)
 	return sample->rtt_us > 0 ? sample->rtt_us : 0;
 }
 
+static __always_inline struct pl_ack see_ack(const struct tcp_sock *tp, const struct ack_sample *sample)
+{
+	return (struct pl_ack){
+		.una = tp->snd_una,
+		.sent_segs = tp->data_segs_out,
+		.delivered_segs = tp->delivered,
+		.rtt_us = rtt_of(sample),
+		.unsent = tp->write_seq - tp->snd_nxt,
+		.recovering = ca_state(tp) >= TCP_CA_CWR,
+	};
+}
+
 /* Returns 1 when the window is what a paced start found, or a phase knew. */
 static __always_inline int start_after_ack(struct sock *sk, struct pl_connection *conn,
 					   const struct ack_sample *sample)
@@ -436,9 +460,12 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 
 	if (may_have_phases(sk, conn))
 		settled = follow_phase(sk, conn);
-	if (tp->packets_out && !pl_wants_ack(&conn->start, tp->data_segs_out, tp->write_seq - tp->snd_nxt,
-					     tp->snd_una, rtt_of(sample)))
-		return settled;
+	if (tp->packets_out) {
+		struct pl_ack ack = see_ack(tp, sample);
+
+		if (!pl_wants_ack(&conn->start, &ack))
+			return settled;
+	}
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (!slot)
 		return settled;

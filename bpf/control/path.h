@@ -64,6 +64,13 @@ struct pl_tcp {
 	__u8 timed; /* 1: the stack's own timer asks again for each paced packet */
 };
 
+/* What it sees of one ACK, to tell whether it wants to see more. As of struct pl_tcp. */
+struct pl_ack {
+	__u32 una, sent_segs, delivered_segs, rtt_us;
+	__u32 unsent;
+	__u8 recovering;
+};
+
 /* What the law wants done. Zero: leave it. */
 struct pl_orders {
 	__u32 cwnd, ssthresh;
@@ -318,6 +325,14 @@ static __always_inline void pl_note_rtt(struct pl_start *s, __u32 rtt_us)
 {
 	if (rtt_us && (!s->round_rtt_us || rtt_us < s->round_rtt_us))
 		s->round_rtt_us = rtt_us;
+}
+
+/* Of a train's second half, whose first `done` segments have arrived: lead and probe are past. */
+static __always_inline void pl_note_train_rtt(struct pl_start *s, __u32 done, __u32 rtt_us)
+{
+	if (rtt_us && s->train_acked_us && done >= (s->first_segs + s->last_segs) / 2 &&
+	    (!s->train_rtt_us || rtt_us < s->train_rtt_us))
+		s->train_rtt_us = rtt_us;
 }
 
 #endif

@@ -56,6 +56,7 @@
 #include "learning.h"
 #include "loss.h"
 #include "turns.h"
+#include "wanted.h"
 
 /* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
@@ -265,8 +266,10 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	__u32 n, window, active, burst;
 	__u64 share, quiet_us;
 
+	if (!pl_wants_send(s, tcp->packets_out, tcp->repairing))
+		return;
 	pl_see_min_rtt(path, tcp);
-	if (s->state == PL_START_MEASURED && tcp->repairing && tcp->packets_out) {
+	if (s->state == PL_START_MEASURED && tcp->packets_out) {
 		if (policy->target == PL_TARGET_DELIVERY_RATE)
 			pl_repair(s, path, tcp, orders);
 		return;
@@ -444,30 +447,6 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	s->last_segs = n;
 }
 
-/*
- * Whether an ACK is of any use to the law while more is in flight: in a bulk transfer
- * under the base algorithm there is nothing to measure, nor once a path that is being
- * learned has been led to where it goes. Of a message that left whole in the initial
- * window the last ACK tells all. Within a round trip that is followed an ACK has its RTT
- * to tell, which is noted here, and no more: that spares a look at the path for each.
- */
-static __always_inline int pl_wants_ack(struct pl_start *s, __u32 sent_segs, __u32 unsent, __u32 una, __u32 rtt_us)
-{
-	/* Who has sent everything leaves the path, once, and such a round trip tells nothing. */
-	int known = unsent ? s->counted : s->waited && !s->counted;
-
-	if (s->state != PL_START_BASE || s->pacing || s->turn)
-		return 1;
-	if (s->learning)
-		return s->rounds != PL_LED && (unsent || sent_segs - s->sent0 > PL_LEAD_SEGS);
-	if (!s->rounds)
-		return 0;
-	if (!known || (__s32)(una - s->round_end) >= 0)
-		return 1;
-	pl_note_rtt(s, rtt_us);
-	return 0;
-}
-
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */
 static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *path,
 					    const struct pl_policy *policy, const struct pl_tcp *tcp,
@@ -510,6 +489,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	if (s->state == PL_START_MEASURED) {
 		__u32 probed = tcp->delivered_segs - s->probe_acked_segs;
 
+		pl_see_min_rtt(path, tcp);
 		if (s->probing && !s->probe_acked_us && done >= PL_PROBE_FROM) {
 			s->probe_acked_us = tcp->now_us;
 			s->probe_acked_segs = tcp->delivered_segs;
@@ -520,9 +500,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			s->train_acked_us = tcp->now_us;
 			s->train_acked_segs = tcp->delivered_segs;
 		}
-		if (tcp->rtt_us && s->train_acked_us && done >= (s->first_segs + s->last_segs) / 2 &&
-		    (!s->train_rtt_us || tcp->rtt_us < s->train_rtt_us))
-			s->train_rtt_us = tcp->rtt_us;
+		pl_note_train_rtt(s, done, tcp->rtt_us);
 		/* Under loss, half of the train is enough, and the rest may not come. */
 		if (done >= s->last_segs || (tcp->recovering && done >= s->last_segs / 2))
 			pl_judge_rate(s, path, tcp, tcp->recovering);

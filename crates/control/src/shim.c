@@ -39,7 +39,16 @@ __u32 paceline_ssthresh_after_loss(const struct pl_start *start, const struct pl
 
 int paceline_wants_ack(struct pl_start *start, const struct pl_tcp *tcp)
 {
-	return pl_wants_ack(start, tcp->sent_segs, tcp->unsent, tcp->una, tcp->rtt_us);
+	struct pl_ack ack = {
+		.una = tcp->una,
+		.sent_segs = tcp->sent_segs,
+		.delivered_segs = tcp->delivered_segs,
+		.rtt_us = tcp->rtt_us,
+		.unsent = tcp->unsent,
+		.recovering = tcp->recovering,
+	};
+
+	return pl_wants_ack(start, &ack);
 }
 
 void paceline_leave_path(struct pl_start *start, struct pl_path *path)

@@ -406,44 +406,6 @@ fn a_loss_after_the_start_lowers_the_rate_and_ends_the_rounds() {
     assert!((90..=98).contains(&after), "{after}");
 }
 
-/// The kernel side skips what the law does not want: it must say no more than was noted.
-#[test]
-fn within_a_round_an_ack_is_its_rtt_and_no_more() {
-    let mut world = World::new(link(), delivery_rate(), 1);
-    for _ in 0..4 {
-        world.burst(700, SECOND);
-    }
-    world.write(0, 20_000);
-    world.run(world.now + 60 * MS);
-    let sender = &world.senders[0];
-    let mut tcp = sender.tcp(world.now);
-    assert_eq!(sender.law.state(), State::Base);
-    assert!(tcp.unsent > 0 && !sender.is_paced());
-    let begun = sender.law.clone();
-    tcp.una = begun.raw().round_end.wrapping_sub(1);
-
-    let (mut noted, mut told) = (begun.clone(), begun.clone());
-    let mut path = world.path;
-    for (rtt_us, least) in [(0, 0), (25_000, 25_000), (21_000, 21_000), (30_000, 21_000)] {
-        tcp.rtt_us = rtt_us;
-        assert!(!noted.wants_ack(&tcp));
-        let orders = told.on_ack(&mut path, &delivery_rate(), &tcp);
-        assert_eq!((orders.cwnd, orders.ssthresh), (0, 0));
-        assert_eq!((orders.pacing_bps, orders.stop), (0, 0));
-        let seen = [&noted, &told].map(|law| law.raw().round_rtt_us);
-        assert_eq!(seen, [least, least]);
-    }
-    assert_eq!(path.rate_bps, world.path.rate_bps);
-    assert_eq!(path.active, world.path.active);
-
-    // It ends a round, or the sender has nothing more to send: the law is to look.
-    let mut none_left = tcp;
-    none_left.unsent = 0;
-    assert!(begun.clone().wants_ack(&none_left));
-    tcp.una = begun.raw().round_end;
-    assert!(begun.clone().wants_ack(&tcp));
-}
-
 /// A message now and then says how often the application sends, not what fits.
 #[test]
 fn what_waited_for_the_application_is_not_learned() {

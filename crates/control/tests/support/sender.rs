@@ -42,6 +42,8 @@ struct Transmission {
 
 pub struct Sender {
     pub law: Startup,
+    /// Shows the law each ACK, wanted or not.
+    pub asks_always: bool,
     /// What bounds the window from outside; its lease is looked at.
     pub uwnd: Option<pl_uwnd>,
     pub window: Window,
@@ -92,6 +94,7 @@ impl Sender {
         let rtt_us = (link.rtt_ns / 1000) as u32;
         Self {
             law: Startup::default(),
+            asks_always: false,
             uwnd: None,
             window: Window::default(),
             peak_flight: 0,
@@ -419,7 +422,8 @@ impl Sender {
         if let Some(Known { policy, path, turn }) = law {
             let mut tcp = self.tcp(now);
             tcp.rtt_us = rtt_us;
-            if self.una == self.nxt || self.law.wants_ack(&tcp) {
+            let wanted = self.law.wants_ack(&tcp);
+            if self.una == self.nxt || wanted || self.asks_always {
                 let mut orders = self.law.on_ack(path, policy, &tcp);
                 if self.law.waits() || self.law.has_turn() {
                     self.law.on_ack_in_turn(turn, &tcp, &mut orders);
