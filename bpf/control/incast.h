@@ -19,6 +19,7 @@
 #define PL_SPREAD_RTT_US 1000 /* of a local network: over a longer path they take less than a round trip */
 #define PL_SPREAD_FIRST 8 /* round trips at most at first; then the time doubles at most: ACKs may be delayed */
 #define PL_SPREAD_MAX_US 32000 /* what crowded times may cost the first message of quiet ones */
+#define PL_FIRST_SEGS 3 /* RFC 5681's initial window for segments of 1096 bytes and more */
 #define PL_SPREAD_OVER 2 /* times as long as the time, and who still has something to send waited for a timeout */
 
 /* Nothing is in flight: what the last message said. */
@@ -40,6 +41,25 @@ static __always_inline void pl_incast_learn(const struct pl_start *s, struct pl_
 	/* Its end met a queue: it came too early by as much as it waited there. */
 	spread += most < s->waited_us ? most : s->waited_us;
 	path->spread_us = spread < PL_SPREAD_MAX_US ? spread : PL_SPREAD_MAX_US;
+}
+
+/*
+ * A connection's first message that is longer than these few segments: no more are in
+ * flight at first than the kernel takes for a thin stream (tcp_stream_is_thin), whose
+ * timeouts do not double. Many that begin at once lose most of what they send, again and
+ * again, and one whose timeouts double is soon the last. On a local network that costs two of
+ * its round trips, once.
+ */
+static __always_inline void pl_incast_first(struct pl_start *s, const struct pl_path *path,
+					    const struct pl_policy *policy, const struct pl_tcp *tcp,
+					    struct pl_orders *orders)
+{
+	if (s->met || tcp->unsent <= PL_FIRST_SEGS * tcp->mss)
+		return;
+	s->met = 1;
+	if (policy->rto_linear && path->min_rtt_us && path->min_rtt_us <= PL_SPREAD_RTT_US &&
+	    tcp->ssthresh >= PL_NO_SSTHRESH && tcp->cwnd > PL_FIRST_SEGS)
+		orders->cwnd = PL_FIRST_SEGS;
 }
 
 /* A message begins: whether it is spread. */

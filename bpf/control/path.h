@@ -133,6 +133,7 @@ struct pl_start {
 	__u8 waits; /* 1: it waits for its turn */
 	__u8 others; /* 1: it has waited, for the turn of another message of the host */
 	__u8 alone; /* 1: nor has any of the host's for long */
+	__u8 met; /* 1: it has sent a message that was not short */
 	__u8 gapped; /* 1: gaps were between its segments */
 	__u8 spread_segs; /* of a message that is being spread (incast.h); 0: none is */
 };

@@ -350,6 +350,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 				s->gap_us = s->turn_wants ? (__u32)pl_aged(path->gap_us, quiet_us, policy) : 0;
 				if (!s->turn_wants && pl_incast_begin(s, path, policy, tcp, quiet_us))
 					pl_incast_send(s, tcp, orders);
+				else
+					pl_incast_first(s, path, policy, tcp, orders);
 				return;
 			}
 			s->base_cwnd = tcp->cwnd;

@@ -189,3 +189,47 @@ fn timeouts_of_a_thin_stream_double_unless_the_policy_says_linear() {
         server.end();
     }
 }
+
+/// Bytes of a connection's first message that are in flight before anything comes twice,
+/// where nothing is acknowledged.
+fn first_flight(policy: &str) -> u32 {
+    let net = Net::new();
+    let (mut client, mut server) = (net.job(0, policy), net.peer(1));
+    let mut capture = Capture::start(&net, 1);
+    let port = server.ask(&format!("listen {SERVER4}"));
+    client.ask(&format!("connect {SERVER4} {port}"));
+    server.ask("accept");
+    net.silence();
+    client.ask(&format!("send {FIRST_MESSAGE}"));
+    let mut flight = 0..0;
+    'twice: loop {
+        for (sequence, length) in capture.data_to(port.parse().unwrap()) {
+            if flight.is_empty() {
+                flight = sequence..sequence;
+            } else if sequence != flight.end {
+                break 'twice;
+            }
+            flight.end = sequence.wrapping_add(length as u32);
+        }
+    }
+    client.end();
+    server.end();
+    flight.end.wrapping_sub(flight.start)
+}
+
+/// Less than an initial window of ten segments, and more than one of three.
+const FIRST_MESSAGE: u32 = 10_000;
+
+/// Or where many begin at once one whose timeouts double would be the last.
+#[test]
+fn a_first_message_begins_as_a_thin_stream_under_lfn() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    assert_eq!(first_flight("pace"), FIRST_MESSAGE);
+    // A tail-loss probe is one segment more. On a busy machine even the handshake may take
+    // longer than a local network's.
+    let thin = |flight| (1448..=4 * 1448).contains(&flight);
+    assert!((0..10).any(|_| thin(first_flight("lfn"))));
+}

@@ -4,7 +4,10 @@
 mod support;
 
 use paceline_abi::{pl_base, pl_path, pl_policy};
-use paceline_control::{pl_orders, pl_tcp, Phases, Startup, State, PL_LEAD_SEGS, PL_SPREAD_MAX_US};
+use paceline_control::{
+    pl_orders, pl_tcp, Phases, Startup, State, PL_FIRST_SEGS, PL_LEAD_SEGS, PL_NO_SSTHRESH,
+    PL_SPREAD_MAX_US,
+};
 use support::{delivery_rate, mbit, Link, World, MSS};
 
 const RTT_US: u32 = 200;
@@ -398,4 +401,59 @@ fn a_switch_gives_the_window_back() {
     let (orders, _) = host.switch();
     assert_eq!((orders.cwnd, orders.stop), (10, 1));
     assert_eq!(host.ask().pacing_bps, 0, "in the middle of a message");
+}
+
+/// The window of a connection's first message under `lfn`, then changed by `change`.
+fn first_window(change: fn(&mut Host)) -> u32 {
+    let path = pl_path {
+        min_rtt_us: RTT_US,
+        ..pl_path::default()
+    };
+    let mut host = Host::new(path, 20);
+    host.policy.rto_linear = 1;
+    host.tcp.ssthresh = PL_NO_SSTHRESH;
+    change(&mut host);
+    host.ask().cwnd
+}
+
+#[test]
+fn a_first_message_begins_as_a_thin_stream() {
+    assert_eq!(first_window(|_| {}), PL_FIRST_SEGS);
+    // Longer paths are left to the base, and what they are is not known without an RTT.
+    assert_eq!(first_window(|host| host.tcp.min_rtt_us = 0), PL_FIRST_SEGS);
+    assert_eq!(
+        first_window(|host| (host.tcp.min_rtt_us, host.path.min_rtt_us) = (0, 0)),
+        0
+    );
+    assert_eq!(first_window(|host| host.path.min_rtt_us = 0), PL_FIRST_SEGS);
+    assert_eq!(
+        first_window(|host| (host.tcp.min_rtt_us, host.path.min_rtt_us) = (1001, 1001)),
+        0
+    );
+    // Where timeouts double whatever is in flight nothing is gained.
+    assert_eq!(first_window(|host| host.policy.rto_linear = 0), 0);
+    // It has lost before, or fits anyway.
+    assert_eq!(first_window(|host| host.tcp.ssthresh = 10), 0);
+    assert_eq!(first_window(|host| host.tcp.cwnd = PL_FIRST_SEGS), 0);
+    assert_eq!(
+        first_window(|host| host.tcp.unsent = PL_FIRST_SEGS * MSS as u32),
+        0
+    );
+}
+
+#[test]
+fn only_the_first_long_message_does() {
+    let mut host = Host::new(pl_path::default(), 1);
+    host.policy.rto_linear = 1;
+    host.tcp.ssthresh = PL_NO_SSTHRESH;
+    let mut windows = Vec::new();
+    for segs in [1, 3, 20, 20, 4] {
+        host.tcp.unsent = segs * MSS as u32;
+        windows.push(host.ask().cwnd);
+        while host.tcp.unsent > 0 {
+            host.send();
+        }
+        host.acknowledge(RTT_US);
+    }
+    assert_eq!(windows, [0, 0, PL_FIRST_SEGS, 0, 0]);
 }
