@@ -142,7 +142,13 @@ fn long_answers_of_many_take_as_long_as_with_a_real_kernel() {
         .into_iter()
         .filter(|(name, _)| long(name))
         .map(|(name, ratio)| {
-            assert!((0.6..1.5).contains(&ratio), "{name}: {ratio}");
+            // There the queue is full and no more: half of the simulated rounds lose an end.
+            let most = if name.contains("/32KB/8/32KiB") {
+                1.6
+            } else {
+                1.2
+            };
+            assert!((0.8..most).contains(&ratio), "{name}: {ratio}");
             (ratio - 1.0).abs()
         })
         .collect();
