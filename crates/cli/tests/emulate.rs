@@ -276,10 +276,7 @@ fn a_running_link_is_changed_and_a_dead_ones_socket_is_replaced() {
     assert_eq!(left.recv(&mut buffer).unwrap(), 3);
     // Of two interfaces the kernel may hand over first what was sent last.
     let lost = || link.ask("show", &[]).unwrap()["forward"]["lost"]["packets"].as_u64();
-    while lost().expect("a number") == 0 {
-        std::thread::yield_now();
-    }
-    assert_eq!(lost(), Some(1));
+    assert!((0..1000).any(|_| lost() == Some(1)), "{:?}", lost());
 
     link.child.kill().unwrap();
     link.child.wait().unwrap();
