@@ -278,6 +278,9 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		/* Nothing in flight: a burst begins. */
 		__u64 rate = 0;
 
+		/* The pacing timer asks once more after the last packet. */
+		if (!tcp->unsent)
+			return;
 		pl_judge_loss(s, path, policy, tcp);
 		pl_incast_learn(s, path, tcp);
 		pl_gap_learn(s, path, tcp);

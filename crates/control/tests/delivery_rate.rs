@@ -198,9 +198,11 @@ fn bad_burst(startup: &mut Startup, path: &mut pl_path, policy: &pl_policy, tcp:
     path.rate_bps = mbit(100);
     path.confirmed_us = tcp.now_us;
     let segs = 4 * PL_TRAIN_FROM;
+    tcp.unsent = segs * MSS as u32;
     for _ in 0..segs {
         startup.before_send(path, policy, tcp);
         tcp.now_us += 100;
+        tcp.unsent -= MSS as u32;
         tcp.sent_segs += 1;
         tcp.packets_out += 1;
         tcp.nxt = tcp.nxt.wrapping_add(MSS as u32);
@@ -230,6 +232,7 @@ fn quiet(now_us: u64) -> pl_tcp {
         srtt_us: 50_000,
         min_rtt_us: 50_000,
         mss: MSS as u32,
+        unsent: MSS as u32,
         timed: 1,
         ..Default::default()
     }

@@ -131,10 +131,12 @@ fn learning(startup: &mut Startup, path: &mut pl_path) -> pl_tcp {
         now_us: 1_000_000,
         cwnd: 10,
         mss: MSS as u32,
+        unsent: 100 * MSS as u32,
         timed: 1,
         ..pl_tcp::default()
     };
     startup.before_send(path, &delivery_rate(), &tcp);
+    tcp.unsent = 0;
     tcp.packets_out = 100;
     tcp.sent_segs = 100;
     tcp

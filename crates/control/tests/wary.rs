@@ -29,12 +29,13 @@ fn quiet(now_us: u64) -> pl_tcp {
         srtt_us: RTT_US,
         min_rtt_us: RTT_US,
         mss: MSS as u32,
+        unsent: SEGS * MSS as u32,
         timed: 1,
         ..pl_tcp::default()
     }
 }
 
-/// Sends a burst of `SEGS`, of which the first `arrived` are acknowledged a round trip later.
+/// Sends `SEGS` of a burst, of which the first `arrived` are acknowledged a round trip later.
 fn send(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp, arrived: u32) {
     send_of(SEGS, startup, path, tcp, arrived);
 }
@@ -43,6 +44,7 @@ fn send_of(segs: u32, startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tc
     for _ in 0..segs {
         startup.before_send(path, &delivery_rate(), tcp);
         tcp.now_us += 50;
+        tcp.unsent -= MSS as u32;
         tcp.sent_segs += 1;
         tcp.packets_out += 1;
         tcp.nxt = tcp.nxt.wrapping_add(MSS as u32);
@@ -54,7 +56,7 @@ fn send_of(segs: u32, startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tc
     startup.on_ack(path, &delivery_rate(), tcp);
 }
 
-/// And the others, of which each was sent again.
+/// And the others, of which each was sent again. Then the next burst is written.
 fn finish(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp, lost: u32) {
     tcp.now_us += u64::from(RTT_US);
     tcp.retransmitted_segs += lost;
@@ -65,6 +67,7 @@ fn finish(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp, lost: u32
     startup.on_ack(path, &delivery_rate(), tcp);
     assert_eq!(startup.state(), State::Idle);
     tcp.now_us += 100_000;
+    tcp.unsent = SEGS * MSS as u32;
 }
 
 /// What the path is believed to give now, whatever its last start has said.
@@ -174,6 +177,7 @@ fn a_loss_before_it_is_trusted_begins_the_count_again() {
 #[test]
 fn starts_much_shorter_than_the_one_that_lost_prove_nothing() {
     let (mut startup, mut path, mut tcp) = after_a_loss();
+    tcp.unsent = SEGS / 4 * MSS as u32;
     send_of(SEGS / 4, &mut startup, &mut path, &mut tcp, SEGS / 4);
     finish(&mut startup, &mut path, &mut tcp, 0);
     assert_eq!(path.wary, WARY_STARTS);
@@ -182,7 +186,6 @@ fn starts_much_shorter_than_the_one_that_lost_prove_nothing() {
 #[test]
 fn the_start_of_a_long_burst_proves_as_much_as_a_short_one() {
     let (mut startup, mut path, mut tcp) = after_a_loss();
-    tcp.unsent = SEGS * MSS as u32;
     send_of(SEGS / 4, &mut startup, &mut path, &mut tcp, SEGS / 4);
     assert_eq!(path.wary, WARY_STARTS - 1);
 }
