@@ -57,6 +57,7 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
 	tcp->min_rtt_us = tp->rtt_min.s[0].v;
 	tcp->mss = tp->mss_cache;
 	tcp->packets_out = tp->packets_out;
+	tcp->in_flight = in_flight(tp);
 	tcp->unsent = tp->write_seq - tp->snd_nxt;
 	tcp->sent_segs = tp->data_segs_out;
 	tcp->delivered_segs = tp->delivered;

@@ -6,10 +6,11 @@
  * segments. A sender that leaves one segment in each gap, while the others do the same,
  * needs no window, and the queue holds their chance meetings. All messages of a round
  * together take as long as the link takes for them: so a message that lost, alone on its
- * host, sends the next one over the time that this one took, and a little longer or
- * shorter each time, as its end met a queue or not. Within a message an ACK that waited
- * in no queue says that the link had time to spare: the gap gets shorter at once, so that what
- * crowded times have left costs the first message of quiet ones a few gaps.
+ * host, sends the next one over the time that this one took. Within a message the ACKs say
+ * more: one that waited for little of what the queue was seen to hold says that the link
+ * had time to spare, and the gap gets shorter at once, so that what crowded times have left
+ * costs the first message of quiet ones a few gaps; after one that waited for most of it
+ * the gap is a little longer.
  *
  * The message has its host's turn (turns.h): where another one of the host waits for it,
  * the crowd is this host's own, and goes by turns.
@@ -24,21 +25,12 @@
 #define PL_GAP_LOSING 5 /* by so much more often do messages time out than not: a window is too much; */
 #define PL_GAP_TIMEOUTS 2 /* of one message so many count at most */
 #define PL_GAP_MAX_US 20000 /* between segments: of 64 senders over 50 Mbit/s */
-#define PL_GAP_QUEUE 3 /* what waits for less than this part of a gap found time to spare, */
-#define PL_GAP_NOISE 4 /* and what waits for less than this part of the least RTT */
-#define PL_GAP_FASTER 3 /* by a part of so many a gap is shorter after an ACK that did */
-#define PL_GAP_LONGER 16 /* by a part of so many a message takes longer after one whose end did not, */
-#define PL_GAP_SHORTER 64 /* and shorter after one whose end did */
-
-/* Whether a segment waited long enough for the others to have been there. */
-static __always_inline int pl_gap_queued(const struct pl_start *s, const struct pl_path *path)
-{
-	__u32 least = s->gap_us / PL_GAP_QUEUE;
-
-	if (least < path->min_rtt_us / PL_GAP_NOISE)
-		least = path->min_rtt_us / PL_GAP_NOISE;
-	return s->waited_us > least;
-}
+#define PL_GAP_NOISE 4 /* who waits for less than this part of the least RTT found nobody there: */
+#define PL_GAP_FREE 2 /* by a part of so many a gap is shorter then, */
+#define PL_GAP_FASTER 4 /* and by this where less than a third of the queue was waited for; */
+#define PL_GAP_SLOWER 16 /* by this it is longer where more than two thirds were */
+#define PL_GAP_FORGET 256 /* how much a queue holds is forgotten by this part of the difference per ACK */
+#define PL_GAP_DELAYED_US 40000 /* TCP_DELACK_MIN of a stock kernel */
 
 /* Nothing is in flight: what the last message said. */
 static __always_inline void pl_gap_learn(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
@@ -60,11 +52,6 @@ static __always_inline void pl_gap_learn(const struct pl_start *s, struct pl_pat
 		if (path->losing < PL_GAP_LOSING)
 			return;
 		path->losing = PL_GAP_LOSING;
-	} else if (lost > 1 || pl_gap_queued(s, path)) {
-		/* One is lost where all begin. */
-		took_us += took_us / PL_GAP_LONGER;
-	} else {
-		took_us -= took_us / PL_GAP_SHORTER;
 	}
 	took_us /= sent;
 	path->gap_us = took_us < PL_GAP_MAX_US ? (__u32)took_us : PL_GAP_MAX_US;
@@ -95,11 +82,14 @@ static __always_inline void pl_gap_end(struct pl_start *s, const struct pl_tcp *
 
 /*
  * The next segment. The window ends after it, as in incast.h; what the base makes of a loss
- * meanwhile does not hold the others up, from whose ACKs the stack learns of it.
+ * meanwhile does not hold the others up, from whose ACKs the stack learns of it. Where
+ * timeouts of thin streams do not double (tcp_stream_is_thin), it stays one: a repair that is
+ * lost, too, is waited for as long as the first time.
  */
-static __always_inline void pl_gap_send(struct pl_start *s, const struct pl_tcp *tcp, struct pl_orders *orders)
+static __always_inline void pl_gap_send(struct pl_start *s, const struct pl_policy *policy, const struct pl_tcp *tcp,
+					struct pl_orders *orders)
 {
-	__u32 window = tcp->packets_out + 1 + tcp->packets_out / 3;
+	__u32 window = tcp->in_flight + 1 + tcp->in_flight / 3;
 	__u32 most = s->base_cwnd > PL_LEAD_SEGS ? s->base_cwnd : PL_LEAD_SEGS;
 	__u64 gap_us = s->gap_us;
 
@@ -111,15 +101,42 @@ static __always_inline void pl_gap_send(struct pl_start *s, const struct pl_tcp 
 	if (tcp->sent_segs == s->sent0)
 		gap_us += gap_us * ((tcp->una * PL_GOLDEN_RATIO >> 24) + 1) / 256;
 	orders->pacing_bps = pl_rate(1, tcp->mss, gap_us);
+	if (policy->rto_linear && tcp->packets_out >= PL_THIN_SEGS)
+		window = tcp->in_flight ? tcp->in_flight : 1;
 	orders->cwnd = window < most ? window : most;
 	s->went_us = tcp->now_us;
 }
 
-/* An ACK of such a message; `s->waited_us` is what it says. */
-static __always_inline void pl_gap_on_ack(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp)
+/* The ACK of one segment that waited so long may have been delayed for want of a second one. */
+static __always_inline int pl_gap_delayed(const struct pl_start *s, const struct pl_policy *policy,
+					  const struct pl_tcp *tcp)
 {
-	if (tcp->rtt_us && !pl_gap_queued(s, path))
+	__u32 delay_us = policy->delayed_ack_us ? policy->delayed_ack_us : PL_GAP_DELAYED_US;
+
+	/* A timer of some ticks fires up to one early. */
+	return tcp->delivered_segs - s->turn_delivered == 1 && s->waited_us >= delay_us / 2;
+}
+
+/* An ACK of such a message; `s->waited_us` is what it says. */
+static __always_inline void pl_gap_on_ack(struct pl_start *s, const struct pl_path *path,
+					  const struct pl_policy *policy, const struct pl_tcp *tcp)
+{
+	if (!tcp->rtt_us)
+		return;
+	if (pl_gap_delayed(s, policy, tcp)) {
 		s->gap_us -= s->gap_us / PL_GAP_FASTER;
+		return;
+	}
+	if (s->waited_us > s->queue_us)
+		s->queue_us = s->waited_us;
+	else
+		s->queue_us -= (s->queue_us - s->waited_us) / PL_GAP_FORGET;
+	if (s->waited_us < path->min_rtt_us / PL_GAP_NOISE)
+		s->gap_us -= s->gap_us / PL_GAP_FREE;
+	else if (s->waited_us < s->queue_us / 3)
+		s->gap_us -= s->gap_us / PL_GAP_FASTER;
+	else if (s->waited_us > s->queue_us / 3 * 2 && s->gap_us < PL_GAP_MAX_US)
+		s->gap_us += s->gap_us / PL_GAP_SLOWER;
 }
 
 #endif

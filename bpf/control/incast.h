@@ -19,7 +19,6 @@
 #define PL_SPREAD_RTT_US 1000 /* of a local network: over a longer path they take less than a round trip */
 #define PL_SPREAD_FIRST 8 /* round trips at most at first; then the time doubles at most: ACKs may be delayed */
 #define PL_SPREAD_MAX_US 32000 /* what crowded times may cost the first message of quiet ones */
-#define PL_FIRST_SEGS 3 /* RFC 5681's initial window for segments of 1096 bytes and more */
 #define PL_SPREAD_OVER 2 /* times as long as the time, and who still has something to send waited for a timeout */
 
 /* Nothing is in flight: what the last message said. */
@@ -54,12 +53,12 @@ static __always_inline void pl_incast_first(struct pl_start *s, const struct pl_
 					    const struct pl_policy *policy, const struct pl_tcp *tcp,
 					    struct pl_orders *orders)
 {
-	if (s->met || tcp->unsent <= PL_FIRST_SEGS * tcp->mss)
+	if (s->met || tcp->unsent <= PL_THIN_SEGS * tcp->mss)
 		return;
 	s->met = 1;
 	if (policy->rto_linear && path->min_rtt_us && path->min_rtt_us <= PL_SPREAD_RTT_US &&
-	    tcp->ssthresh >= PL_NO_SSTHRESH && tcp->cwnd > PL_FIRST_SEGS)
-		orders->cwnd = PL_FIRST_SEGS;
+	    tcp->ssthresh >= PL_NO_SSTHRESH && tcp->cwnd > PL_THIN_SEGS)
+		orders->cwnd = PL_THIN_SEGS;
 }
 
 /* A message begins: whether it is spread. */
@@ -93,7 +92,7 @@ static __always_inline int pl_incast_begin(struct pl_start *s, const struct pl_p
 static __always_inline void pl_incast_send(const struct pl_start *s, const struct pl_tcp *tcp,
 					   struct pl_orders *orders)
 {
-	__u32 window = tcp->packets_out + 1 + tcp->packets_out / 3;
+	__u32 window = tcp->in_flight + 1 + tcp->in_flight / 3;
 	__u32 phase = (tcp->una * PL_GOLDEN_RATIO >> 24) + 1;
 
 	orders->pacing_bps = s->rate_bps;

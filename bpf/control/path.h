@@ -13,6 +13,7 @@
 #endif
 
 #define PL_LEAD_SEGS 10 /* RFC 6928: what any TCP may send unpaced */
+#define PL_THIN_SEGS 3 /* in flight at most: a stream that the kernel takes for thin (tcp_stream_is_thin) */
 #define PL_LEAD_SPEEDUP 8 /* the lead leaves this much above the target */
 #define PL_PROBE_FROM 16 /* segments: later than the application's own start */
 #define PL_PROBE_SEGS 20 /* at twice the rate: adds 10 to a queue at most */
@@ -48,7 +49,8 @@ struct pl_tcp {
 	__u32 cwnd, ssthresh; /* segments */
 	__u32 srtt_us, min_rtt_us;
 	__u32 mss; /* bytes */
-	__u32 packets_out; /* segments not cumulatively acknowledged */
+	__u32 packets_out; /* segments not cumulatively acknowledged, */
+	__u32 in_flight; /* and those of them that neither arrived nor are lost, and what is sent again */
 	__u32 unsent; /* bytes: written and not yet sent */
 	__u32 sent_segs; /* data segments sent, retransmissions too */
 	__u32 delivered_segs; /* data segments known to have arrived */
@@ -111,6 +113,7 @@ struct pl_start {
 	__u32 burst_segs; /* that arrived of the last burst */
 	__u32 turn_gap_us; /* between the segments of a host's messages that wait for a turn (turns.h) */
 	__u32 gap_us; /* between those of one that has its turn; 0: its window decides (gaps.h) */
+	__u32 queue_us; /* under gaps: the longest wait in a queue, of late */
 	__u32 turn; /* number of the turn that its message has, or had; 0: none */
 	__u32 turn_retransmitted, turn_delivered; /* counters when the turn's window was last set */
 	__u32 timeouts; /* of this burst */

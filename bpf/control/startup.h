@@ -371,7 +371,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	if (s->waits)
 		return;
 	if (s->gapped) {
-		pl_gap_send(s, tcp, orders);
+		pl_gap_send(s, policy, tcp, orders);
 		return;
 	}
 	if (s->spread_segs) {
@@ -475,7 +475,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		if (!tcp->unsent)
 			pl_incast_end(s, tcp, orders);
 	} else if (s->gapped && s->state == PL_START_PACED) {
-		pl_gap_on_ack(s, path, tcp);
+		pl_gap_on_ack(s, path, policy, tcp);
 		if (over)
 			pl_gap_end(s, tcp, orders);
 	} else if (s->state == PL_START_PACED && done && !s->waits) {

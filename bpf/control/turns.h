@@ -99,10 +99,10 @@ static __always_inline void pl_turn_adapt(struct pl_start *s, struct pl_turn *tu
 }
 
 /* Sends a segment and waits on, unless nobody has the turn. */
-static __always_inline void pl_turn_ask(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp, int due,
-					struct pl_orders *orders)
+static __always_inline void pl_turn_ask(struct pl_start *s, struct pl_turn *turn, const struct pl_policy *policy,
+					const struct pl_tcp *tcp, int due, struct pl_orders *orders)
 {
-	__u32 window = tcp->packets_out + 1;
+	__u32 window = tcp->in_flight + 1;
 	__u32 phase = (tcp->una * PL_GOLDEN_RATIO >> 24) + 1;
 	__u64 gap_us;
 
@@ -130,7 +130,7 @@ static __always_inline void pl_turn_ask(struct pl_start *s, struct pl_turn *turn
 		if (turn->waiting)
 			turn->waiting--;
 		pl_gap_begin(s, tcp);
-		pl_gap_send(s, tcp, orders);
+		pl_gap_send(s, policy, tcp, orders);
 		return;
 	}
 	s->base_cwnd = s->alone ? tcp->cwnd : pl_turn_window(turn);
@@ -164,7 +164,7 @@ static __always_inline void pl_turn_before_send(struct pl_start *s, struct pl_tu
 	}
 	s->turn_wants = 0;
 	if (s->waits)
-		pl_turn_ask(s, turn, tcp, due, orders);
+		pl_turn_ask(s, turn, policy, tcp, due, orders);
 }
 
 /* Something has arrived of a message that waits, or that has had its turn. */

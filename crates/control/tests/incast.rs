@@ -5,8 +5,8 @@ mod support;
 
 use paceline_abi::{pl_base, pl_path, pl_policy};
 use paceline_control::{
-    pl_orders, pl_tcp, Phases, Startup, State, PL_FIRST_SEGS, PL_LEAD_SEGS, PL_NO_SSTHRESH,
-    PL_SPREAD_MAX_US,
+    pl_orders, pl_tcp, Phases, Startup, State, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_SPREAD_MAX_US,
+    PL_THIN_SEGS,
 };
 use support::{delivery_rate, mbit, Link, World, MSS};
 
@@ -112,6 +112,7 @@ impl Host {
     fn send(&mut self) {
         self.tcp.sent_segs += 1;
         self.tcp.packets_out += 1;
+        self.tcp.in_flight += 1;
         self.tcp.unsent -= MSS as u32;
         self.tcp.nxt += MSS as u32;
     }
@@ -125,6 +126,7 @@ impl Host {
     fn acknowledge(&mut self, rtt_us: u32) -> pl_orders {
         self.tcp.delivered_segs += self.tcp.packets_out;
         self.tcp.packets_out = 0;
+        self.tcp.in_flight = 0;
         self.tcp.una = self.tcp.nxt;
         self.tcp.rtt_us = rtt_us;
         let orders = self.startup.on_ack(&mut self.path, &self.policy, &self.tcp);
@@ -348,10 +350,12 @@ fn a_loss_does_not_hold_the_pace_up() {
     host.ask();
     host.send();
     host.send();
+    // The first one is taken for lost.
     host.tcp.recovering = 1;
+    host.tcp.in_flight = 1;
     host.tcp.cwnd = 1;
     let orders = host.ask();
-    assert_eq!((orders.cwnd, orders.pacing_bps), (3, PACE));
+    assert_eq!((orders.cwnd, orders.pacing_bps), (2, PACE));
 }
 
 #[test]
@@ -418,14 +422,14 @@ fn first_window(change: fn(&mut Host)) -> u32 {
 
 #[test]
 fn a_first_message_begins_as_a_thin_stream() {
-    assert_eq!(first_window(|_| {}), PL_FIRST_SEGS);
+    assert_eq!(first_window(|_| {}), PL_THIN_SEGS);
     // Longer paths are left to the base, and what they are is not known without an RTT.
-    assert_eq!(first_window(|host| host.tcp.min_rtt_us = 0), PL_FIRST_SEGS);
+    assert_eq!(first_window(|host| host.tcp.min_rtt_us = 0), PL_THIN_SEGS);
     assert_eq!(
         first_window(|host| (host.tcp.min_rtt_us, host.path.min_rtt_us) = (0, 0)),
         0
     );
-    assert_eq!(first_window(|host| host.path.min_rtt_us = 0), PL_FIRST_SEGS);
+    assert_eq!(first_window(|host| host.path.min_rtt_us = 0), PL_THIN_SEGS);
     assert_eq!(
         first_window(|host| (host.tcp.min_rtt_us, host.path.min_rtt_us) = (1001, 1001)),
         0
@@ -434,9 +438,9 @@ fn a_first_message_begins_as_a_thin_stream() {
     assert_eq!(first_window(|host| host.policy.rto_linear = 0), 0);
     // It has lost before, or fits anyway.
     assert_eq!(first_window(|host| host.tcp.ssthresh = 10), 0);
-    assert_eq!(first_window(|host| host.tcp.cwnd = PL_FIRST_SEGS), 0);
+    assert_eq!(first_window(|host| host.tcp.cwnd = PL_THIN_SEGS), 0);
     assert_eq!(
-        first_window(|host| host.tcp.unsent = PL_FIRST_SEGS * MSS as u32),
+        first_window(|host| host.tcp.unsent = PL_THIN_SEGS * MSS as u32),
         0
     );
 }
@@ -455,5 +459,5 @@ fn only_the_first_long_message_does() {
         }
         host.acknowledge(RTT_US);
     }
-    assert_eq!(windows, [0, 0, PL_FIRST_SEGS, 0, 0]);
+    assert_eq!(windows, [0, 0, PL_THIN_SEGS, 0, 0]);
 }

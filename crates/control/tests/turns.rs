@@ -99,6 +99,7 @@ impl Host {
         let tcp = &mut self.one[who].tcp;
         tcp.sent_segs += segs;
         tcp.packets_out += segs;
+        tcp.in_flight += segs;
         tcp.unsent -= segs * MSS as u32;
         tcp.nxt += segs * MSS as u32;
     }
@@ -110,6 +111,7 @@ impl Host {
         tcp.retransmitted_segs += lost;
         tcp.sent_segs += lost;
         tcp.packets_out = 0;
+        tcp.in_flight = 0;
         tcp.una = tcp.nxt;
         tcp.rtt_us = RTT_US;
         let mut orders = law.on_ack(path, &self.policy, tcp);

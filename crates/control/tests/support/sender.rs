@@ -169,6 +169,7 @@ impl Sender {
             min_rtt_us: self.min_rtt_us,
             mss: MSS as u32,
             packets_out: (self.nxt - self.una) as u32,
+            in_flight: self.flying.len() as u32,
             unsent: ((self.written - self.nxt) * MSS) as u32,
             sent_segs: counter(self.sent),
             delivered_segs: counter(self.delivered),
@@ -383,10 +384,14 @@ impl Sender {
                 let known = flown.segment < self.una
                     || self.segments[(flown.segment - self.una) as usize] == Segment::Delivered;
                 if flown.number < number {
-                    // The path keeps the order, so this one is gone.
+                    // The path keeps the order, so this one is gone; of one that was
+                    // probed for both may be.
                     if !known {
-                        self.segments[(flown.segment - self.una) as usize] = Segment::Lost;
-                        self.lost.push_back(flown.segment);
+                        let at = (flown.segment - self.una) as usize;
+                        if self.segments[at] != Segment::Lost {
+                            self.lost.push_back(flown.segment);
+                        }
+                        self.segments[at] = Segment::Lost;
                         losses = true;
                     }
                 } else if !known {

@@ -70,6 +70,7 @@ impl Sender {
             min_rtt_us: (self.rtt.least_ns() / US) as u32,
             mss,
             packets_out: self.nxt - self.una,
+            in_flight: board.in_flight(),
             unsent: unsent.min(u64::from(u32::MAX)) as u32,
             sent_segs: self.totals.sent as u32,
             delivered_segs: board.delivered,
