@@ -92,7 +92,7 @@ static __always_inline int pl_incast_begin(struct pl_start *s, const struct pl_p
 static __always_inline void pl_incast_send(const struct pl_start *s, const struct pl_tcp *tcp,
 					   struct pl_orders *orders)
 {
-	__u32 window = tcp->in_flight + 1 + tcp->in_flight / 3;
+	__u32 window = tcp->packets_out + 1 + tcp->packets_out / 3;
 	__u32 phase = (tcp->una * PL_GOLDEN_RATIO >> 24) + 1;
 
 	orders->pacing_bps = s->rate_bps;
