@@ -87,7 +87,9 @@ static __always_inline int pl_incast_begin(struct pl_start *s, const struct pl_p
  * all as one packet where the round trip is short (tcp_tso_autosize); of more in flight it is
  * as much larger as the stack needs to not hold the segment back (tcp_tso_should_defer).
  * A loss does not hold the pace up: what is sent meanwhile tells at once whether the
- * repair was lost too, for which a timeout would be waited otherwise.
+ * repair was lost too, for which a timeout would be waited otherwise. So what is not
+ * acknowledged counts, and not what is in flight: 8 KB from 64 hosts into 128 KiB took
+ * 23.9 ms with that, and take 22.9.
  */
 static __always_inline void pl_incast_send(const struct pl_start *s, const struct pl_tcp *tcp,
 					   struct pl_orders *orders)

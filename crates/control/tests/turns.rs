@@ -159,6 +159,15 @@ fn one_sends_and_the_other_waits() {
     assert_eq!(host.turn.waiting, 1);
 }
 
+/// The window lets one segment go, and not one more for each that was lost.
+#[test]
+fn who_waits_sends_one_segment_after_a_loss_too() {
+    let mut host = Host::with_a_turn();
+    host.send(1, 3);
+    host.one[1].tcp.in_flight -= 2;
+    assert_eq!(host.ask(1, true).cwnd, host.one[1].tcp.in_flight + 1);
+}
+
 #[test]
 fn who_waits_has_the_turn_after_the_message() {
     let mut host = Host::with_a_turn();
