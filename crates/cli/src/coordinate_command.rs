@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context, Result};
 use clap::{Args as ClapArgs, Subcommand};
+use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::unistd::{geteuid, gethostname, User};
 use paceline_agent::service;
 use paceline_coordinator::algorithm::{Choice, CHOICES};
@@ -137,6 +138,9 @@ struct JoinArgs {
     /// This host's name, for status [default: the system's]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
+    /// Give up when no coordinator could be reached for so long [default: never]
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Time>,
     /// Without root: where the agent's sockets are
     #[arg(long, value_name = "DIR", default_value = service::DIRECTORY)]
     agent: PathBuf,
@@ -245,6 +249,24 @@ fn socket_of(user: Option<u32>) -> PathBuf {
     default_socket(user, directory.as_deref())
 }
 
+/// A usual limit is 1,024 descriptors, and a server with all its clients needs more.
+fn allow_files(needed: usize) {
+    let needed = needed as u64;
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+        if soft < needed {
+            setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard)?;
+        }
+        Ok(hard)
+    });
+    match raised {
+        Ok(most) if most < needed => tracing::warn!(
+            "this process may have {most} files open; for all its clients it needs {needed}: ulimit -Hn"
+        ),
+        Ok(_) => {}
+        Err(errno) => tracing::warn!("the number of open files cannot be raised: {errno}"),
+    }
+}
+
 async fn serve(args: ServeArgs) -> Result<()> {
     for group in &args.group {
         check_name(group).context("--group")?;
@@ -272,6 +294,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
         .collect::<Result<_>>()?;
     config.timeout = args.timeout.duration();
     config.log = args.log;
+    allow_files(config.limits.descriptors());
     let server = Server::bind(config).await?;
     let mut addresses = server.addresses().into_iter();
     for endpoint in &listen {
@@ -372,6 +395,7 @@ async fn join(args: JoinArgs) -> Result<()> {
         access,
         group: args.group,
         host,
+        patience: args.timeout.map(Time::duration),
     };
     Ok(client::join(&config, local.as_mut(), stopped()).await?)
 }

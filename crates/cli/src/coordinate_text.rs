@@ -14,9 +14,19 @@ const MOST_ROUNDS: usize = 10;
 
 pub fn readable(status: &Status) -> String {
     let mut text = format!(
-        "coordinator, up {:.0} s, {} for new groups, {} connections refused\n",
+        "coordinator, up {:.0} s, {} for new groups, {} refused\n",
         status.uptime_s, status.algorithm, status.refused
     );
+    for refusal in &status.refusals {
+        let _ = writeln!(
+            text,
+            "  refused, {}: {}, the last {} ago: {}",
+            refusal.reason,
+            refusal.count,
+            time(refusal.last_ago_s),
+            refusal.last
+        );
+    }
     if status.groups.is_empty() {
         text.push_str("no groups\n");
     }

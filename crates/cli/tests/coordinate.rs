@@ -118,6 +118,43 @@ fn a_token_over_loopback() {
 }
 
 #[test]
+fn refusals_are_shown_by_their_reason() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| {
+        directory
+            .path()
+            .join(name)
+            .to_str()
+            .expect("text")
+            .to_owned()
+    };
+    let (token, other, socket) = (path("token"), path("other"), path("c.sock"));
+    for file in [&token, &other] {
+        assert!(output(&["token", file]).status.success());
+    }
+    let (_serving, place) = Serving::start(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--listen",
+        &socket,
+        "--token-file",
+        &token,
+    ]);
+    for _ in 0..2 {
+        error(&["status", "--to", &place, "--token-file", &other], 1);
+    }
+    let text = output(&["status", "--to", &socket]).stdout;
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains(", 2 refused\n"), "{text}");
+    assert!(
+        text.contains("  refused, wrong token: 2, the last "),
+        "{text}"
+    );
+    assert!(text.contains("ago: 127.0.0.1:"), "{text}");
+}
+
+#[test]
 fn wrong_words() {
     for (arguments, code, part) in [
         (&["serve", "--algorithm", "fair"][..], 2, "there are even"),

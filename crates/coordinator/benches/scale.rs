@@ -163,6 +163,7 @@ fn measure(algorithm: &str, length: Duration) {
                 access: access.clone(),
                 group: "scale".to_owned(),
                 host: format!("host{host}"),
+                patience: None,
             };
             hosts.spawn(async move {
                 let mut local = Simulated::new(host);

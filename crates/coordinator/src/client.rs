@@ -2,6 +2,7 @@
 //! A host's side: reports its streams and bounds them, connects again when the
 //! coordinator was gone.
 
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::handshake::{self, Joined, Protection, PATIENCE};
-use crate::local::LocalStreams;
+use crate::local::{Cap, LocalStreams, StreamSample};
 use crate::protocol::{Message, Reader, Request, Role, WireError, Writer, MOST_STREAMS};
+use crate::reach::Reach;
 use crate::security::{self, SecurityError, Token};
 use crate::{Error, Result};
 
@@ -25,6 +27,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A coordinator that says nothing for so long is gone: its longest round, and some.
 const SILENCE: Duration = Duration::from_secs(90);
+/// Who was in the group for so long was no passing success: the next pause is short again.
+const SETTLED: Duration = Duration::from_secs(10);
 /// A coordinator cannot bound windows for longer than this with one word.
 const LONGEST_LEASE: Duration = Duration::from_secs(240);
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
@@ -92,6 +96,8 @@ pub struct ClientConfig {
     pub group: String,
     /// This host's name, for `status`.
     pub host: String,
+    /// A coordinator that cannot be reached for so long is given up; `None`: never.
+    pub patience: Option<Duration>,
 }
 
 type BoxedRead = Box<dyn AsyncRead + Unpin + Send>;
@@ -176,6 +182,7 @@ async fn connect(access: &Access, joined: &Joined) -> Result<Session> {
 /// # Errors
 /// Before the first success: what will not get better by itself, which is all but a
 /// coordinator that is not there yet. Later: only a refusal for good.
+/// [`Error::GivenUp`] after the time that was set.
 pub async fn join(
     config: &ClientConfig,
     local: &mut dyn LocalStreams,
@@ -195,15 +202,22 @@ async fn keep_joined(config: &ClientConfig, local: &mut dyn LocalStreams) -> Res
         group: config.group.clone(),
         host: config.host.clone(),
     };
+    let mut streams = Streams::new(local, &config.group);
     let mut pause = FIRST_PAUSE;
     let mut joined_once = false;
+    let mut alone_since = Instant::now();
     loop {
         let error = match connect(&config.access, &joined).await {
             Ok(mut session) => {
                 tracing::info!("joined group {}", config.group);
                 joined_once = true;
-                pause = FIRST_PAUSE;
-                take_part(&mut session, local).await
+                let begun = Instant::now();
+                let error = take_part(&mut session, &mut streams).await;
+                alone_since = Instant::now();
+                if begun.elapsed() >= SETTLED {
+                    pause = FIRST_PAUSE;
+                }
+                error
             }
             Err(error) => error,
         };
@@ -212,7 +226,15 @@ async fn keep_joined(config: &ClientConfig, local: &mut dyn LocalStreams) -> Res
         }
         // All clients of a coordinator that was restarted come back: not at once.
         let share = rand::rng().random_range(0.5..1.0);
-        let wait = pause.mul_f64(share);
+        let mut wait = pause.mul_f64(share);
+        if let Some(patience) = config.patience {
+            let left = patience.saturating_sub(alone_since.elapsed());
+            if left.is_zero() {
+                let last = Box::new(error);
+                return Err(Error::GivenUp { patience, last });
+            }
+            wait = wait.min(left);
+        }
         tracing::warn!("{error}; next try in {:.1} s", wait.as_secs_f64());
         tokio::time::sleep(wait).await;
         pause = (2 * pause).min(LONGEST_PAUSE);
@@ -230,8 +252,79 @@ fn is_final(error: &Error, joined_once: bool) -> bool {
     }
 }
 
+/// The host's streams of the group, over all sessions.
+struct Streams<'a> {
+    local: &'a mut dyn LocalStreams,
+    group: &'a str,
+    begun: Instant,
+    reach: Reach,
+    /// As reported last.
+    samples: HashMap<u64, StreamSample>,
+    /// Whether the user knows that there are none.
+    empty_told: bool,
+}
+
+impl<'a> Streams<'a> {
+    fn new(local: &'a mut dyn LocalStreams, group: &'a str) -> Self {
+        Self {
+            local,
+            group,
+            begun: Instant::now(),
+            reach: Reach::default(),
+            samples: HashMap::new(),
+            empty_told: false,
+        }
+    }
+
+    /// All of them, each once.
+    fn report(&mut self) -> Vec<StreamSample> {
+        let mut streams = match self.local.streams() {
+            Ok(streams) => streams,
+            Err(error) => {
+                tracing::warn!("streams cannot be listed: {error}");
+                return Vec::new();
+            }
+        };
+        let mut seen = HashSet::with_capacity(streams.len());
+        streams.retain(|stream| seen.insert(stream.cookie));
+        if streams.len() > MOST_STREAMS {
+            tracing::warn!(
+                "{} streams, of which only {MOST_STREAMS} can take part",
+                streams.len()
+            );
+            streams.truncate(MOST_STREAMS);
+        }
+        if streams.is_empty() != self.empty_told {
+            self.empty_told = streams.is_empty();
+            match self.empty_told {
+                true => tracing::warn!(
+                    "group {}: no stream on this host (yet): is this the name that \
+                     paceline run --group, or the program, gave it?",
+                    self.group
+                ),
+                false => tracing::info!("group {}: {} streams", self.group, streams.len()),
+            }
+        }
+        self.reach.look(self.begun.elapsed(), streams.iter());
+        self.samples = streams.iter().map(|s| (s.cookie, s.clone())).collect();
+        streams
+    }
+
+    /// Bounds those that were reported; a lift ends at what this host has shown.
+    fn apply(&mut self, caps: &[Cap], lease: Duration) {
+        let held = |cap: &Cap| {
+            let sample = self.samples.get(&cap.cookie)?;
+            Some(self.reach.hold(sample, *cap))
+        };
+        let caps: Vec<Cap> = caps.iter().filter_map(held).collect();
+        if let Err(error) = self.local.apply(&caps, lease) {
+            tracing::warn!("windows cannot be bounded: {error}");
+        }
+    }
+}
+
 /// Rounds, until something breaks: what.
-async fn take_part(session: &mut Session, local: &mut dyn LocalStreams) -> Error {
+async fn take_part(session: &mut Session, streams: &mut Streams<'_>) -> Error {
     let begun = Instant::now();
     let mut polled = 0;
     let mut capped = 0;
@@ -247,7 +340,7 @@ async fn take_part(session: &mut Session, local: &mut dyn LocalStreams) -> Error
                 let report = Message::Report {
                     round,
                     taken_us,
-                    streams: samples(local),
+                    streams: streams.report(),
                 };
                 if let Err(error) = session.writer.send(&report, WRITE_PATIENCE).await {
                     return error.into();
@@ -260,33 +353,12 @@ async fn take_part(session: &mut Session, local: &mut dyn LocalStreams) -> Error
             } if round > capped && round <= polled => {
                 capped = round;
                 let lease = Duration::from_millis(lease_ms.into()).min(LONGEST_LEASE);
-                if let Err(error) = local.apply(&caps, lease) {
-                    tracing::warn!("windows cannot be bounded: {error}");
-                }
+                streams.apply(&caps, lease);
             }
             // Polled by a round that began before this client joined.
             Message::Caps { round, .. } if polled == 0 || round > polled => {}
             Message::Refused { for_good, text } => return Error::Refused { for_good, text },
             _ => return Error::Unexpected("a member is polled and told its windows, in order"),
-        }
-    }
-}
-
-fn samples(local: &mut dyn LocalStreams) -> Vec<crate::local::StreamSample> {
-    match local.streams() {
-        Ok(mut streams) => {
-            if streams.len() > MOST_STREAMS {
-                tracing::warn!(
-                    "{} streams, of which only {MOST_STREAMS} can take part",
-                    streams.len()
-                );
-                streams.truncate(MOST_STREAMS);
-            }
-            streams
-        }
-        Err(error) => {
-            tracing::warn!("streams cannot be listed: {error}");
-            Vec::new()
         }
     }
 }

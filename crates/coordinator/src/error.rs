@@ -36,10 +36,23 @@ pub enum Error {
         limit: usize,
     },
     /// A group that is not served here.
-    #[error("group {group:?} is not served here")]
+    #[error("group {group:?} is not served here, but {}", .served.join(", "))]
     NoSuchGroup {
         /// As asked for.
         group: String,
+        /// Those that are.
+        served: Vec<String>,
+    },
+    /// Others wanted the place of a connection that had not proven anything.
+    #[error("too many connections that prove nothing: this was the oldest")]
+    Crowded,
+    /// No coordinator, for longer than the user wants to wait.
+    #[error("no coordinator within {patience:?}: {last}")]
+    GivenUp {
+        /// How long it was looked for.
+        patience: std::time::Duration,
+        /// Why the last try failed.
+        last: Box<Error>,
     },
     /// An address that cannot be listened at.
     #[error("cannot listen at {address}: {source}")]
@@ -77,6 +90,27 @@ pub enum Error {
     /// A request that was answered with an error.
     #[error("{0}")]
     Answer(String),
+}
+
+impl Error {
+    /// The kind of a refusal, for `status`.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Security(SecurityError::Proof) => "wrong token",
+            Self::Security(SecurityError::TokenMissing(_)) => "no token",
+            Self::Security(SecurityError::Handshake(_)) => "TLS",
+            Self::Security(SecurityError::Stranger { .. }) => "another user",
+            Self::Security(_) => "not allowed",
+            Self::Wire(WireError::Version { .. }) => "another version",
+            Self::Wire(WireError::Slow(_)) => "too slow",
+            Self::Wire(WireError::Seal) => "wrong seal",
+            Self::Wire(_) | Self::Unexpected(_) => "not the protocol",
+            Self::Full { .. } => "full",
+            Self::NoSuchGroup { .. } => "group not served",
+            Self::Crowded => "proved nothing",
+            _ => "other",
+        }
+    }
 }
 
 /// With this crate's error.

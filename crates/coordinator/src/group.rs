@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::algorithm::{lease, Algorithm, Choice, Stream, StreamId};
 use crate::local::{Cap, StreamSample};
+use crate::reach::Reach;
 use crate::status::{History, RoundRecord};
 
 /// A client that was late in so many rounds is not waited for until it is in time again.
@@ -20,6 +21,7 @@ const WAIT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_se
 pub(crate) struct Member {
     pub host: String,
     pub streams: Vec<Stream>,
+    reach: Reach,
     /// When it last reported.
     pub heard: Duration,
     /// The last round that it reported in.
@@ -77,6 +79,7 @@ impl Group {
         let member = Member {
             host,
             streams: Vec::new(),
+            reach: Reach::default(),
             heard: now,
             // Polls that were sent before it came are not for it.
             reported: self.round,
@@ -153,14 +156,12 @@ impl Group {
                 taken,
                 sample,
             }));
-        // One stream, one window.
+        // One stream, one window. Which of two samples is kept matters to nobody else.
         member.streams.sort_by_key(|stream| stream.id.cookie);
-        let reported = member.streams.len();
         member.streams.dedup_by_key(|stream| stream.id.cookie);
-        match member.streams.len() == reported {
-            true => Ok(()),
-            false => Err(Violation("a cookie is in a report twice")),
-        }
+        let samples = member.streams.iter().map(|stream| &stream.sample);
+        member.reach.look(taken, samples);
+        Ok(())
     }
 
     /// Ends a round with what was reported: what each client is told.
@@ -189,10 +190,13 @@ impl Group {
                 .streams
                 .iter()
                 .zip(&mut limits)
-                .map(|(stream, limits)| Cap {
-                    cookie: stream.id.cookie,
-                    min_segs: limits.min_segs,
-                    max_segs: limits.max_segs,
+                .map(|(stream, limits)| {
+                    let cap = Cap {
+                        cookie: stream.id.cookie,
+                        min_segs: limits.min_segs,
+                        max_segs: limits.max_segs,
+                    };
+                    member.reach.hold(&stream.sample, cap)
                 })
                 .collect();
             orders.push(Orders {

@@ -15,6 +15,7 @@ mod group;
 mod handshake;
 pub mod local;
 pub mod protocol;
+mod reach;
 mod round_log;
 pub mod security;
 pub mod server;

@@ -216,6 +216,19 @@ pub struct GroupStatus {
     pub history: Vec<RoundRecord>,
 }
 
+/// Refusals for one reason, for `status`.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct Refusal {
+    /// The kind.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+    /// The last one: who, and what was wrong.
+    pub last: String,
+    /// Seconds since then.
+    pub last_ago_s: f64,
+}
+
 /// A coordinator, for `status`.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub struct Status {
@@ -225,8 +238,11 @@ pub struct Status {
     pub uptime_s: f64,
     /// What a new group gets.
     pub algorithm: String,
-    /// Connections that were refused.
+    /// Connections that were refused, and members that were dismissed.
     pub refused: u64,
+    /// Why, one entry for each reason.
+    #[serde(default)]
+    pub refusals: Vec<Refusal>,
     /// By name.
     pub groups: Vec<GroupStatus>,
 }

@@ -5,6 +5,7 @@
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use paceline_abi::{as_bytes, from_bytes, pl_stream_record, pl_uwnd};
 
+use super::records::records;
 use super::{discover, read_iterator, KernelSide};
 use crate::error::{Error, Result};
 use crate::job::monotonic_us;
@@ -76,10 +77,9 @@ impl KernelSide {
             .program(STREAMS_PROGRAM)?
             .attach_iter(std::os::fd::AsFd::as_fd(&connections))
             .map_err(|error| Error::bpf("cannot read the groups' connections", error))?;
-        read_iterator(&link)?
-            .chunks(size_of::<pl_stream_record>())
-            .map(|record| Ok(from_bytes(record)?))
-            .collect()
+        records(&read_iterator(&link)?, |record: &pl_stream_record| {
+            record.cookie
+        })
     }
 }
 

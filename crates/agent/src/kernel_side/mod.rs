@@ -21,10 +21,10 @@ mod btf;
 pub(crate) mod discover;
 pub(crate) mod groups;
 mod pages;
+mod records;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Once;
 
@@ -46,6 +46,7 @@ use crate::lock::Lock;
 pub(crate) use btf::{bbr_form, load_bbr_module, BbrForm};
 use discover::Found;
 use groups::STREAMS_PROGRAM;
+use records::records;
 
 /// The compiled bpf/paceline.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/paceline.bpf.o"));
@@ -308,10 +309,9 @@ impl KernelSide {
             .program(STATUS_PROGRAM)?
             .attach_iter(connections.as_fd())
             .map_err(|error| Error::bpf("cannot read the connections", error))?;
-        read_iterator(&link)?
-            .chunks(size_of::<pl_connection_record>())
-            .map(|record| Ok(from_bytes(record)?))
-            .collect()
+        records(&read_iterator(&link)?, |record: &pl_connection_record| {
+            record.cookie
+        })
     }
 
     /// Names the job that `pl_adopt` and `pl_release` work on.
@@ -472,11 +472,8 @@ fn load_object(open: OpenObject) -> Result<Object> {
 fn read_iterator(link: &Link) -> Result<Vec<u8>> {
     let mut iterator =
         Iter::new(link).map_err(|error| Error::bpf("cannot start an iterator", error))?;
-    let mut bytes = Vec::new();
-    iterator
-        .read_to_end(&mut bytes)
-        .map_err(|error| Error::system("cannot read an iterator", error))?;
-    Ok(bytes)
+    records::read_all(&mut iterator)
+        .map_err(|error| Error::system("cannot read an iterator", error))
 }
 
 /// libbpf's words go to the log, not to the user's terminal.

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::sync::{mpsc, oneshot, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use super::hub::{Event, Place};
-use crate::handshake::{self, Joined, Protection, PATIENCE};
+use super::strangers::Stranger;
+use crate::handshake::{self, Joined, Protection};
 use crate::protocol::{Message, Reader, Role, WireError, Writer};
 use crate::security::{binding, check_peer, SecurityError, Token};
 use crate::{Error, Result};
@@ -29,6 +29,10 @@ pub(super) struct Gate {
     pub tls: Option<TlsAcceptor>,
     pub client_certificates: bool,
     pub users: Vec<u32>,
+    /// Places of those over TCP who have proven themselves.
+    pub known: Semaphore,
+    /// How many there are.
+    pub most_known: usize,
     pub events: mpsc::Sender<Event>,
 }
 
@@ -42,37 +46,48 @@ impl Gate {
             let _ = Writer::new(write).send(&refusal, WRITE_PATIENCE).await;
             return Err(error);
         }
-        self.serve(read, write, Protection::Kernel).await
+        self.serve(read, write, Protection::Kernel, None).await
     }
 
-    pub async fn tcp(&self, stream: TcpStream) -> Result<()> {
+    pub async fn tcp(&self, stream: TcpStream, mut stranger: Stranger) -> Result<()> {
         // Rounds are short messages.
         stream
             .set_nodelay(true)
             .map_err(|error| Error::Wire(WireError::Io(error)))?;
         let Some(acceptor) = &self.tls else {
             let (read, write) = stream.into_split();
-            return self.serve(read, write, Protection::None).await;
+            return self
+                .serve(read, write, Protection::None, Some(stranger))
+                .await;
         };
-        let accepted = timeout(PATIENCE, acceptor.accept(stream)).await;
-        let stream = accepted
-            .map_err(|_| WireError::Slow(PATIENCE))?
-            .map_err(SecurityError::Handshake)?;
+        let accept = async {
+            let accepted = acceptor.accept(stream).await;
+            Ok(accepted.map_err(SecurityError::Handshake)?)
+        };
+        let stream = stranger.within(accept).await?;
         let protection = Protection::Tls {
             binding: binding(stream.get_ref().1)?,
             known: self.client_certificates,
         };
         let (read, write) = tokio::io::split(stream);
-        self.serve(read, write, protection).await
+        self.serve(read, write, protection, Some(stranger)).await
     }
 
-    async fn serve<R, W>(&self, read: R, write: W, protection: Protection) -> Result<()>
+    async fn serve<R, W>(
+        &self,
+        read: R,
+        write: W,
+        protection: Protection,
+        stranger: Option<Stranger>,
+    ) -> Result<()>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
         let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
-        let served = self.admitted(&mut reader, &mut writer, &protection).await;
+        let served = self
+            .admitted(&mut reader, &mut writer, &protection, stranger)
+            .await;
         if let Err(error) = &served {
             // Best effort: it may be the other side that broke.
             let _ = writer
@@ -87,12 +102,24 @@ impl Gate {
         reader: &mut Reader<R>,
         writer: &mut Writer<W>,
         protection: &Protection,
+        stranger: Option<Stranger>,
     ) -> Result<()>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let joined = handshake::accept(reader, writer, self.token.as_ref(), protection).await?;
+        let handshake = handshake::accept(reader, writer, self.token.as_ref(), protection);
+        let (joined, _place) = match stranger {
+            None => (handshake.await?, None),
+            Some(mut stranger) => {
+                let joined = stranger.within(handshake).await?;
+                let place = self.known.try_acquire().map_err(|_| Error::Full {
+                    what: "connections",
+                    limit: self.most_known,
+                })?;
+                (joined, Some(place))
+            }
+        };
         match joined.role {
             Role::Member => self.member(reader, writer, joined).await,
             Role::Control => self.control(reader, writer).await,

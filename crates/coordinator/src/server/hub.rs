@@ -2,13 +2,13 @@
 //! One task that owns all groups: nothing is shared, nothing is locked.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep_until, Instant};
 
+use super::refusals::Refusals;
 use super::ServerConfig;
 use crate::algorithm::Choice;
 use crate::group::Group;
@@ -65,7 +65,7 @@ struct Running {
 
 pub(super) struct Hub {
     config: Arc<ServerConfig>,
-    refused: Arc<AtomicU64>,
+    refusals: Arc<Refusals>,
     origin: Instant,
     algorithm: Choice,
     groups: BTreeMap<String, Running>,
@@ -75,12 +75,12 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    pub fn new(config: Arc<ServerConfig>, refused: Arc<AtomicU64>) -> Result<Self> {
+    pub fn new(config: Arc<ServerConfig>, refusals: Arc<Refusals>) -> Result<Self> {
         let log = config.log.as_deref().map(RoundLog::create).transpose()?;
         Ok(Self {
             algorithm: config.algorithm.clone(),
             config,
-            refused,
+            refusals,
             origin: Instant::now(),
             groups: BTreeMap::new(),
             messages: HashMap::new(),
@@ -142,6 +142,7 @@ impl Hub {
         if !served.is_empty() && !served.contains(&joined.group) {
             return Err(Error::NoSuchGroup {
                 group: joined.group,
+                served: served.clone(),
             });
         }
         let full = |what, limit| Err(Error::Full { what, limit });
@@ -190,7 +191,7 @@ impl Hub {
                 what: "streams",
                 limit,
             };
-            self.dismiss(place, &error.to_string(), false);
+            self.dismiss(place, error.reason(), &error.to_string());
             return;
         }
         let taken = running
@@ -199,19 +200,22 @@ impl Hub {
         match taken {
             Ok(()) if running.group.complete() => self.finish(&place.group.clone()),
             Ok(()) => {}
-            Err(violation) => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                self.dismiss(place, violation.0, true);
-            }
+            Err(violation) => self.dismiss(place, "not the protocol", violation.0),
         }
     }
 
-    /// Tells a client why it has to go, if it still listens.
-    fn dismiss(&mut self, place: &Place, text: &str, for_good: bool) {
+    /// Tells a client why it has to go, if it still listens. It may come again: what it
+    /// did may have been one moment's.
+    fn dismiss(&mut self, place: &Place, reason: &'static str, text: &str) {
         if let Some(messages) = self.messages.get(&place.client) {
-            tracing::warn!("a client of group {} is dismissed: {text}", place.group);
+            let group = self.groups.get(&place.group);
+            let member = group.and_then(|running| running.group.members.get(&place.client));
+            let host = member.map_or("a client", |member| &member.host);
+            let whole = format!("{host} of group {}: {text}", place.group);
+            tracing::warn!("dismissed: {whole}");
+            self.refusals.add(reason, &whole);
             let refusal = Message::Refused {
-                for_good,
+                for_good: false,
                 text: text.to_owned(),
             };
             let _ = messages.try_send(refusal);
@@ -264,7 +268,7 @@ impl Hub {
                 group: name.to_owned(),
                 client,
             };
-            self.dismiss(&place, "no report for too long", false);
+            self.dismiss(&place, "silent", "no report for too long");
         }
         let Some(running) = self.groups.get_mut(name) else {
             return;
@@ -374,13 +378,15 @@ impl Hub {
             }
         }
         let now = self.now();
+        let refusals = self.refusals.list();
         let text = |history: bool| {
             let chosen = |name: &str| group.is_none_or(|group| group == name);
             let status = Status {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 uptime_s: now.as_secs_f64(),
                 algorithm: self.algorithm.to_string(),
-                refused: self.refused.load(Ordering::Relaxed),
+                refused: refusals.iter().map(|refusal| refusal.count).sum(),
+                refusals: refusals.clone(),
                 groups: self
                     .groups
                     .iter()

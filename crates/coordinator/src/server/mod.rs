@@ -3,13 +3,14 @@
 
 mod connection;
 mod hub;
+mod refusals;
+mod strangers;
 
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,15 +20,18 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::algorithm::Choice;
-use crate::protocol::WireError;
 use crate::security::{self, SecurityError, Token};
 use crate::{Error, Result};
 use connection::Gate;
 use hub::Hub;
+use refusals::Refusals;
+use strangers::Strangers;
 
-/// Connections at once, those that have not joined yet included, beyond the clients that
-/// are allowed.
-const STRANGERS: usize = 64;
+/// Connections for questions at once, beyond the members that are allowed: so many over
+/// TCP, and so many over Unix sockets.
+const QUESTIONS: usize = 64;
+/// Descriptors for all else: listeners, the log, the runtime's own.
+const OTHER_FILES: usize = 64;
 /// Events that wait for the hub: more, and whoever sends waits.
 const EVENTS: usize = 64;
 /// After an error of `accept` (out of descriptors): it would come again at once.
@@ -74,6 +78,13 @@ pub struct Limits {
     pub streams: usize,
     /// Groups at once.
     pub groups: usize,
+}
+
+impl Limits {
+    /// Descriptors that a server with these limits may hold at once.
+    pub fn descriptors(&self) -> usize {
+        2 * (self.clients + QUESTIONS) + strangers::MOST + OTHER_FILES
+    }
 }
 
 impl Default for Limits {
@@ -222,27 +233,33 @@ impl Server {
     /// [`Error::Log`] if the log cannot be made.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<()> {
         let (events, incoming) = mpsc::channel(EVENTS);
-        let refused = Arc::new(AtomicU64::new(0));
-        let hub = Hub::new(Arc::clone(&self.config), Arc::clone(&refused))?;
+        let refusals = Arc::new(Refusals::default());
+        let hub = Hub::new(Arc::clone(&self.config), Arc::clone(&refusals))?;
         let own = nix::unistd::geteuid().as_raw();
         let mut users = vec![own, 0];
         users.extend(&self.config.users);
+        let most = self.config.limits.clients + QUESTIONS;
         let gate = Arc::new(Gate {
             token: self.config.token.clone(),
             tls: self.config.tls.clone().map(TlsAcceptor::from),
             client_certificates: self.config.client_certificates,
             users,
+            known: Semaphore::new(most),
+            most_known: most,
             events,
         });
-        let places = Arc::new(Semaphore::new(self.config.limits.clients + STRANGERS));
+        let places = Places {
+            local: Arc::new(Semaphore::new(most)),
+            strangers: Arc::default(),
+        };
         // Dropped with this function, whatever ends it; so are the connections.
         let mut tasks = JoinSet::new();
         for listener in self.listeners.drain(..) {
             tasks.spawn(listen(
                 listener,
                 Arc::clone(&gate),
-                Arc::clone(&places),
-                Arc::clone(&refused),
+                places.clone(),
+                Arc::clone(&refusals),
             ));
         }
         drop(gate);
@@ -254,38 +271,44 @@ impl Server {
     }
 }
 
-async fn listen(
-    listener: Listener,
-    gate: Arc<Gate>,
-    places: Arc<Semaphore>,
-    refused: Arc<AtomicU64>,
-) {
+/// Who waits where. Those on this host and those over TCP have places of their own, and
+/// over TCP those who have proven themselves: nobody can take another kind's.
+#[derive(Clone)]
+struct Places {
+    /// Of this host, whom the kernel has named.
+    local: Arc<Semaphore>,
+    strangers: Arc<Strangers>,
+}
+
+async fn listen(listener: Listener, gate: Arc<Gate>, places: Places, refusals: Arc<Refusals>) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        // With all places taken new ones wait in the kernel's queue.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        let (gate, refused) = (Arc::clone(&gate), Arc::clone(&refused));
+        let (gate, refusals) = (Arc::clone(&gate), Arc::clone(&refusals));
         let failed = match &listener {
-            Listener::Local(listener) => match listener.accept().await {
-                Ok((stream, _)) => {
-                    connections.spawn(async move {
-                        let ended = gate.local(stream).await;
-                        told("local", ended, &refused);
-                        drop(place);
-                    });
-                    continue;
+            Listener::Local(listener) => {
+                // With all places taken new ones wait in the kernel's queue.
+                let Ok(place) = Arc::clone(&places.local).acquire_owned().await else {
+                    return;
+                };
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        connections.spawn(async move {
+                            let ended = gate.local(stream).await;
+                            refusals.ended("local", ended);
+                            drop(place);
+                        });
+                        continue;
+                    }
+                    Err(error) => error,
                 }
-                Err(error) => error,
-            },
+            }
             Listener::Tcp(listener) => match listener.accept().await {
                 Ok((stream, peer)) => {
+                    let stranger = places.strangers.admit(peer.ip());
                     connections.spawn(async move {
-                        let ended = gate.tcp(stream).await;
-                        told(&peer.to_string(), ended, &refused);
-                        drop(place);
+                        let ended = gate.tcp(stream, stranger).await;
+                        refusals.ended(&peer.to_string(), ended);
                     });
                     continue;
                 }
@@ -294,19 +317,5 @@ async fn listen(
         };
         tracing::warn!("cannot accept a connection: {failed}");
         tokio::time::sleep(ACCEPT_PAUSE).await;
-    }
-}
-
-fn told(peer: &str, ended: Result<()>, refused: &AtomicU64) {
-    match ended {
-        Ok(()) => tracing::debug!("{peer}: ended"),
-        // Gone without a word: no harm meant, and none done.
-        Err(error @ Error::Wire(WireError::Closed | WireError::Io(_))) => {
-            tracing::debug!("{peer}: {error}");
-        }
-        Err(error) => {
-            refused.fetch_add(1, Ordering::Relaxed);
-            tracing::info!("{peer}: refused: {error}");
-        }
     }
 }

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Connections over TCP that have not proven anything yet.
+//!
+//! They have places of their own, so that they take none of those of members and of
+//! `status`. With all places taken a newcomer gets that of the oldest connection of the
+//! address that has most: an honest client needs its place for the round trips of a
+//! handshake, and one that says nothing is the oldest soon.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{timeout_at, Instant};
+
+use crate::protocol::WireError;
+use crate::{Error, Result};
+
+/// Of all addresses.
+pub(super) const MOST: usize = 256;
+/// Of one address: what a cluster behind one translator begins at once, and some.
+const MOST_OF_ONE: usize = 64;
+/// For the whole handshake, TLS included.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Strangers(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    next: u64,
+    /// Oldest first.
+    waiting: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    number: u64,
+    from: IpAddr,
+    /// Dropped: its place is somebody else's.
+    _place: oneshot::Sender<()>,
+}
+
+/// One of them, and its place, which is free again when this is dropped.
+pub(super) struct Stranger {
+    all: Arc<Strangers>,
+    number: u64,
+    displaced: oneshot::Receiver<()>,
+    until: Instant,
+}
+
+impl Strangers {
+    /// A place for a connection from this address. There always is one.
+    pub fn admit(self: &Arc<Self>, from: IpAddr) -> Stranger {
+        let from = site(from);
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.make_room(from);
+        let number = inner.next;
+        inner.next += 1;
+        let (place, displaced) = oneshot::channel();
+        inner.waiting.push_back(Waiting {
+            number,
+            from,
+            _place: place,
+        });
+        Stranger {
+            all: Arc::clone(self),
+            number,
+            displaced,
+            until: Instant::now() + PATIENCE,
+        }
+    }
+}
+
+impl Inner {
+    fn make_room(&mut self, from: IpAddr) {
+        let of_one = |site| self.waiting.iter().filter(|w| w.from == site).count();
+        let crowded = if of_one(from) >= MOST_OF_ONE {
+            Some(from)
+        } else if self.waiting.len() >= MOST {
+            self.most_crowded()
+        } else {
+            None
+        };
+        let oldest = crowded.and_then(|site| self.waiting.iter().position(|w| w.from == site));
+        if let Some(oldest) = oldest {
+            self.waiting.remove(oldest);
+        }
+    }
+
+    fn most_crowded(&self) -> Option<IpAddr> {
+        let mut counts = HashMap::new();
+        for waiting in &self.waiting {
+            *counts.entry(waiting.from).or_insert(0) += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        most.map(|(site, _)| site)
+    }
+}
+
+impl Stranger {
+    /// A part of the handshake, as long as it may last and the place is kept.
+    ///
+    /// # Errors
+    /// [`Error::Crowded`], [`WireError::Slow`], and the part's own. After one of the first
+    /// two it is not to be called again.
+    pub async fn within<T>(&mut self, part: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            done = timeout_at(self.until, part) => match done {
+                Ok(done) => done,
+                Err(_) => Err(WireError::Slow(PATIENCE).into()),
+            },
+            _ = &mut self.displaced => Err(Error::Crowded),
+        }
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let mut inner = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner
+            .waiting
+            .retain(|waiting| waiting.number != self.number);
+    }
+}
+
+/// What one host can have many of is one: of IPv6 a network of 64 bits.
+fn site(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn has_place(stranger: &Stranger) -> bool {
+        let inner = stranger.all.0.lock().unwrap();
+        inner.waiting.iter().any(|w| w.number == stranger.number)
+    }
+
+    #[tokio::test]
+    async fn who_has_most_makes_room() {
+        let strangers = Arc::new(Strangers::default());
+        let honest = strangers.admit(address("10.0.0.1"));
+        let mut many: Vec<Stranger> = (0..MOST_OF_ONE)
+            .map(|_| strangers.admit(address("10.0.0.2")))
+            .collect();
+        assert!(has_place(&many[0]));
+        let _one_more = strangers.admit(address("10.0.0.2"));
+        assert!(!has_place(&many[0]));
+        assert!(has_place(&many[1]));
+        let error = many[0].within(std::future::pending::<Result<()>>()).await;
+        assert!(matches!(error, Err(Error::Crowded)));
+        // From everywhere: whoever has most, not who came first.
+        let _others: Vec<Stranger> = (0..MOST)
+            .map(|n| strangers.admit(address(&format!("10.1.{}.{}", n / 200, n % 200))))
+            .collect();
+        assert!(!has_place(&many[MOST_OF_ONE - 1]));
+        assert!(has_place(&honest));
+        assert!(strangers.0.lock().unwrap().waiting.len() <= MOST);
+    }
+
+    #[tokio::test]
+    async fn an_ipv6_network_is_one_and_places_are_given_back() {
+        let strangers = Arc::new(Strangers::default());
+        let first = strangers.admit(address("fd00::1"));
+        let more: Vec<Stranger> = (0..MOST_OF_ONE)
+            .map(|n| strangers.admit(address(&format!("fd00::{n:x}:1"))))
+            .collect();
+        assert!(!has_place(&first));
+        drop((first, more));
+        assert!(strangers.0.lock().unwrap().waiting.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_does_not_last_for_ever() {
+        let strangers = Arc::new(Strangers::default());
+        let mut stranger = strangers.admit(address("10.0.0.1"));
+        let ended = stranger.within(std::future::pending::<Result<()>>()).await;
+        assert!(matches!(ended, Err(Error::Wire(WireError::Slow(_)))));
+    }
+}
