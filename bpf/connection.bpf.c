@@ -7,6 +7,7 @@
  * the innermost one decides.
  */
 #include "groups.h"
+#include "paths.h"
 
 #define TCP_CONGESTION 13
 #define TCP_THIN_LINEAR_TIMEOUTS 16
@@ -162,11 +163,13 @@ static __always_inline void set_rto_early(struct bpf_sock_ops *ops, struct tcp_s
 }
 
 /* The group that the program named for this socket, or else the job's. */
-static __always_inline void enter_group(void *storage_of, struct pl_connection *conn, const struct pl_job *job)
+static __always_inline void enter_group(void *storage_of, struct tcp_sock *tp, struct pl_connection *conn,
+					const struct pl_job *job)
 {
 	struct pl_wish *wish = bpf_sk_storage_get(&pl_wishes, storage_of, 0, 0);
 
 	conn->group.owner_uid = job->owner_uid;
+	conn->group.user_uid = BPF_CORE_READ((struct sock *)tp, sk_uid.val);
 	if (wish && wish->named)
 		__builtin_memcpy(conn->group.name, wish->group, sizeof(conn->group.name));
 	else
@@ -180,7 +183,6 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 				  bool fresh)
 {
 	struct sock_common *skc = (struct sock_common *)tp;
-	struct pl_path_slot empty = {};
 	int usual_us = PL_USUAL_US;
 	struct pl_connection *conn;
 	struct pl_job *job;
@@ -191,8 +193,12 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	if (!job)
 		return 0;
 	conn = bpf_sk_storage_get(&pl_connections, storage_of, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!conn || conn->path.job)
-		return 0; /* no memory, or an inner job was first */
+	if (!conn) {
+		__sync_fetch_and_add(&job->full.storage, 1);
+		return 0;
+	}
+	if (conn->path.job)
+		return 0; /* an inner job was first */
 	conn->path.job = job_id;
 	conn->path.netns = BPF_CORE_READ(skc, skc_net.net, net_cookie);
 	address_of(conn->path.address, skc, true);
@@ -209,13 +215,14 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	}
 	conn->policy = job->policy;
 	conn->cookie = cookie;
+	conn->account = job->account;
 	maker = bpf_sk_storage_get(&pl_makers, storage_of, 0, 0);
 	conn->process.job = job_id;
 	conn->process.process = maker ? *maker : 0;
 	if (job->policy.rto_least_us)
 		conn->rto_least_us = jittered(&job->policy, cookie, local);
 	if (job->policy.target != PL_TARGET_OFF)
-		bpf_map_update_elem(&pl_paths, &conn->path, &empty, BPF_NOEXIST);
+		path_of(conn);
 	conn->error = apply(socket, conn, fresh);
 	if (conn->error) {
 		conn->reason = PL_REASON_REFUSED;
@@ -223,7 +230,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 		return 0;
 	}
 	if (job->policy.wrap)
-		enter_group(storage_of, conn, job);
+		enter_group(storage_of, tp, conn, job);
 	__sync_fetch_and_add(&job->connections, 1);
 	return 1;
 }

@@ -9,7 +9,7 @@
 #ifndef PACELINE_GROUPS_H
 #define PACELINE_GROUPS_H
 
-#include "maps.h"
+#include "accounts.h"
 
 #define PL_SAMPLE_US 1000 /* a connection tells of itself no more often, unless nothing is in flight */
 #define PL_E2BIG 7
@@ -51,30 +51,88 @@ static __always_inline struct pl_group *pl_count_in(const struct pl_group_key *k
 	return group;
 }
 
-/* The connection takes a place in the group conn->group. Returns 1 if it has one now. */
-static __noinline int pl_join_group(struct pl_connection *conn, u64 total_bytes)
+/* A group without a member is none. */
+static __noinline void pl_forget_group(const struct pl_group_key *of, u32 account)
 {
-	struct pl_search search = {};
-	struct pl_group empty = {};
-	struct pl_group *group;
+	struct pl_group_key key = *of;
+	struct pl_group *group = bpf_map_lookup_elem(&pl_groups, &key);
+	u64 job;
 
-	bpf_map_update_elem(&pl_groups, &conn->group, &empty, BPF_NOEXIST);
-	group = bpf_map_lookup_elem(&pl_groups, &conn->group);
-	if (!group)
+	if (!group || group->members)
+		return;
+	job = group->job;
+	if (!bpf_map_delete_elem(&pl_groups, &key))
+		pl_uncount_all(job, account, groups);
+}
+
+/* The group, made if there is none; NULL: there is none, and its job may make no other one. */
+static __noinline struct pl_group *pl_group_of(struct pl_connection *conn, struct pl_job *job)
+{
+	struct pl_account *owner = pl_account_at(job->account), *host = pl_account_at(0);
+	struct pl_group *group = bpf_map_lookup_elem(&pl_groups, &conn->group);
+	struct pl_group empty = { .job = conn->path.job };
+
+	if (group || !owner || !host)
+		return group;
+	struct pl_share share = pl_share_of(job, owner, host, groups, PL_MAX_GROUPS);
+
+	if (!pl_has_room(&share))
+		return NULL;
+	if (!bpf_map_update_elem(&pl_groups, &conn->group, &empty, BPF_NOEXIST))
+		pl_count(&share);
+	return bpf_map_lookup_elem(&pl_groups, &conn->group);
+}
+
+/* A slot in the group conn->group, from the first that may be free. Returns 1 if there is one. */
+static __noinline int pl_take_slot(struct pl_connection *conn, struct pl_job *job, u32 from, u64 total_bytes)
+{
+	struct pl_account *owner = pl_account_at(job->account), *host = pl_account_at(0);
+	struct pl_search search = {};
+
+	if (!owner || !host)
+		return 0;
+	struct pl_share share = pl_share_of(job, owner, host, members, PL_MAX_MEMBERS);
+
+	if (!pl_has_room(&share))
 		return 0;
 	search.key.group = conn->group;
 	search.member.cookie = conn->cookie;
 	search.member.total_bytes = total_bytes;
-	search.from = group->first_free;
+	search.from = from;
 	bpf_loop(PL_GROUP_STREAMS, pl_try_slot, &search, 0);
 	if (!search.found)
 		return 0;
 	conn->slot = search.key.slot + 1;
-	group = pl_count_in(&conn->group, search.key.slot);
+	pl_count(&share);
+	return 1;
+}
+
+/* The connection takes a place in the group conn->group. Returns 1 if it has one now. */
+static __noinline int pl_join_group(struct pl_connection *conn, u64 total_bytes)
+{
+	u64 id = conn->path.job;
+	struct pl_job *job = bpf_map_lookup_elem(&pl_jobs, &id);
+	struct pl_group *group;
+	u32 slot;
+
+	if (!job)
+		return 0;
+	group = pl_group_of(conn, job);
+	if (!group) {
+		__sync_fetch_and_add(&job->full.groups, 1);
+		return 0;
+	}
+	if (!pl_take_slot(conn, job, group->first_free, total_bytes)) {
+		__sync_fetch_and_add(&job->full.members, 1);
+		pl_forget_group(&conn->group, conn->account);
+		return 0;
+	}
+	slot = conn->slot - 1;
+	group = pl_count_in(&conn->group, slot);
 	/* Its last member may have taken the group with it meanwhile. */
 	if (group != bpf_map_lookup_elem(&pl_groups, &conn->group)) {
-		bpf_map_update_elem(&pl_groups, &conn->group, &empty, BPF_NOEXIST);
-		pl_count_in(&conn->group, search.key.slot);
+		pl_group_of(conn, job);
+		pl_count_in(&conn->group, slot);
 	}
 	return 1;
 }
@@ -96,7 +154,8 @@ static __noinline void pl_leave_group(struct pl_connection *conn)
 	if (conn->own_pacing && !conn->start.pacing && !conn->spaced)
 		conn->stopping = 1;
 	bpf_map_delete_elem(&pl_bounds, &conn->cookie);
-	bpf_map_delete_elem(&pl_members, &key);
+	if (!bpf_map_delete_elem(&pl_members, &key))
+		pl_uncount_all(conn->path.job, conn->account, members);
 	group = bpf_map_lookup_elem(&pl_groups, &key.group);
 	if (!group)
 		return;
@@ -108,7 +167,7 @@ static __noinline void pl_leave_group(struct pl_connection *conn)
 	left = group->members;
 	bpf_spin_unlock(&group->lock);
 	if (!left)
-		bpf_map_delete_elem(&pl_groups, &key.group);
+		pl_forget_group(&key.group, conn->account);
 }
 
 /* The connection's entry of pl_members, or NULL. */

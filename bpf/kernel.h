@@ -58,6 +58,10 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+typedef struct {
+	u32 val;
+} kuid_t;
+
 struct in6_addr {
 	union {
 		u32 u6_addr32[4];
@@ -82,6 +86,7 @@ struct sock {
 	u32 sk_pacing_status;
 	u16 sk_gso_max_segs;
 	struct sock_cgroup_data sk_cgrp_data;
+	kuid_t sk_uid; /* who made it, or its listener */
 };
 
 struct tcp_congestion_ops;

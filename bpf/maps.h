@@ -8,11 +8,6 @@
 #include "control/spacing.h"
 #include "control/window_cap.h"
 
-#define PL_MAX_PATHS 65536 /* destinations of all jobs; allocated as they come */
-#define PL_MAX_TURNS 4096 /* jobs and the network namespaces that each is in */
-#define PL_MAX_MEMBERS 65536 /* connections in groups; allocated as they come */
-#define PL_MAX_PROCESSES 16384 /* with phases, on one host; allocated as they come */
-
 /* What Paceline keeps with a socket. */
 struct pl_connection {
 	struct pl_path_key path; /* path.job is the job */
@@ -21,6 +16,7 @@ struct pl_connection {
 	struct pl_start start;
 	struct pl_phases phases;
 	u64 look_us; /* its process has no page: not to be looked for before */
+	u64 pathless_us; /* there was no path for it: not to be asked for before; 0: it has one */
 	u32 rto_least_us; /* with this connection's jitter; 0: the kernel's */
 	__s32 error; /* -errno of a setting that the kernel refused */
 	u32 loss_segs; /* delivered, when the last retransmission timeout came */
@@ -29,6 +25,7 @@ struct pl_connection {
 	u8 stopping; /* 1: and is to be given back */
 	u8 spaced; /* 1: its packets are spaced (control/spacing.h) */
 	u32 slot; /* one more than its place in the group; 0: it is in none */
+	u32 account; /* of its job's owner, in pl_accounts */
 	u64 cookie; /* the kernel's */
 	u64 sampled_us; /* when the group was last told of its window */
 	u64 spacing_bps; /* of what is spaced */
@@ -118,7 +115,16 @@ struct {
 	__type(value, struct pl_job);
 } pl_jobs SEC(".maps");
 
-/* Not an LRU map: those may not hold a lock before kernel 6.x. */
+/* What is in use of the maps that jobs share; the agent has it mapped (accounts.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PL_ACCOUNTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct pl_account);
+} pl_accounts SEC(".maps");
+
+/* Not an LRU map: those may not hold a lock. Which one goes is decided in paths.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, PL_MAX_PATHS);
@@ -126,6 +132,14 @@ struct {
 	__type(key, struct pl_path_key);
 	__type(value, struct pl_path_slot);
 } pl_paths SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PL_MAX_PATHS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pl_place_key);
+	__type(value, struct pl_place);
+} pl_places SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -20,11 +20,16 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 8
+#define PL_ABI_VERSION 9
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
+#define PL_MAX_PATHS 65536 /* destinations and phases of all jobs; allocated as they come */
+#define PL_MAX_TURNS 4096 /* jobs and the network namespaces that each is in */
+#define PL_MAX_MEMBERS 65536 /* connections in groups; allocated as they come */
+#define PL_MAX_PROCESSES 16384 /* with phases, on one host; allocated as they come */
 #define PL_MAX_GROUPS 4096 /* groups of connections on one host; allocated as they come */
+#define PL_ACCOUNTS 1024 /* the host's, which is the first, and the owners' */
 #define PL_GROUP_STREAMS 4096 /* connections of one group on one host */
 #define PL_PAGE_STREAMS 20 /* of these in one page of TCP_WININFO: Python gets no more than 1024 bytes */
 #define PL_LEASE_MAX_MS 3600000 /* an hour: longer than a coordinator should be away unnoticed */
@@ -68,6 +73,31 @@ struct pl_policy {
 	__u32 reserved;
 };
 
+/* Entries that are in use of the maps which jobs share (bpf/accounts.h). */
+struct pl_usage {
+	__u32 paths, turns, groups, members;
+};
+
+/*
+ * What the jobs of an owner use together; all of the host in the first one. The agent maps
+ * them, and takes back what a job that is gone had used.
+ */
+struct pl_account {
+	struct pl_usage used;
+	__u32 owner_uid;
+	__u32 given; /* 1: to that owner */
+	__u64 reserved;
+};
+
+/* What a job went without, because its part of a map was full. */
+struct pl_shortage {
+	__u64 paths; /* connections, or phases of these: no start-up law */
+	__u64 turns; /* messages that did not wait for others of their host */
+	__u64 groups; /* connections: in no group, for there could be no other one */
+	__u64 members; /* connections: in no group, for it could have no more */
+	__u64 storage; /* connections: left alone, for the kernel had no memory for them */
+};
+
 /* One job: a cgroup whose sockets get one policy. Key: the cgroup's id. */
 struct pl_job {
 	struct pl_policy policy;
@@ -79,15 +109,20 @@ struct pl_job {
 	/* Counters, added up by the programs. */
 	__u64 connections; /* that got the policy */
 	__u64 refused; /* left alone because a setting was refused */
+	struct pl_shortage full;
+	struct pl_usage used;
+	__u32 account; /* of its owner, in pl_accounts */
+	__u32 hand; /* where the next path to be given up is looked for */
 };
 
 /*
  * A group of connections, whose windows are seen and bounded together: a user's, on this
- * host. Nobody else's connections are in it, whatever they call their group.
+ * host. Nobody else's connections are in it, whatever they call their group, nor are those
+ * of other users in a cgroup that all of them share.
  */
 struct pl_group_key {
 	__u32 owner_uid; /* of the job */
-	__u32 reserved;
+	__u32 user_uid; /* of the socket */
 	char name[PL_NAME_LEN];
 };
 
@@ -111,6 +146,7 @@ struct pl_group {
 	__u32 slots; /* one more than the highest slot that was given out */
 	__u32 first_free; /* no slot below is free, as far as is known */
 	__u32 members;
+	__u64 job; /* that has it in its usage: the first member's */
 	struct pl_uwnd uwnd;
 };
 
@@ -228,8 +264,22 @@ struct pl_path_slot {
 #else
 	__u32 lock;
 #endif
-	__u32 reserved;
+	__u32 place; /* the job's, in pl_places */
 	struct pl_path path;
+};
+
+/* The paths of a job by number, 1 to what it uses: where it looks for one to give up. */
+struct pl_place_key {
+	__u64 job; /* cgroup id */
+	__u32 place;
+	__u32 reserved;
+};
+
+struct pl_place {
+	struct pl_path_key path;
+	__u64 made_us; /* CLOCK_MONOTONIC */
+	__u32 taken; /* 1: somebody is giving it up */
+	__u32 reserved;
 };
 
 /* Why a connection is not under its policy, shown by `status`. */
@@ -331,18 +381,23 @@ struct pl_wininfo {
 };
 
 _Static_assert(sizeof(struct pl_policy) == 64, "pl_policy");
-_Static_assert(sizeof(struct pl_job) == 160, "pl_job");
+_Static_assert(sizeof(struct pl_usage) == 16, "pl_usage");
+_Static_assert(sizeof(struct pl_account) == 32, "pl_account");
+_Static_assert(sizeof(struct pl_shortage) == 40, "pl_shortage");
+_Static_assert(sizeof(struct pl_job) == 224, "pl_job");
 _Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
 _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
 _Static_assert(sizeof(struct pl_path) == 144, "pl_path");
 _Static_assert(sizeof(struct pl_path_slot) == 152, "pl_path_slot");
+_Static_assert(sizeof(struct pl_place_key) == 16, "pl_place_key");
+_Static_assert(sizeof(struct pl_place) == 56, "pl_place");
 _Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");
 _Static_assert(sizeof(struct pl_turn_slot) == 56, "pl_turn_slot");
 _Static_assert(sizeof(struct pl_connection_record) == 216, "pl_connection_record");
 _Static_assert(sizeof(struct pl_group_key) == 40, "pl_group_key");
 _Static_assert(sizeof(struct pl_uwnd) == 16, "pl_uwnd");
-_Static_assert(sizeof(struct pl_group) == 32, "pl_group");
+_Static_assert(sizeof(struct pl_group) == 40, "pl_group");
 _Static_assert(sizeof(struct pl_member_key) == 48, "pl_member_key");
 _Static_assert(sizeof(struct pl_member) == 48, "pl_member");
 _Static_assert(sizeof(struct pl_stream_record) == 176, "pl_stream_record");

@@ -16,6 +16,7 @@
 #define PACELINE_TRANSMISSION_H
 
 #include "groups.h"
+#include "paths.h"
 
 /*
  * pl_window_own, as a function that the verifier looks at once: its two outcomes would
@@ -180,34 +181,6 @@ static __always_inline u32 phase_of(struct pl_connection *conn, u64 now_us)
 	return pl_phase_class(phase) ? phase : 0;
 }
 
-/* What is known of a connection's path in its phase; not inlined, for its stack. */
-static __noinline struct pl_path_slot *path_of(struct pl_connection *conn)
-{
-	struct pl_path_slot empty = {};
-	struct pl_path_slot *slot;
-
-	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
-	if (slot)
-		return slot;
-	/* A new phase, or another connection took the class's old meaning away. */
-	bpf_map_update_elem(&pl_paths, &conn->path, &empty, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&pl_paths, &conn->path);
-}
-
-/* Whose turn it is among the connections of this one's job on this host; not inlined, for its stack. */
-static __noinline struct pl_turn_slot *turn_of(struct pl_connection *conn)
-{
-	struct pl_turn_key key = { .job = conn->path.job, .netns = conn->path.netns };
-	struct pl_turn_slot empty = {};
-	struct pl_turn_slot *slot;
-
-	slot = bpf_map_lookup_elem(&pl_turns, &key);
-	if (slot)
-		return slot;
-	bpf_map_update_elem(&pl_turns, &key, &empty, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&pl_turns, &key);
-}
-
 static __always_inline void leave_turn(struct pl_connection *conn, const struct pl_tcp *tcp, struct pl_orders *orders)
 {
 	struct pl_turn_slot *slot;
@@ -231,7 +204,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 {
 	struct pl_orders orders = {};
 	struct pl_path_slot *slot;
-	u32 phase, stale;
+	u32 phase, stale, place = 0;
 	struct pl_tcp tcp;
 
 	phase = phase_of(conn, tcp_sk(sk)->tcp_mstamp);
@@ -250,10 +223,10 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 	stale = pl_phase_stale(&conn->phases, phase);
 	if (stale) {
 		conn->path.phase = stale;
-		bpf_map_delete_elem(&pl_paths, &conn->path);
+		place = pl_give_up(conn);
 	}
 	conn->path.phase = phase;
-	slot = path_of(conn);
+	slot = place ? pl_path_in(conn, place) : path_of(conn);
 	if (slot) {
 		bpf_spin_lock(&slot->lock);
 		pl_phase_enter(&conn->phases, phase, &conn->start, &slot->path, &conn->policy, &tcp, &orders);

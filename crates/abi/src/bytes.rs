@@ -7,8 +7,9 @@ use std::fmt;
 use std::mem::size_of;
 
 use crate::{
-    pl_connection_record, pl_group, pl_group_key, pl_job, pl_member, pl_member_key, pl_path,
-    pl_path_key, pl_path_slot, pl_phase_page, pl_policy, pl_process_key, pl_stream_record, pl_uwnd,
+    pl_account, pl_connection_record, pl_group, pl_group_key, pl_job, pl_member, pl_member_key,
+    pl_path, pl_path_key, pl_path_slot, pl_phase_page, pl_place, pl_place_key, pl_policy,
+    pl_process_key, pl_shortage, pl_stream_record, pl_usage, pl_uwnd,
 };
 
 mod sealed {
@@ -36,16 +37,21 @@ macro_rules! plain {
 
 plain! {
     pl_policy: 64,
-    pl_job: 160,
+    pl_usage: 16,
+    pl_account: 32,
+    pl_shortage: 40,
+    pl_job: 224,
     pl_path_key: 40,
     pl_process_key: 16,
     pl_phase_page: 520,
     pl_path: 144,
     pl_path_slot: 152,
+    pl_place_key: 16,
+    pl_place: 56,
     pl_connection_record: 216,
     pl_group_key: 40,
     pl_uwnd: 16,
-    pl_group: 32,
+    pl_group: 40,
     pl_member_key: 48,
     pl_member: 48,
     pl_stream_record: 176,

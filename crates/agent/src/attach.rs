@@ -13,7 +13,7 @@ use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::job::{self, JobOptions};
 use crate::kernel_side::{detach_from, KernelSide};
-use crate::leftovers;
+use crate::{leftovers, shortage};
 
 /// What [`attach`] or [`detach`] did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub fn attach(path: &Path, options: &JobOptions) -> Result<Changed> {
         }
     }
     let attached = KernelSide::ensure(&lock, cleaned.found, options).and_then(|side| {
-        side.put_job(id, &job::entry(options, job::owner(), true))?;
+        side.put_job(&lock, id, &job::entry(options, job::owner(), true))?;
         side.attach_to(&cgroup)?;
         side.set_subject(&lock, id)?;
         Ok(in_each_namespace(&side, "pl_adopt", &cgroup))
@@ -128,7 +128,8 @@ pub fn detach(path: &Path) -> Result<Changed> {
     detach_from(&cgroup)?;
     side.set_subject(&lock, id)?;
     let changed = in_each_namespace(&side, "pl_release", &cgroup);
-    found.delete_job(id)?;
+    let ended = found.delete_job(id)?;
+    shortage::warn(&cgroup.path().display().to_string(), ended.as_ref());
     drop(found);
     leftovers::clean(&hierarchy, &lock)?;
     Ok(changed)

@@ -174,7 +174,7 @@ pub(crate) fn make<T>(
     let cgroup = place.parent.create_job(place.process)?;
     let made = KernelSide::ensure(&lock, cleaned.found, options)
         .and_then(|side| {
-            side.put_job(cgroup.id()?, &entry(options, place.owner, false))?;
+            side.put_job(&lock, cgroup.id()?, &entry(options, place.owner, false))?;
             side.attach_to(&cgroup)
         })
         .and_then(|()| fill(&cgroup));

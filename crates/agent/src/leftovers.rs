@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::job::require_root;
 use crate::kernel_side::{detach_from, discover};
 use crate::lock::Lock;
-use crate::pages;
+use crate::{pages, shortage};
 
 /// What a [`clean`] removed, and what it found alive.
 #[derive(Debug, Default)]
@@ -62,13 +62,15 @@ pub(crate) fn clean(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Cleaned> {
     };
     for id in found.job_ids() {
         if !hierarchy.exists(id) {
-            found.delete_job(id)?;
+            let ended = found.delete_job(id)?;
+            shortage::warn(&format!("the job of cgroup {id}"), ended.as_ref());
             tracing::debug!("removed the entry of cgroup {id}, which is gone");
         }
     }
     if found.job_ids().is_empty() {
         found.retire()?;
     } else {
+        found.settle()?;
         cleaned.found = Some(found);
     }
     Ok(cleaned)
@@ -83,7 +85,8 @@ pub(crate) fn remove_job(found: Option<&discover::Found>, cgroup: &Cgroup) -> Re
     // what is attached to it.
     detach_from(cgroup)?;
     if let Some(found) = found {
-        found.delete_job(cgroup.id()?)?;
+        let ended = found.delete_job(cgroup.id()?)?;
+        shortage::warn(&cgroup.path().display().to_string(), ended.as_ref());
     }
     cgroup.remove()
 }

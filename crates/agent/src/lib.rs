@@ -34,6 +34,7 @@ mod lock;
 pub mod pages;
 pub mod preload;
 pub mod service;
+mod shortage;
 pub mod status;
 mod supervise;
 pub mod tick;

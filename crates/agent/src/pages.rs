@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags};
 use nix::sys::eventfd::EventFd;
 use nix::sys::socket::{sendmsg, ControlMessage, MsgFlags};
-use paceline_abi::PL_ABI_VERSION;
+use paceline_abi::{PL_ABI_VERSION, PL_MAX_PROCESSES};
 
 use crate::callers::{Call, Callers};
 use crate::cgroup::Hierarchy;
@@ -43,10 +43,6 @@ pub struct PageServer {
     stop: EventFd,
     thread: Option<JoinHandle<()>>,
 }
-
-/// Processes of one user that have pages: a quarter of the host's (PL_MAX_PROCESSES), so
-/// that no user can have them all. Root is not held to it.
-const MOST_PER_USER: usize = 4096;
 
 /// One process that has a page.
 struct Client {
@@ -207,8 +203,10 @@ fn serve(hierarchy: &Hierarchy, listener: &UnixListener, stop: &OwnedFd, mut cli
         for call in callers.ready(VERSION_BYTES, |said| said.len() == VERSION_BYTES) {
             let user = call.who.uid();
             let same = clients.iter().filter(|client| client.user == user);
-            if user != 0 && same.count() >= MOST_PER_USER {
-                tracing::info!("user {user} has {MOST_PER_USER} processes with pages");
+            // As with all that jobs share (bpf/accounts.h): for who has none there is one.
+            let same = same.count();
+            if user != 0 && same + clients.len() >= PL_MAX_PROCESSES as usize {
+                tracing::info!("user {user} has as many processes with pages as it may: {same}");
                 continue;
             }
             match answer(hierarchy, &call) {

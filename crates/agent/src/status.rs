@@ -23,7 +23,7 @@ use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::Result;
 use crate::kernel_side::{describe_identity, identity, KernelSide};
 use crate::leftovers;
-use crate::{job, tick};
+use crate::{job, shortage, tick};
 
 /// Everything `paceline status` shows.
 #[derive(Debug, Clone, Serialize)]
@@ -67,6 +67,20 @@ pub struct JobStatus {
     pub governed: u64,
     /// Connections left alone because the kernel refused a setting.
     pub refused: u64,
+    /// Paths that it uses, of what it may have (bpf/accounts.h).
+    pub paths_used: u32,
+    /// Times a connection had no start-up law, because the job had no path left for it.
+    pub paths_full: u64,
+    /// Times a message did not wait for its turn, because the job had no turn left.
+    pub turns_full: u64,
+    /// Times a connection came into no group, because the job had no group left.
+    pub groups_full: u64,
+    /// Times a connection came into no group, because that could have no more.
+    pub members_full: u64,
+    /// Connections left alone, because the kernel had no memory for them.
+    pub no_storage: u64,
+    /// The same in words; empty where the job had all that it needed.
+    pub warnings: Vec<String>,
     /// What the job remembers of its paths.
     pub paths: Vec<Path>,
     /// Its connections now.
@@ -276,6 +290,13 @@ fn read(command: &'static str, live: Option<KernelSide>) -> Result<(Status, Opti
             cgroup: cgroup.map(|cgroup| cgroup.path().to_path_buf()),
             governed: job.connections,
             refused: job.refused,
+            paths_used: job.used.paths,
+            paths_full: job.full.paths,
+            turns_full: job.full.turns,
+            groups_full: job.full.groups,
+            members_full: job.full.members,
+            no_storage: job.full.storage,
+            warnings: shortage::words(&job.full),
             paths: paths
                 .iter()
                 .filter(|(key, _)| key.job == id)

@@ -85,6 +85,9 @@ fn job_text(job: &JobStatus) -> String {
         job.governed,
         job.refused
     );
+    for warning in &job.warnings {
+        let _ = writeln!(text, "  warning: {warning}");
+    }
     text.push_str(&connections(job));
     text.push_str(&paths(job));
     text

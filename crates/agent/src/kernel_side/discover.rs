@@ -123,33 +123,6 @@ impl Found {
         Ok(count)
     }
 
-    /// Forgets a job and what it learned of its paths.
-    pub fn delete_job(&self, id: u64) -> Result<()> {
-        match self.maps["pl_jobs"].delete(&id.to_ne_bytes()) {
-            Ok(()) => {}
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::bpf("cannot delete the job's entry", error)),
-        }
-        if !self.is_ours() {
-            return Ok(());
-        }
-        // In all of them the job's id is the first of the key.
-        for map in ["pl_paths", "pl_turns", "pl_pages"]
-            .iter()
-            .filter_map(|name| self.maps.get(*name))
-        {
-            let of_job: Vec<Vec<u8>> = map
-                .keys()
-                .filter(|key| key.starts_with(&id.to_ne_bytes()))
-                .collect();
-            for key in of_job {
-                // Gone already is as good.
-                let _ = map.delete(&key);
-            }
-        }
-        Ok(())
-    }
-
     /// Ends this kernel side. Sockets that still use a congestion control of it
     /// keep that until they close.
     pub fn retire(self) -> Result<()> {

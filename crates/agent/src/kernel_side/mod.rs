@@ -17,6 +17,7 @@
 //! A process killed on the way to `live` leaves an identity of 0, which
 //! [`discover`] treats as absent and [`discover::unregister_strays`] removes.
 
+mod accounts;
 mod btf;
 pub(crate) mod discover;
 pub(crate) mod groups;
@@ -43,6 +44,7 @@ use crate::cgroup::Cgroup;
 use crate::error::{Error, Result};
 use crate::job::JobOptions;
 use crate::lock::Lock;
+use accounts::Accounts;
 pub(crate) use btf::{bbr_form, load_bbr_module, BbrForm};
 use discover::Found;
 use groups::STREAMS_PROGRAM;
@@ -252,10 +254,15 @@ impl KernelSide {
     }
 
     /// Writes a job's entry; from now on its sockets get the policy.
-    pub(crate) fn put_job(&self, id: u64, job: &pl_job) -> Result<()> {
+    pub(crate) fn put_job(&self, _lock: &Lock, id: u64, job: &pl_job) -> Result<()> {
+        let accounts = Accounts::map(self.map("pl_accounts")?)?;
+        let job = pl_job {
+            account: accounts.of(job.owner_uid, &self.jobs()?)?,
+            ..*job
+        };
         match self
             .map("pl_jobs")?
-            .update(&id.to_ne_bytes(), as_bytes(job), MapFlags::ANY)
+            .update(&id.to_ne_bytes(), as_bytes(&job), MapFlags::ANY)
         {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == libbpf_rs::ErrorKind::TooBig => Err(Error::TooManyJobs {

@@ -16,15 +16,8 @@ impl Found {
     /// The page of a job's process, made if it has none. `None` where the job's
     /// policy has no phases, or there is no such job.
     pub fn page(&self, job: u64, process: u32) -> Result<Option<OwnedFd>> {
-        let entry = self
-            .map_of("pl_jobs")?
-            .lookup(&job.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::bpf("cannot read the job's entry", error))?;
-        let follows = match entry {
-            Some(entry) => from_bytes::<pl_job>(&entry)?.policy.phases != 0,
-            None => false,
-        };
-        if !follows {
+        let follows = |entry: pl_job| entry.policy.phases != 0;
+        if !self.job(job)?.is_some_and(follows) {
             return Ok(None);
         }
         let pages = self.map_of("pl_pages")?;
@@ -80,7 +73,7 @@ impl Found {
         Ok(found)
     }
 
-    fn map_of(&self, name: &'static str) -> Result<&MapHandle> {
+    pub(super) fn map_of(&self, name: &'static str) -> Result<&MapHandle> {
         self.map(name).ok_or(Error::Incomplete { what: name })
     }
 }

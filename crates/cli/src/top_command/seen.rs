@@ -169,6 +169,13 @@ pub mod tests {
             processes: Vec::new(),
             governed: 5,
             refused: 0,
+            paths_used: 0,
+            paths_full: 0,
+            turns_full: 0,
+            groups_full: 0,
+            members_full: 0,
+            no_storage: 0,
+            warnings: Vec::new(),
             paths: Vec::new(),
             connections,
         }

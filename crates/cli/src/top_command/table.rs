@@ -217,6 +217,19 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
         true => "nothing is changed".to_owned(),
         false => job.changes.join("; "),
     };
+    let mut details = vec![
+        place.clone(),
+        format!("asks of each connection: {changes}"),
+        format!(
+            "{} connections governed so far, {} refused by the kernel; breakers opened {opened} times",
+            job.governed, job.refused
+        ),
+    ];
+    details.extend(
+        job.warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
     Row {
         key: job.id.to_string(),
         cells: vec![
@@ -230,14 +243,7 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
             number(format!("{open} open"), open as f64),
             speed(rates.reduce(|a, b| a + b)),
         ],
-        details: vec![
-            place,
-            format!("asks of each connection: {changes}"),
-            format!(
-                "{} connections governed so far, {} refused by the kernel; breakers opened {opened} times",
-                job.governed, job.refused
-            ),
-        ],
+        details,
     }
 }
 

@@ -184,6 +184,11 @@ impl Net {
         }
     }
 
+    /// `ip` in a namespace.
+    pub fn ip(&self, host: usize, arguments: &str) {
+        ip(&format!("-n {} {arguments}", self.names[host]));
+    }
+
     /// From here on what reaches host 1 by IPv4 is not answered.
     pub fn silence(&self) {
         ip(&format!("-n {} addr del {SERVER4}/24 dev v", self.names[1]));
