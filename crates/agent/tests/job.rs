@@ -1,29 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The library's own way to a job, as programs use it that start several.
 
+#[path = "../../cli/tests/common/alone.rs"]
+mod alone;
+
 use std::process::{Command, Stdio};
 
+use alone::alone;
 use paceline_agent::job::{Job, JobOptions};
 use paceline_agent::{status, Error};
 use paceline_policy::Policy;
 
-fn is_root() -> bool {
-    if nix::unistd::geteuid().is_root() {
-        return true;
-    }
-    assert!(
-        std::env::var("CI").as_deref() != Ok("true"),
-        "in CI the tests that need root must run"
-    );
-    println!("skipped: needs root");
-    false
-}
-
 #[test]
 fn a_job_is_seen_while_it_runs_and_gone_afterwards() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
+    };
     let mut options = JobOptions::new(Policy::preset("lfn").unwrap());
     options.group = Some("a test".to_owned());
     let (job, mut child) = Job::start(&options, Command::new("cat").stdin(Stdio::piped())).unwrap();
@@ -49,6 +41,10 @@ fn a_job_is_seen_while_it_runs_and_gone_afterwards() {
         .congestion_controls
         .contains(&"paceline_cubic".to_owned()));
 
+    // What keeps other tests from running beside it.
+    let alive = alone::job_alive().expect("a job is alive");
+    assert_eq!(alive, path.display().to_string());
+
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     assert!(job.end().unwrap());
@@ -57,9 +53,9 @@ fn a_job_is_seen_while_it_runs_and_gone_afterwards() {
 
 #[test]
 fn a_command_that_cannot_start_leaves_no_job() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
+    };
     let options = JobOptions::new(Policy::preset("pace").unwrap());
     let error = Job::start(&options, &mut Command::new("/no/such/program")).unwrap_err();
     assert!(matches!(error, Error::Spawn { .. }), "{error}");

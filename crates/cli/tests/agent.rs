@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Output, Stdio};
 
 use common::agent::{directory_of, until_gone, Agent, GROUP, OTHER_USER, USER};
-use common::{alone, connect, is_root, jobs, status, transfer, Net, SERVER4};
+use common::{alone, connect, jobs, status, transfer, Net, SERVER4};
 
 fn part_of(process: u32) -> String {
     format!("paceline.{process}.")
@@ -38,10 +38,9 @@ fn assert_refused(output: &Output, words: &[&str]) {
 
 #[test]
 fn a_member_of_the_group_runs_a_job_without_root() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (net, agent) = (Net::new(), Agent::start());
     let mut client = agent.peer(USER, &net, "lfn");
     let mut server = net.peer(1);
@@ -65,10 +64,9 @@ fn a_member_of_the_group_runs_a_job_without_root() {
 
 #[test]
 fn signals_and_the_exit_code_pass_through() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (net, agent) = (Net::new(), Agent::start());
     for (command, code) in [
         (&["sh", "-c", "exit 7"][..], 7),
@@ -89,10 +87,9 @@ fn signals_and_the_exit_code_pass_through() {
 
 #[test]
 fn who_is_not_in_the_group_is_refused() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let agent = Agent::start();
     let outside = |arguments| agent.run_with(USER, None, None, arguments).output();
     let output = outside(&["--", "echo", "started"]).unwrap();
@@ -116,10 +113,9 @@ fn who_is_not_in_the_group_is_refused() {
 
 #[test]
 fn only_the_listed_policies_are_had() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let agent = Agent::start();
     let run = |policy: &str, command: &[&str]| {
         let arguments = [&["--policy", policy, "--"], command].concat();
@@ -146,10 +142,9 @@ fn only_the_listed_policies_are_had() {
 
 #[test]
 fn without_an_agent_the_message_names_it() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let mut agent = Agent::start();
     agent.kill();
     let output = agent.run(USER, None, &["--", "true"]).output().unwrap();
@@ -158,10 +153,9 @@ fn without_an_agent_the_message_names_it() {
 
 #[test]
 fn a_killed_agent_leaves_the_job_and_its_successor_cleans() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (net, mut agent) = (Net::new(), Agent::start());
     let mut first = agent.peer(USER, &net, "lfn");
     let mut second = agent.peer(USER, &net, "lfn");
@@ -194,10 +188,9 @@ fn a_killed_agent_leaves_the_job_and_its_successor_cleans() {
 
 #[test]
 fn a_second_agent_is_refused() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let agent = Agent::start();
     let output = Agent::command(&agent.place).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -210,10 +203,9 @@ fn a_second_agent_is_refused() {
 
 #[test]
 fn an_agent_that_is_ended_takes_its_sockets_and_leaves_the_jobs() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (net, mut agent) = (Net::new(), Agent::start());
     for number in [libc::SIGTERM, libc::SIGINT] {
         let mut client = agent.peer(USER, &net, "lfn");
@@ -236,10 +228,9 @@ fn an_agent_that_is_ended_takes_its_sockets_and_leaves_the_jobs() {
 
 #[test]
 fn a_killed_paceline_run_leaves_nothing_after_its_processes() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (net, agent) = (Net::new(), Agent::start());
     let mut client = agent.peer(USER, &net, "lfn");
     let mut server = net.peer(1);
@@ -257,10 +248,9 @@ fn a_killed_paceline_run_leaves_nothing_after_its_processes() {
 
 #[test]
 fn processes_in_the_background_keep_the_job() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let agent = Agent::start();
     let script = "exec 3<&0; cat <&3 >/dev/null & echo started";
     let mut started = agent
@@ -278,10 +268,9 @@ fn processes_in_the_background_keep_the_job() {
 
 #[test]
 fn two_users_have_jobs_side_by_side() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (net, agent) = (Net::new(), Agent::start());
     let mut first = agent.peer(USER, &net, "lfn");
     let mut second = agent.peer(OTHER_USER, &net, "pace");
@@ -308,10 +297,9 @@ fn two_users_have_jobs_side_by_side() {
 
 #[test]
 fn a_client_that_says_nothing_blocks_nobody() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let agent = Agent::start();
     let _silent: Vec<UnixStream> = ["run/jobs.sock", "run/agent.sock"]
         .iter()
@@ -332,10 +320,9 @@ fn a_client_that_says_nothing_blocks_nobody() {
 
 #[test]
 fn the_process_that_called_must_still_be_there() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let agent = Agent::start();
     // A child calls with a socket that it shares with us, and ends: what we say then is
     // not its word, and its number may be anybody's.
@@ -381,10 +368,9 @@ fn the_process_that_called_must_still_be_there() {
 
 #[test]
 fn no_user_can_have_all_jobs() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     const MOST: usize = 64;
     let agent = Agent::start();
     let policy = agent.place.join("site.toml");
@@ -417,10 +403,9 @@ fn no_user_can_have_all_jobs() {
 
 #[test]
 fn a_users_job_has_phases() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (net, agent) = (Net::new(), Agent::start());
     let mut client = agent.peer(USER, &net, "lfn");
     let mut server = net.peer(1);

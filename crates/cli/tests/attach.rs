@@ -6,9 +6,7 @@ mod common;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{
-    alone, connect, is_root, jobs, output, status, transfer, Net, Peer, SERVER4, SERVER6,
-};
+use common::{alone, connect, jobs, output, status, transfer, Net, Peer, SERVER4, SERVER6};
 
 /// A cgroup that the test made, removed when empty.
 struct Service(PathBuf);
@@ -54,10 +52,9 @@ fn serving() -> (Net, Service, Peer, Peer) {
 
 #[test]
 fn existing_connections_come_under_the_policy_and_go_back() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (_net, service, mut client, mut server) = serving();
     for address in [SERVER4, SERVER6] {
         let (before, _) = connect(&mut client, &mut server, address);
@@ -88,10 +85,9 @@ fn existing_connections_come_under_the_policy_and_go_back() {
 
 #[test]
 fn the_timeout_of_an_existing_connection_comes_down_and_stays_there() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (_net, service, mut client, mut server) = serving();
     connect(&mut client, &mut server, SERVER4);
     let attach = ["attach", "--cgroup", service.path(), "--policy", "lfn"];
@@ -122,10 +118,9 @@ fn the_timeout_of_an_existing_connection_comes_down_and_stays_there() {
 
 #[test]
 fn new_connections_of_an_attached_cgroup_are_adapted() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (_net, service, mut client, mut server) = serving();
     let attached = output(&["attach", "--cgroup", service.path(), "--policy", "pace"]);
     assert!(
@@ -145,10 +140,9 @@ fn new_connections_of_an_attached_cgroup_are_adapted() {
 
 #[test]
 fn an_attached_cgroup_that_goes_is_forgotten() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let service = Service::new();
     assert!(output(&["attach", "--cgroup", service.path()])
         .status
@@ -168,10 +162,9 @@ fn an_attached_cgroup_that_goes_is_forgotten() {
 
 #[test]
 fn what_is_no_cgroup_or_not_attached_is_refused() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let service = Service::new();
     for (arguments, message) in [
         (["attach", "--cgroup", "/tmp"], "not a cgroup v2 directory"),

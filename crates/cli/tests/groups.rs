@@ -111,10 +111,9 @@ fn streams(info: &Value) -> &Vec<Value> {
 
 #[test]
 fn a_program_names_a_group_lists_it_and_bounds_it() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let mut client = Program::in_job(&net, 0, &["--policy", "lfn"]);
     let mut server = Program::without(&net, 1);
@@ -196,7 +195,9 @@ fn a_large_group_comes_page_by_page() {
         return;
     }
     const STREAMS: usize = 150;
-    let _alone = alone();
+    let Some(_alone) = alone() else {
+        return;
+    };
     let net = Net::new();
     let mut client = Program::in_job(&net, 0, &["--policy", "standard", "--group", "many"]);
     let mut server = Program::without(&net, 1);
@@ -248,7 +249,9 @@ fn foreign_options_are_as_without_paceline() {
         (0, 65),
         (0, 1),
     ];
-    let _alone = alone();
+    let Some(_alone) = alone() else {
+        return;
+    };
     let net = Net::new();
     let mut inside = Program::in_job(&net, 0, &["--policy", "rto"]);
     let mut outside = Program::without(&net, 0);
@@ -299,10 +302,9 @@ fn of_two_users(net: &Net, agent: &Agent, server: &mut Program) -> Vec<Program> 
 
 #[test]
 fn nobody_sees_or_bounds_anothers_group() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let agent = Agent::start();
     let mut server = Program::without(&net, 1);
@@ -380,10 +382,9 @@ impl Drop for Ended {
 
 #[test]
 fn a_user_without_root_has_its_own_streams_coordinated() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let agent = Agent::start();
     let mut server = Program::without(&net, 1);
@@ -491,7 +492,9 @@ fn what_leaves_under_a_cap_never_exceeds_it_and_its_end_is_no_burst() {
         return;
     }
     const CAP: u32 = 20;
-    let _alone = alone();
+    let Some(_alone) = alone() else {
+        return;
+    };
     let lab = Lab::up("cap", LONG_PATH);
     for base in ["cubic", "reno", "bbr"] {
         let (mut client, server, port) = long_transfer(&lab, base);
@@ -558,7 +561,9 @@ fn a_lift_is_seen_on_the_wire_and_ends_with_its_lease() {
         return;
     }
     const LIFT: u32 = 120;
-    let _alone = alone();
+    let Some(_alone) = alone() else {
+        return;
+    };
     let lab = Lab::up("lift", LONG_PATH);
     let (mut client, server, _) = long_transfer(&lab, "cubic");
     let mut group = group(0);

@@ -22,10 +22,9 @@ fn is_usual(congestion: &str) -> bool {
 
 #[test]
 fn only_the_jobs_end_is_changed_for_both_address_families() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     for address in [SERVER4, SERVER6] {
         let mut client = net.job(0, "lfn");
@@ -54,10 +53,9 @@ fn only_the_jobs_end_is_changed_for_both_address_families() {
 
 #[test]
 fn an_accepted_connection_gets_its_listeners_policy() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     for address in [SERVER4, SERVER6] {
         let mut client = net.peer(0);
@@ -72,10 +70,9 @@ fn an_accepted_connection_gets_its_listeners_policy() {
 
 #[test]
 fn both_ends_begin_with_the_policys_initial_window() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let policy = PolicyFile::new("window", "[window]\ninitial = 40\n");
     let mut client = net.job(0, policy.path());
@@ -91,10 +88,9 @@ fn both_ends_begin_with_the_policys_initial_window() {
 
 #[test]
 fn loopback_is_left_alone_and_status_says_so() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let mut job = net.job(0, "lfn");
     for address in ["127.0.0.1", "::1", "10.98.0.1"] {
@@ -114,10 +110,9 @@ fn loopback_is_left_alone_and_status_says_so() {
 
 #[test]
 fn two_jobs_with_different_policies_run_at_once() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let reno = policy_file(
         "reno",
@@ -168,10 +163,9 @@ fn two_jobs_with_different_policies_run_at_once() {
 
 #[test]
 fn in_nested_jobs_the_innermost_decides() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let reno = policy_file(
         "inner",
@@ -205,10 +199,9 @@ fn in_nested_jobs_the_innermost_decides() {
 
 #[test]
 fn the_last_job_takes_the_kernel_side_with_it() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let mut client = net.job(0, "lfn");
     let path = client.ask("cgroup");
@@ -223,10 +216,9 @@ fn the_last_job_takes_the_kernel_side_with_it() {
 
 #[test]
 fn processes_in_the_background_keep_the_policy() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     // The shell ends, what it started does not, until its input ends.
     let script = "exec 3<&0; cat <&3 >/dev/null & echo started";
     let mut started = paceline()
@@ -252,10 +244,9 @@ fn processes_in_the_background_keep_the_policy() {
 
 #[test]
 fn the_commands_own_exit_code_comes_back() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     for (command, code) in [
         (&["sh", "-c", "exit 7"][..], 7),
         (&["true"], 0),
@@ -271,10 +262,9 @@ fn the_commands_own_exit_code_comes_back() {
 
 #[test]
 fn signals_reach_the_command() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     for (signal, code) in [
         (libc::SIGTERM, 143),
@@ -291,10 +281,9 @@ fn signals_reach_the_command() {
 
 #[test]
 fn the_command_can_run_as_another_user() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let output = output(&[
         "run",
         "--user",
@@ -313,10 +302,9 @@ fn the_command_can_run_as_another_user() {
 
 #[test]
 fn a_refused_policy_starts_nothing() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let file = policy_file(
         "bad",
         "base = \"cubic\"\n[startup]\ntarget = \"delivery-rate\"\nhalf_life = 60\n",
@@ -343,7 +331,9 @@ fn a_user_who_locks_the_hierarchy_stops_nobody_without_a_word() {
         return;
     }
     const NOBODY: u32 = 65534;
-    let _alone = alone();
+    let Some(_alone) = alone() else {
+        return;
+    };
     let hierarchy = Hierarchy::find().unwrap();
     let mut holder = Command::new("flock")
         .arg(hierarchy.mount())

@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::agent::{until_gone, Agent, USER};
-use common::{alone, connect, is_root, jobs, transfer, Net, Peer, SERVER4};
+use common::{alone, connect, jobs, transfer, Net, Peer, SERVER4};
 
 /// Kills at this many moments; PACELINE_KILLS asks for more.
 const KILLS: u32 = 10;
@@ -63,10 +63,9 @@ fn assert_nothing_is_loaded() {
 
 #[test]
 fn a_killed_paceline_leaves_the_job_and_no_leftover() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let moments = Moments::of(|| net.job(0, "lfn"));
     let mut survived = 0;
@@ -93,10 +92,9 @@ fn a_killed_paceline_leaves_the_job_and_no_leftover() {
 /// The agent is killed while it starts, or while it makes a job for somebody.
 #[test]
 fn a_killed_agent_leaves_the_job_and_no_leftover() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let (net, mut agent) = (Net::new(), Agent::start());
     let moments = Moments::of(|| agent.peer(USER, &net, "lfn"));
     let mut survived = 0;

@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use common::host::{interfaces, settings};
-use common::{is_root, paceline};
+use common::paceline;
 
 /// Kills at this many moments; PACELINE_KILLS asks for more.
 const KILLS: u32 = 4;
@@ -222,10 +222,9 @@ fn a_killed_machine_is_an_error_of_the_run() {
 
 #[test]
 fn a_killed_live_lab_leaves_nothing() {
-    if !is_root() {
+    let Some(_alone) = common::alone() else {
         return;
-    }
-    let _alone = common::alone();
+    };
     let place = Place::new("live");
     let (before, links_before) = (settings(), interfaces());
     for number in 0..kills() {

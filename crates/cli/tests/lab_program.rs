@@ -155,7 +155,9 @@ fn entered(job: &Value) -> Vec<Vec<u64>> {
 #[test]
 fn a_program_runs_under_each_variant_and_its_phases_are_seen() {
     let Some(place) = Place::new() else { return };
-    let _alone = alone();
+    let Some(_alone) = alone() else {
+        return;
+    };
     // Both are found: a line of a file that the program was given, and what it prints.
     let given =
         "directory = \"input\"\nresult = { file = \"says\", values = { Answer = \"Answer\" } }";
@@ -221,7 +223,9 @@ fn a_program_runs_under_each_variant_and_its_phases_are_seen() {
 #[test]
 fn what_goes_wrong_is_one_error() {
     let Some(place) = Place::new() else { return };
-    let _alone = alone();
+    let Some(_alone) = alone() else {
+        return;
+    };
 
     // The file `go` is not there yet.
     let late = place.error(&(place.program() + "timeout = \"3s\"\n"));
@@ -276,7 +280,9 @@ fn the_virtual_backend_has_no_programs() {
 #[test]
 fn an_end_before_the_programs_leaves_nothing() {
     let Some(place) = Place::new() else { return };
-    let _alone = alone();
+    let Some(_alone) = alone() else {
+        return;
+    };
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let run = place.start(&place.program(), PACELINE);
         let of = run.id();

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use common::capture::Capture;
-use common::{alone, is_root, Net, Peer, PolicyFile, SERVER4};
+use common::{alone, Net, Peer, PolicyFile, SERVER4};
 
 /// More than a delayed ACK's 40 ms, and less than what makes Linux ACK at once.
 const PAUSE: Duration = Duration::from_millis(60);
@@ -39,10 +39,9 @@ fn repeated(net: &Net, mut client: Peer, mut server: Peer) -> usize {
 
 #[test]
 fn delayed_acks_and_the_short_timeout() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let plain = repeated(&net, net.peer(0), net.peer(1));
     let short = repeated(&net, net.job(0, "lfn"), net.peer(1));

@@ -6,7 +6,7 @@ mod common;
 use std::os::unix::process::CommandExt;
 
 use common::terminal::Terminal;
-use common::{alone, is_root, output, paceline, transfer_on_all, Net, Peer, SERVER4};
+use common::{alone, output, paceline, transfer_on_all, Net, Peer, SERVER4};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
@@ -28,10 +28,9 @@ fn row<'a>(screen: &'a str, first: &str) -> Vec<&'a str> {
 
 #[test]
 fn a_job_its_connections_and_its_group() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     let net = Net::new();
     let run = ["run", "--policy", "lfn", "--group", "bulk", "--"];
     let mut client = Peer::start(&net, 0, Some(&run));
@@ -104,10 +103,9 @@ fn a_job_its_connections_and_its_group() {
 
 #[test]
 fn every_end_gives_the_terminal_back() {
-    if !is_root() {
+    let Some(_alone) = alone() else {
         return;
-    }
-    let _alone = alone();
+    };
     for keys in ["q", "\x03", "\x1b"] {
         let mut top = top();
         top.until_shown("No job runs.");

@@ -5,9 +5,10 @@
 //! The peer program is this test binary itself, started again with
 //! `PACELINE_TEST_PEER` set: it needs nothing installed.
 
-#![allow(dead_code)] // each test file uses its own part
+#![allow(dead_code, unused_imports)] // each test file uses its own part
 
 pub mod agent;
+mod alone;
 pub mod capture;
 pub mod host;
 pub mod lab;
@@ -22,32 +23,12 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use alone::{alone, is_root, job_alive};
 use paceline_agent::cgroup::Hierarchy;
 
 pub const SERVER4: &str = "10.98.0.2";
 pub const SERVER6: &str = "fd98::2";
-
-/// Whether a test that needs root can run. In CI it must.
-pub fn is_root() -> bool {
-    // SAFETY: no arguments, cannot fail.
-    if unsafe { libc::geteuid() } == 0 {
-        return true;
-    }
-    assert!(
-        std::env::var("CI").as_deref() != Ok("true"),
-        "in CI the tests that need root must run"
-    );
-    println!("skipped: needs root");
-    false
-}
-
-/// One test with jobs at a time: they look at the kernel side as a whole.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The binary under test.
 pub fn paceline() -> Command {
