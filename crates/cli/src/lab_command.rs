@@ -8,14 +8,15 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use clap::{Subcommand, ValueEnum};
 use paceline_lab::run::{Backend, Enough, Options};
+use paceline_lab::virtual_machine::Choice;
 use paceline_policy::units::Time;
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::{table, Report};
 
-use crate::testbed_command;
+use crate::{guest_command, testbed_command};
 
 /// Exit status of a run that says nothing.
 const INVALID: u8 = 3;
@@ -47,6 +48,9 @@ enum LabCommand {
     Exec(testbed_command::ExecArgs),
     /// Start an MPI program on the hosts of a lab: mpirun OPTIONS -- PROG
     Mpirun(testbed_command::MpirunArgs),
+    /// Run a command of this machine in a guest of the virtual lab
+    #[command(hide = true)]
+    Guest(guest_command::Args),
     /// What `lab up` starts
     #[command(hide = true)]
     Keep(testbed_command::KeepArgs),
@@ -63,7 +67,10 @@ impl Args {
     pub fn is_for_another(&self) -> bool {
         matches!(
             self.command,
-            LabCommand::Exec(_) | LabCommand::Mpirun(_) | LabCommand::Shell(_)
+            LabCommand::Exec(_)
+                | LabCommand::Guest(_)
+                | LabCommand::Mpirun(_)
+                | LabCommand::Shell(_)
         )
     }
 }
@@ -111,6 +118,10 @@ struct RunArgs {
     /// Live: no round begins that would end later
     #[arg(long, value_name = "TIME", default_value = "30min")]
     budget: Time,
+    /// Virtual: the kernel, from a suite of Debian (bookworm, trixie, sid, experimental) or a
+    /// directory with packages [default: what this machine's distribution ships]
+    #[arg(long, value_name = "KERNEL")]
+    kernel: Option<Choice>,
     /// Virtual machines at once [default: one for each CPU]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     jobs: usize,
@@ -130,14 +141,15 @@ enum BackendName {
     Sim,
 }
 
-/// Runs the command.
+/// Runs the command. `log`: what the programs in virtual machines are to log.
 ///
 /// # Errors
 /// When the experiment is not valid or its run came to no end, a directory holds
 /// no results, or a report cannot be written; those of [`testbed_command`].
-pub fn run(args: Args) -> Result<ExitCode> {
+pub fn run(args: Args, log: Option<String>) -> Result<ExitCode> {
     match args.command {
-        LabCommand::Run(args) => run_experiment(&args),
+        LabCommand::Run(args) => run_experiment(&args, log),
+        LabCommand::Guest(args) => guest_command::run(args, log),
         LabCommand::Report(args) => report(&args),
         LabCommand::Up(args) => testbed_command::up(args),
         LabCommand::Down(args) => testbed_command::down(&args),
@@ -192,7 +204,7 @@ fn address(directory: &Path, page: &Path) -> String {
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-fn run_experiment(args: &RunArgs) -> Result<ExitCode> {
+fn run_experiment(args: &RunArgs, log: Option<String>) -> Result<ExitCode> {
     ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
         .context("cannot watch for Ctrl-C")?;
     let name = args.experiment.file_stem().unwrap_or_default();
@@ -200,6 +212,9 @@ fn run_experiment(args: &RunArgs) -> Result<ExitCode> {
         .out
         .clone()
         .unwrap_or_else(|| PathBuf::from("results").join(name));
+    if args.kernel.is_some() && !matches!(args.backend, BackendName::Virtual) {
+        bail!("--kernel is what a virtual machine boots: it goes with --backend virtual");
+    }
     let options = Options {
         backend: match args.backend {
             BackendName::Virtual => Backend::Virtual,
@@ -210,6 +225,8 @@ fn run_experiment(args: &RunArgs) -> Result<ExitCode> {
         seed: args.seed,
         variants: args.variants.clone(),
         jobs: args.jobs,
+        kernel: args.kernel.clone().unwrap_or_default(),
+        log,
         enough: Enough {
             precision: args.precision / 100.0,
             budget: Duration::from_micros(args.budget.micros()),

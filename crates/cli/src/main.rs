@@ -10,6 +10,7 @@ mod coordinate_local;
 mod coordinate_text;
 mod doctor_command;
 mod emulate_command;
+mod guest_command;
 mod interface;
 mod lab_command;
 mod output;
@@ -36,6 +37,9 @@ Exit codes:
   127  run, lab exec: the command was not found
   *    run, lab exec: otherwise the command's own; run: or 128 plus the signal that
        ended it";
+
+/// What is logged, instead of what `--verbose` says.
+const LOG: &str = "PACELINE_LOG";
 
 /// TCP for parallel and distributed computing, adapted per job on a stock kernel.
 #[derive(Parser)]
@@ -81,6 +85,7 @@ enum Command {
 fn main() -> ExitCode {
     // The virtual lab's guest has this program as its /init.
     if paceline_lab::guest::is_guest_init() {
+        start_log(0);
         paceline_lab::guest::init_main();
     }
     // And as the ranks of its programs.
@@ -104,7 +109,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top_command::run(&args),
         Command::Doctor(args) => doctor_command::run(args),
         Command::Policy(args) => policy_command::run(args),
-        Command::Lab(args) => lab_command::run(args),
+        Command::Lab(args) => lab_command::run(args, guest_log(cli.verbose)),
         Command::Coordinate(args) => coordinate_command::run(args),
         Command::Emulate(args) => emulate_command::run(args),
         Command::Burst(args) => burst_command::run(&args),
@@ -131,16 +136,25 @@ fn chain(error: &anyhow::Error) -> String {
     text
 }
 
-fn start_log(verbose: u8) {
-    use tracing_subscriber::EnvFilter;
-    let default = match verbose {
+/// What the programs in the virtual lab's guests log, where more than usual is asked for.
+fn guest_log(verbose: u8) -> Option<String> {
+    std::env::var(LOG)
+        .ok()
+        .or_else(|| (verbose > 0).then(|| filter(verbose).to_owned()))
+}
+
+fn filter(verbose: u8) -> &'static str {
+    match verbose {
         0 => "warn",
         1 => "info,libbpf=warn",
         2 => "debug",
         _ => "trace",
-    };
-    let filter =
-        EnvFilter::try_from_env("PACELINE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    }
+}
+
+fn start_log(verbose: u8) {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(filter(verbose)));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -50,6 +50,18 @@ pub enum Record {
         /// For people.
         text: String,
     },
+    /// What a command in the guest printed.
+    Printed {
+        /// Where.
+        stream: Stream,
+        /// Whole lines, but for the last of all.
+        text: String,
+    },
+    /// A command in the guest ended.
+    Exited {
+        /// Its exit status, or 128 plus the signal that ended it.
+        status: i32,
+    },
     /// The run stopped.
     Failed {
         /// Why.
@@ -57,6 +69,16 @@ pub enum Record {
     },
     /// The run is complete.
     End,
+}
+
+/// Where a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
 }
 
 /// The link as measured.

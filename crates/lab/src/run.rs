@@ -18,7 +18,7 @@ use crate::record::Record;
 use crate::rounds::SoFar;
 use crate::simulated::{self, SimulatedError, Watch};
 use crate::unfinished::{Unfinished, UnfinishedError};
-use crate::virtual_machine::{self, Machine, VirtualError};
+use crate::virtual_machine::{self, Choice, Machine, VirtualError};
 
 pub use crate::rounds::Enough;
 
@@ -61,6 +61,10 @@ pub struct Options {
     pub variants: Vec<String>,
     /// Machines at once; 0 for one per CPU.
     pub jobs: usize,
+    /// On the virtual backend: what the guests boot.
+    pub kernel: Choice,
+    /// On the virtual backend: what the guests log ([`Machine::log`]).
+    pub log: Option<String>,
     /// On the live backend: when it has been repeated often enough.
     pub enough: Enough,
     /// Say on standard error how far the run is.
@@ -156,6 +160,11 @@ fn command(path: &Path, options: &Options) -> String {
     if let Some(seed) = options.seed {
         words.push(format!("--seed {seed}"));
     }
+    match &options.kernel {
+        Choice::Distribution => {}
+        Choice::Suite(suite) => words.push(format!("--kernel {}", suite.name)),
+        Choice::Directory(_) => words.push("--kernel DIRECTORY".to_owned()),
+    }
     if options.backend == Backend::Live && !options.quick && options.enough != Enough::default() {
         let Enough { precision, budget } = options.enough;
         words.push(format!(
@@ -182,11 +191,15 @@ fn run_virtual(
     stop: &AtomicBool,
 ) -> Result<Vec<Told>, RunError> {
     virtual_machine::clean_stale();
-    let image = virtual_machine::prepare()?;
+    let image = virtual_machine::prepare(&options.kernel)?;
+    if let Some(reason) = &image.stale {
+        eprintln!("paceline: {reason}");
+    }
     let machine = Machine {
         image,
         shift: experiment.file.machine.shift,
         patience: PATIENCE,
+        log: options.log.clone(),
     };
     let inputs = virtual_machine::inputs(&machine)?;
     run_cases(plans, options, inputs, stop, &|plan, step, halt| {

@@ -17,7 +17,7 @@ use paceline_lab::case::{CaseError, Namespace, Sink};
 use paceline_lab::experiment::Experiment;
 use paceline_lab::guest;
 use paceline_lab::plan::Plan;
-use paceline_lab::virtual_machine::{prepare, run as boot, Machine};
+use paceline_lab::virtual_machine::{prepare, run as boot, Choice, Machine};
 use paceline_policy::Policy;
 
 const NAME: &str = "socket_options_of_the_stock_kernel";
@@ -94,9 +94,10 @@ fn main() {
     let experiment = Experiment::load(&path).expect("it is valid");
     let plans = experiment.shards(false, None, &[]).expect("it has shards");
     let machine = Machine {
-        image: prepare().expect("an image"),
+        image: prepare(&Choice::default()).expect("an image"),
         shift: 0,
         patience: Duration::from_secs(600),
+        log: None,
     };
     boot(&machine, &plans[0], &|_| (), &|| false).unwrap_or_else(|error| panic!("{error}"));
     println!("{NAME}: ok");

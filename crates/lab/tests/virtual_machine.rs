@@ -13,7 +13,7 @@ use paceline_lab::experiment::Experiment;
 use paceline_lab::guest;
 use paceline_lab::run::{run, Backend, Enough, Options, RunError};
 use paceline_lab::unfinished::forget;
-use paceline_lab::virtual_machine::{prepare, run as boot, Machine, VirtualError};
+use paceline_lab::virtual_machine::{prepare, run as boot, Choice, Machine, VirtualError};
 use paceline_report::Report;
 
 const EXPERIMENT: &str = r#"
@@ -94,9 +94,10 @@ fn a_silent_machine_is_given_up(path: &Path) {
     let experiment = Experiment::load(path).expect("it is valid");
     let plans = experiment.shards(false, None, &[]).expect("it has shards");
     let machine = Machine {
-        image: prepare().expect("an image"),
+        image: prepare(&Choice::default()).expect("an image"),
         shift: 0,
         patience: Duration::ZERO,
+        log: None,
     };
     let outcome = boot(&machine, &plans[0], &|_| (), &|| false);
     assert!(
@@ -112,6 +113,8 @@ fn options(path: &Path, jobs: usize) -> Options {
         seed: None,
         variants: Vec::new(),
         jobs,
+        kernel: Choice::default(),
+        log: None,
         enough: Enough::default(),
         progress: false,
         out: path.with_extension("out"),

@@ -10,6 +10,7 @@
 pub mod agent;
 mod alone;
 pub mod capture;
+pub mod guest;
 pub mod host;
 pub mod lab;
 pub mod mpi;

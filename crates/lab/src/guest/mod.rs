@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What runs inside the virtual backend's guest: this program as its first
-//! process. It mounts, loads the kernel modules, runs the plan and powers off.
+//! process. It mounts, loads the kernel modules, does its task and powers off.
 
 pub mod clock;
+pub mod command;
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nix::kmod::{finit_module, ModuleInitFlags};
@@ -14,14 +16,17 @@ use nix::mount::{mount, MsFlags};
 use nix::sys::reboot::{reboot, RebootMode};
 use nix::sys::termios::{cfmakeraw, tcdrain, tcgetattr, tcsetattr, SetArg};
 
+use serde::{Deserialize, Serialize};
+
+use self::command::Command;
 use crate::case::{self, Doing};
 use crate::plan::{Means, Plan};
 use crate::record::Record;
 
 /// The first process's path in the guest.
 pub const INIT: &str = "/init";
-/// Where the host puts the plan.
-pub const PLAN: &str = "paceline/plan.json";
+/// Where the host puts the task.
+pub const TASK: &str = "paceline/task.json";
 /// Where the image keeps kernel modules; they are loaded in the order of names.
 pub const MODULES: &str = "paceline/modules";
 /// Memory of all TCP sockets together, of all network namespaces.
@@ -33,17 +38,27 @@ const TCP_MEM_PAGES: &str = "262144 327680 393216";
 /// The serial line that carries the records; the first one is the console.
 const RECORDS: &str = "/dev/ttyS1";
 
+/// What a guest is booted for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// A shard of an experiment.
+    Plan(Box<Plan>),
+    /// A command of the user's.
+    Command(Command),
+}
+
 /// True if this process is the first of a guest that the virtual backend booted.
 pub fn is_guest_init() -> bool {
     std::process::id() == 1
         && std::env::args_os().next().is_some_and(|name| name == INIT)
-        && Path::new("/").join(PLAN).exists()
+        && Path::new("/").join(TASK).exists()
 }
 
-/// What a guest does: by the plan, saying what came of it.
+/// What a guest does by its plan, saying what came of it.
 pub type Work = fn(&Plan, case::Sink) -> Result<(), case::CaseError>;
 
-/// Runs the plan's case, tells the host, powers off.
+/// Does the task, tells the host, powers off.
 pub fn init_main() -> ! {
     init_main_of(|plan, sink| {
         let means = plan.topology.bottleneck.unwrap_or(Means::Kernel);
@@ -51,7 +66,7 @@ pub fn init_main() -> ! {
     })
 }
 
-/// As [`init_main`] with other work, for tests of what the guest's kernel does.
+/// As [`init_main`] with other work by the plan, for tests of what the guest's kernel does.
 pub fn init_main_of(work: Work) -> ! {
     if let Err(error) = run(work) {
         eprintln!("paceline: {error}");
@@ -85,10 +100,14 @@ fn begin(work: Work, sink: case::Sink) -> Result<(), case::CaseError> {
     })
     .doing("writing the first record")?;
     load_modules()?;
-    let text = std::fs::read_to_string(Path::new("/").join(PLAN)).doing("reading the plan")?;
-    let plan: Plan = serde_json::from_str(&text)
+    let text = std::fs::read_to_string(Path::new("/").join(TASK)).doing("reading the task")?;
+    let task: Task = serde_json::from_str(&text)
         .map_err(io::Error::from)
-        .doing("reading the plan")?;
+        .doing("reading the task")?;
+    let plan = match task {
+        Task::Plan(plan) => plan,
+        Task::Command(command) => return command::run(&command, sink),
+    };
     if plan.topology.far_hosts > 0 {
         let first = std::fs::read_dir("/proc").doing("looking for ksoftirqd")?;
         for process in first.flatten() {
@@ -121,22 +140,25 @@ fn prepare() -> Result<(), case::CaseError> {
         ("devtmpfs", "/dev"),
         ("proc", "/proc"),
         ("sysfs", "/sys"),
-        ("tmpfs", "/tmp"),
-        ("tmpfs", "/run"),
         ("cgroup2", "/sys/fs/cgroup"),
         ("bpf", "/sys/fs/bpf"),
     ] {
-        std::fs::create_dir_all(place).doing(format!("making {place}"))?;
-        mount(
-            Some(kind),
-            place,
-            Some(kind),
-            MsFlags::empty(),
-            None::<&str>,
-        )
-        .doing(format!("mounting {kind} on {place}"))?;
+        mount_new(kind, place)?;
     }
-    Ok(())
+    // The root is in memory, and so are these; a command's files may be in them.
+    std::fs::set_permissions("/tmp", Permissions::from_mode(0o1777)).doing("opening /tmp to all")
+}
+
+fn mount_new(kind: &str, place: &str) -> Result<(), case::CaseError> {
+    std::fs::create_dir_all(place).doing(format!("making {place}"))?;
+    mount(
+        Some(kind),
+        place,
+        Some(kind),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .doing(format!("mounting {kind} on {place}"))
 }
 
 fn load_modules() -> Result<(), case::CaseError> {

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 pub const EXECUTABLE: u32 = 0o100_755;
 /// Mode bits of a plain file.
 pub const FILE: u32 = 0o100_644;
+/// Mode bits of a symbolic link, whose content is where it leads.
+pub const LINK: u32 = 0o120_777;
 const DIRECTORY: u32 = 0o040_755;
 const TRAILER: &str = "TRAILER!!!";
 

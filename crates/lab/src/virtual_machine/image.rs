@@ -6,20 +6,23 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::cpio::{Archive, EXECUTABLE, FILE};
+use super::cpio::{Archive, EXECUTABLE, FILE, LINK};
 use super::elf;
-use super::kernel::{self, Kernel};
+use super::kernel::{self, Choice, Kernel};
 use super::{VirtualError, Wrong};
 use crate::guest::{INIT, MODULES};
 use crate::hash::hash_of;
 
 /// Images of older builds that are kept: another checkout may be using them.
-const IMAGES_KEPT: usize = 4;
+const IMAGES_KEPT: usize = 8;
+/// The program that runs, for a command in the guest.
+const OWN_NAME: &str = "/usr/bin/paceline";
 
 /// What QEMU boots.
 #[derive(Clone)]
@@ -29,15 +32,33 @@ pub struct Image {
     /// The first of the concatenated initial archives; the plan is the second. Its
     /// bytes: the cache may drop the file while an experiment of an older build runs.
     pub initramfs: Vec<u8>,
+    /// Why its kernel may not be the one of today.
+    pub stale: Option<String>,
 }
 
-/// The image for this program and today's kernel, from the cache if it is there.
+/// A file in the guest.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its path, absolute.
+    path: String,
+    mode: u32,
+    content: Vec<u8>,
+}
+
+impl Entry {
+    /// Adds it to an archive.
+    pub fn put_into(&self, archive: &mut Archive) {
+        archive.file(self.path.trim_start_matches('/'), self.mode, &self.content);
+    }
+}
+
+/// The image for this program and a kernel, from the cache if it is there.
 /// Several processes may ask at once: one builds, the others wait.
 ///
 /// # Errors
 /// If a kernel cannot be found, a program is missing, or the cache cannot be
 /// written.
-pub fn prepare() -> Result<Image, VirtualError> {
+pub fn prepare(choice: &Choice) -> Result<Image, VirtualError> {
     let cache = cache_directory()?;
     fs::create_dir_all(&cache).wrong("make", &cache)?;
     let lock_path = cache.join("lock");
@@ -45,14 +66,14 @@ pub fn prepare() -> Result<Image, VirtualError> {
     let _lock = Flock::lock(lock_file, FlockArg::LockExclusive)
         .map_err(|(_, errno)| errno.into())
         .wrong("lock", &lock_path)?;
-    let kernel = kernel::find(&cache.join("kernels"))?;
+    let kernel = kernel::find(&cache, choice)?;
     let contents = contents(&kernel)?;
     let mut parts = Vec::new();
-    for (path, mode, content) in &contents {
+    for entry in &contents {
         parts.extend([
-            path.as_bytes(),
-            if *mode == EXECUTABLE { b"x" } else { b"-" },
-            content.as_slice(),
+            entry.path.as_bytes(),
+            if entry.mode == EXECUTABLE { b"x" } else { b"-" },
+            entry.content.as_slice(),
         ]);
     }
     let images = cache.join("images");
@@ -60,8 +81,8 @@ pub fn prepare() -> Result<Image, VirtualError> {
     let initramfs = images.join(format!("{:016x}.cpio", hash_of(&parts)));
     if !initramfs.exists() {
         let mut archive = Archive::default();
-        for (path, mode, content) in &contents {
-            archive.file(path.trim_start_matches('/'), *mode, content);
+        for entry in &contents {
+            entry.put_into(&mut archive);
         }
         for directory in ["dev", "proc", "sys", "tmp", "run"] {
             archive.directory(directory);
@@ -77,6 +98,7 @@ pub fn prepare() -> Result<Image, VirtualError> {
     Ok(Image {
         kernel: kernel.boot_file(),
         initramfs: fs::read(&initramfs).wrong("read", &initramfs)?,
+        stale: kernel.stale,
     })
 }
 
@@ -106,41 +128,88 @@ fn remove_old(images: &Path) -> Result<(), VirtualError> {
     Ok(())
 }
 
-/// Path in the guest, mode, content.
-type Entry = (String, u32, Vec<u8>);
-
 fn contents(kernel: &Kernel) -> Result<Vec<Entry>, VirtualError> {
     let program = std::env::current_exe().wrong("find", Path::new("/proc/self/exe"))?;
-    let ip = find_program("ip")?;
-    let tc = find_program("tc")?;
-    let mut libraries = BTreeSet::new();
     let mut entries = Vec::new();
+    let mut libraries = BTreeSet::new();
     for (path, name) in [
         (&program, INIT),
-        (&ip, "/usr/sbin/ip"),
-        (&tc, "/usr/sbin/tc"),
+        (&find_program("ip")?, "/usr/sbin/ip"),
+        (&find_program("tc")?, "/usr/sbin/tc"),
     ] {
         libraries.extend(libraries_of(path)?);
-        let mut content = fs::read(path).wrong("read", path)?;
-        elf::strip(&mut content);
-        entries.push((name.to_owned(), EXECUTABLE, content));
+        entries.push(entry(path, name)?);
     }
     for library in libraries {
-        let content = fs::read(&library).wrong("read", &library)?;
-        entries.push((library.to_string_lossy().into_owned(), EXECUTABLE, content));
+        entries.push(entry(&library, &library.to_string_lossy())?);
     }
     for module in kernel.modules()? {
         let name = module.file_name().unwrap_or_default().to_string_lossy();
-        entries.push((
-            format!("/{MODULES}/{name}"),
-            FILE,
-            fs::read(&module).wrong("read", &module)?,
-        ));
+        entries.push(Entry {
+            path: format!("/{MODULES}/{name}"),
+            mode: FILE,
+            content: fs::read(&module).wrong("read", &module)?,
+        });
     }
     Ok(entries)
 }
 
-fn find_program(name: &str) -> Result<PathBuf, VirtualError> {
+/// What a command in the guest needs of this machine beside the image: each of `files` at
+/// its own path, programs with their libraries, directories with what is below them. The
+/// program that runs is there under its own path and as `paceline`.
+///
+/// # Errors
+/// If one of them cannot be read.
+pub fn files_for_guest(files: &[PathBuf]) -> Result<Vec<Entry>, VirtualError> {
+    let own = std::env::current_exe().wrong("find", Path::new("/proc/self/exe"))?;
+    let mut entries: Vec<Entry> = [own.to_string_lossy().into_owned(), OWN_NAME.to_owned()]
+        .map(|path| Entry {
+            path,
+            mode: LINK,
+            content: INIT.into(),
+        })
+        .into();
+    let mut wanted: Vec<PathBuf> = files.to_vec();
+    let mut taken = BTreeSet::from([own]);
+    while let Some(path) = wanted.pop() {
+        if !taken.insert(path.clone()) {
+            continue;
+        }
+        if path.is_dir() {
+            for inside in fs::read_dir(&path).wrong("list", &path)? {
+                wanted.push(inside.wrong("list", &path)?.path());
+            }
+            continue;
+        }
+        let entry = entry(&path, &path.to_string_lossy())?;
+        if entry.content.starts_with(b"\x7fELF") {
+            wanted.extend(libraries_of(&path)?);
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+/// A file of this machine as `name` in the guest, without what only a debugger needs.
+fn entry(path: &Path, name: &str) -> Result<Entry, VirtualError> {
+    let mut content = fs::read(path).wrong("read", path)?;
+    let mode = fs::metadata(path).wrong("look at", path)?.permissions();
+    elf::strip(&mut content);
+    Ok(Entry {
+        path: name.to_owned(),
+        mode: match mode.mode() & 0o111 {
+            0 if !content.starts_with(b"\x7fELF") => FILE,
+            _ => EXECUTABLE,
+        },
+        content,
+    })
+}
+
+/// Where a program of this machine is.
+///
+/// # Errors
+/// If it is nowhere in `PATH` and the system's directories.
+pub fn find_program(name: &str) -> Result<PathBuf, VirtualError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // A user's PATH often lacks the system's directories.
     std::env::split_paths(&path)

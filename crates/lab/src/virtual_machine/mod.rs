@@ -13,8 +13,9 @@ mod qemu;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use image::{prepare, Image};
-pub use qemu::{clean_stale, inputs, run, Machine};
+pub use image::{files_for_guest, find_program, prepare, Entry, Image};
+pub use kernel::{Choice, Suite, UnknownKernel, SUITES};
+pub use qemu::{clean_stale, execute, inputs, run, Machine};
 
 /// Why a virtual machine could not be made or did not run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +47,7 @@ pub enum VirtualError {
         message: String,
     },
     /// No package could be looked up or fetched, and none is in the cache.
-    #[error("no kernel in the cache, and \"{command}\" failed: {message}\nrun \"sudo apt-get update\" first, or put a linux-image package into a directory and name it in PACELINE_KERNEL_DEB_DIR")]
+    #[error("no kernel in the cache, and \"{command}\" failed: {message}\nrun \"sudo apt-get update\" first, or put a linux-image package into a directory and name it: --kernel DIR")]
     Apt {
         /// What was run.
         command: String,
@@ -54,18 +55,22 @@ pub enum VirtualError {
         message: String,
     },
     /// The meta-package leads nowhere.
-    #[error("package {meta} does not lead to a kernel; put a linux-image package into a directory and name it in PACELINE_KERNEL_DEB_DIR")]
+    #[error("package {meta} does not lead to a kernel; put a linux-image package into a directory and name it: --kernel DIR")]
     NoKernelPackage {
         /// Its name.
         meta: String,
     },
     /// The user's directory has no kernel.
-    #[error("{variable} names {}, which holds no linux-image-*.deb", directory.display())]
+    #[error("{} holds no linux-image-*.deb or linux-binary-*.deb", directory.display())]
     NoImagePackage {
-        /// The environment variable.
-        variable: &'static str,
-        /// Its value.
+        /// As given.
         directory: PathBuf,
+    },
+    /// Packages without what a bootloader takes.
+    #[error("no vmlinuz in {}", packages.join(", "))]
+    NoBootFile {
+        /// Their files' names.
+        packages: Vec<String>,
     },
     /// Only one architecture is supported.
     #[error("the virtual backend runs on x86_64 only, and this is {0}; use --backend live")]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One QEMU per shard. Its clock counts instructions (`-icount`), so nothing that
-//! the host does reaches the guest.
+//! One QEMU per task: a shard of an experiment, or a command. Its clock counts instructions
+//! (`-icount`), so nothing that the host does reaches the guest.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,13 +10,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use super::cpio::{Archive, FILE};
-use super::image::Image;
+use super::image::{Entry, Image};
 use super::processor::Processor;
 use super::{VirtualError, Wrong};
-use crate::guest::{clock, PLAN};
+use crate::guest::command::Command as GuestCommand;
+use crate::guest::{clock, Task, TASK};
 use crate::hash::hash_of;
 use crate::plan::Plan;
-use crate::record::Record;
+use crate::record::{Record, Stream};
 
 /// Found on the PATH.
 const PROGRAM: &str = "qemu-system-x86_64";
@@ -45,7 +46,10 @@ const TSC_KHZ: u32 = 1_000_000;
 /// How often the records are looked at. Does not reach the guest.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What a machine needs beside its plan.
+/// The environment variable that says what is logged, as the guest's program reads it.
+const LOG: &str = "PACELINE_LOG";
+
+/// What a machine needs beside its task.
 #[derive(Clone)]
 pub struct Machine {
     /// What it boots.
@@ -54,6 +58,9 @@ pub struct Machine {
     pub shift: i8,
     /// Wall time without a word from the guest after which it is given up.
     pub patience: Duration,
+    /// What the program in the guest logs, a filter of `tracing`. With one, all that the
+    /// guest's console shows is repeated on standard error.
+    pub log: Option<String>,
 }
 
 /// A hash of all that goes into a run on this machine, but for the plan.
@@ -80,6 +87,7 @@ pub fn inputs(machine: &Machine) -> Result<u64, VirtualError> {
         image.kernel.as_os_str().as_encoded_bytes(),
         &image.initramfs,
         &machine.shift.to_le_bytes(),
+        machine.log.as_deref().unwrap_or_default().as_bytes(),
     ]))
 }
 
@@ -94,39 +102,93 @@ pub fn run(
     progress: &dyn Fn(u64),
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<Record>, VirtualError> {
-    let shard = plan.shard_name();
+    let mut records = Vec::new();
+    let mut take = |record| match record {
+        Record::Progress { done } => progress(done),
+        record => records.push(record),
+    };
+    let task = Task::Plan(Box::new(plan.clone()));
+    attend(machine, &plan.shard_name(), &task, &[], &mut take, stop)?;
+    Ok(records)
+}
+
+/// Runs `command` in a machine of its own, with `files` beside the image's. `print` gets
+/// what it prints, while it runs; the machine is ended early once `stop` says so.
+///
+/// Returns the command's exit status, or 128 plus the signal that ended it.
+///
+/// # Errors
+/// If QEMU cannot be started, the command cannot be started, or the guest dies or says
+/// nothing for too long.
+pub fn execute(
+    machine: &Machine,
+    command: &GuestCommand,
+    files: &[Entry],
+    print: &mut dyn FnMut(Stream, &str),
+    stop: &dyn Fn() -> bool,
+) -> Result<i32, VirtualError> {
+    let name = command.words.first().map_or("", String::as_str);
+    let mut ended = None;
+    let mut take = |record| match record {
+        Record::Printed { stream, text } => print(stream, &text),
+        Record::Exited { status } => ended = Some(status),
+        _ => {}
+    };
+    let task = Task::Command(command.clone());
+    attend(machine, name, &task, files, &mut take, stop)?;
+    ended.ok_or_else(|| VirtualError::Guest {
+        shard: name.to_owned(),
+        message: "the command has no end".to_owned(),
+    })
+}
+
+/// Boots a machine for `task`, called `name` in messages, and hands its records to `take`
+/// until the last one.
+fn attend(
+    machine: &Machine,
+    name: &str,
+    task: &Task,
+    beside: &[Entry],
+    take: &mut dyn FnMut(Record),
+    stop: &dyn Fn() -> bool,
+) -> Result<(), VirtualError> {
+    let shard = || name.to_owned();
     let temporary = std::env::temp_dir();
     let directory = tempfile::Builder::new()
         .prefix(&format!("{DIRECTORY_PREFIX}{}-", std::process::id()))
         .tempdir_in(&temporary)
         .wrong("make a directory in", &temporary)?;
-    let files = Files::create(directory.path(), &machine.image, plan)?;
+    let files = Files::create(directory.path(), &machine.image, task, beside)?;
     let mut guest = Guest::start(machine, &files)?;
     let mut last_word = Instant::now();
-    let mut reader = RecordReader {
-        file: BufReader::new(File::open(&files.records).wrong("open", &files.records)?),
-        partial: Vec::new(),
+    let mut records = LineReader::open(&files.records)?;
+    let mut console = match machine.log {
+        Some(_) => Some(LineReader::open(&files.console)?),
+        None => None,
     };
-    let mut records = Vec::new();
     loop {
         let exited = guest.exited()?;
-        while let Some(line) = reader.line().wrong("read", &files.records)? {
+        if let Some(console) = &mut console {
+            while let Some(line) = console.line()? {
+                eprintln!("{name}: {}", String::from_utf8_lossy(&line).trim_end());
+            }
+        }
+        while let Some(line) = records.line()? {
             last_word = Instant::now();
             let record = serde_json::from_slice(&line).map_err(|source| VirtualError::Record {
-                shard: shard.clone(),
+                shard: shard(),
                 line: String::from_utf8_lossy(&line).into_owned(),
                 source,
             })?;
             match record {
-                Record::Progress { done } => progress(done),
                 Record::Failed { text } => {
                     return Err(VirtualError::Guest {
-                        shard,
+                        shard: shard(),
                         message: text,
                     })
                 }
-                Record::End => return Ok(records),
-                record => records.push(record),
+                Record::End => return Ok(()),
+                record => take(record),
             }
         }
         if stop() {
@@ -134,7 +196,7 @@ pub fn run(
         }
         if let Some(status) = exited {
             return Err(VirtualError::Died {
-                shard,
+                shard: shard(),
                 status,
                 console: files.console_tail(),
             });
@@ -142,7 +204,7 @@ pub fn run(
         if last_word.elapsed() > machine.patience {
             let seconds = machine.patience.as_secs();
             return Err(VirtualError::Silent {
-                shard,
+                shard: shard(),
                 seconds,
                 console: files.console_tail(),
             });
@@ -172,12 +234,12 @@ pub fn clean_stale() {
     }
 }
 
-/// The kernel's command line for a machine of that speed.
+/// The kernel's command line for a machine of that speed, whose program logs so much.
 ///
 /// QEMU's clock counts a nanosecond per instruction at least. A machine that is faster
 /// is one whose kernel takes the timestamp counter for a faster one, so that all its time
 /// passes more slowly; the timer that wakes it is told as much by [`clock::slow_down`].
-fn command_line(shift: i8) -> String {
+fn command_line(shift: i8, log: Option<&str>) -> String {
     let mut words: Vec<String> = COMMAND_LINE.map(str::to_owned).into();
     match shift {
         ..0 => {
@@ -189,6 +251,9 @@ fn command_line(shift: i8) -> String {
             words.push(format!("{}={faster}", clock::FASTER));
         }
         0.. => words.push("nolapic_timer".to_owned()),
+    }
+    if let Some(log) = log {
+        words.push(format!("{LOG}={log}"));
     }
     words.join(" ")
 }
@@ -202,7 +267,12 @@ struct Files {
 }
 
 impl Files {
-    fn create(directory: &Path, image: &Image, plan: &Plan) -> Result<Self, VirtualError> {
+    fn create(
+        directory: &Path,
+        image: &Image,
+        task: &Task,
+        beside: &[Entry],
+    ) -> Result<Self, VirtualError> {
         let files = Files {
             initramfs: directory.join("initramfs.cpio"),
             console: directory.join("console"),
@@ -211,12 +281,15 @@ impl Files {
         };
         let mut archive = Archive::default();
         archive.file(
-            PLAN,
+            TASK,
             FILE,
-            &serde_json::to_vec(plan)
+            &serde_json::to_vec(task)
                 .map_err(io::Error::from)
-                .wrong("encode", Path::new(PLAN))?,
+                .wrong("encode", Path::new(TASK))?,
         );
+        for entry in beside {
+            entry.put_into(&mut archive);
+        }
         File::create(&files.initramfs)
             .and_then(|mut file| {
                 file.write_all(&image.initramfs)?;
@@ -276,7 +349,10 @@ impl Guest {
             .arg(&machine.image.kernel)
             .arg("-initrd")
             .arg(&files.initramfs)
-            .args(["-append", &command_line(machine.shift)])
+            .args([
+                "-append",
+                &command_line(machine.shift, machine.log.as_deref()),
+            ])
             .arg("-serial")
             .arg(format!("file:{}", files.console.display()))
             .arg("-serial")
@@ -331,14 +407,26 @@ impl Drop for Guest {
 }
 
 /// Reads whole lines from a file that grows.
-struct RecordReader {
+struct LineReader {
+    path: PathBuf,
     file: BufReader<File>,
     partial: Vec<u8>,
 }
 
-impl RecordReader {
-    fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
-        self.file.by_ref().read_until(b'\n', &mut self.partial)?;
+impl LineReader {
+    fn open(path: &Path) -> Result<Self, VirtualError> {
+        Ok(LineReader {
+            path: path.to_owned(),
+            file: BufReader::new(File::open(path).wrong("open", path)?),
+            partial: Vec::new(),
+        })
+    }
+
+    fn line(&mut self) -> Result<Option<Vec<u8>>, VirtualError> {
+        self.file
+            .by_ref()
+            .read_until(b'\n', &mut self.partial)
+            .wrong("read", &self.path)?;
         if self.partial.last() == Some(&b'\n') {
             return Ok(Some(std::mem::take(&mut self.partial)));
         }
