@@ -15,16 +15,25 @@ extern void cubictcp_init(struct sock *sk) __ksym;
 extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
 extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
 extern void cubictcp_state(struct sock *sk, u8 new_state) __ksym;
-extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym;
 extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
 extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
 extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
 extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
+/*
+ * That a transmission starts with nothing in flight is an event of cwnd_event up to
+ * Linux 7.0 and an operation of its own from 7.1 on; no algorithm wrapped here heeds
+ * another event. Weak: a kernel has one of the two. A congestion control below names
+ * both operations; before it is loaded the one is taken out that the kernel's BTF lacks
+ * (kernel_side/btf.rs).
+ */
+extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym __weak;
+extern void cubictcp_cwnd_event_tx_start(struct sock *sk) __ksym __weak;
 /* Weak: BBR may be absent, or a module that is not loaded. */
 extern void bbr_init(struct sock *sk) __ksym __weak;
 extern u32 bbr_ssthresh(struct sock *sk) __ksym __weak;
 extern void bbr_set_state(struct sock *sk, u8 new_state) __ksym __weak;
 extern void bbr_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym __weak;
+extern void bbr_cwnd_event_tx_start(struct sock *sk) __ksym __weak;
 extern u32 bbr_undo_cwnd(struct sock *sk) __ksym __weak;
 extern u32 bbr_sndbuf_expand(struct sock *sk) __ksym __weak;
 extern u32 bbr_min_tso_segs(struct sock *sk) __ksym __weak;
@@ -86,6 +95,12 @@ void BPF_PROG(pl_cubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 }
 
 SEC("struct_ops")
+void BPF_PROG(pl_cubic_tx_start, struct sock *sk)
+{
+	cubictcp_cwnd_event_tx_start(sk);
+}
+
+SEC("struct_ops")
 void BPF_PROG(pl_cubic_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	struct pl_connection *conn = governed(sk);
@@ -117,6 +132,7 @@ struct tcp_congestion_ops paceline_cubic = {
 	.cong_avoid = (void *)pl_cubic_cong_avoid,
 	.set_state = (void *)pl_cubic_set_state,
 	.cwnd_event = (void *)pl_cubic_cwnd_event,
+	.cwnd_event_tx_start = (void *)pl_cubic_tx_start,
 	.pkts_acked = (void *)pl_cubic_acked,
 	.min_tso_segs = (void *)pl_cubic_min_tso_segs,
 	.undo_cwnd = (void *)pl_undo_cwnd,
@@ -200,6 +216,12 @@ void BPF_PROG(pl_bbr_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 }
 
 SEC("struct_ops")
+void BPF_PROG(pl_bbr_tx_start, struct sock *sk)
+{
+	bbr_cwnd_event_tx_start(sk);
+}
+
+SEC("struct_ops")
 u32 BPF_PROG(pl_bbr_undo_cwnd, struct sock *sk)
 {
 	return bbr_undo_cwnd(sk);
@@ -243,6 +265,7 @@ void BPF_PROG(pl_bbr_main_v2, struct sock *sk, u32 ack, int flag, const struct r
 		.init = (void *)pl_bbr_init, .ssthresh = (void *)pl_bbr_ssthresh, \
 		.set_state = (void *)pl_bbr_set_state,                         \
 		.cwnd_event = (void *)pl_bbr_cwnd_event,                       \
+		.cwnd_event_tx_start = (void *)pl_bbr_tx_start,                \
 		.pkts_acked = (void *)pl_bbr_acked,                            \
 		.min_tso_segs = (void *)pl_bbr_min_tso_segs,                   \
 		.cong_control = (void *)main,                                  \

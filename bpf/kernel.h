@@ -4,7 +4,7 @@
  *
  * Every struct is marked preserve_access_index: libbpf finds the real offsets
  * in the running kernel's BTF when the programs are loaded, so one build serves
- * 6.1 to 6.18, and no generated vmlinux.h is needed to build it. Anonymous
+ * Linux 6.1 and later, and no generated vmlinux.h is needed to build it. Anonymous
  * unions of the kernel are flattened here, which CO-RE allows.
  */
 #ifndef PACELINE_KERNEL_H
@@ -144,6 +144,7 @@ struct tcp_congestion_ops {
 	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
 	void (*set_state)(struct sock *sk, u8 new_state);
 	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event ev);
+	void (*cwnd_event_tx_start)(struct sock *sk); /* from Linux 7.1 on */
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	u32 (*min_tso_segs)(struct sock *sk);
 	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);

@@ -4,7 +4,18 @@
 use std::ffi::CString;
 use std::process::{Command, Stdio};
 
+use libbpf_rs::btf::types::{MemberAttr, Struct};
+use libbpf_rs::btf::Btf as TypedBtf;
 use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{AsRawLibbpf, OpenObject};
+
+/// The struct of a congestion control's operations.
+const OPERATIONS: &str = "tcp_congestion_ops";
+/// That a transmission starts with nothing in flight: an event among others up to Linux
+/// 7.0, an operation of its own from 7.1 on. A kernel has the algorithms' functions of one
+/// of the two forms.
+const EVENT: &str = "cwnd_event";
+const TX_START: &str = "cwnd_event_tx_start";
 
 /// The form of the kernel's `bbr_main`, which follows `cong_control`'s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +33,45 @@ impl BbrForm {
             BbrForm::TwoArguments => "paceline_bbr_v1",
             BbrForm::FourArguments => "paceline_bbr_v2",
         }
+    }
+}
+
+/// Takes that operation out of the congestion control `map` whose form is not the
+/// kernel's: libbpf refuses an operation that the kernel does not have, and the kernel a
+/// program that calls a function it does not have.
+pub(super) fn fit_operations(open: &mut OpenObject, map: &str) -> libbpf_rs::Result<()> {
+    let kernel = TypedBtf::from_vmlinux()?;
+    let foreign = match offset(&kernel, TX_START) {
+        Some(_) => EVENT,
+        None => TX_START,
+    };
+    // SAFETY: the object is open, and nothing else refers to it during the call.
+    let object = unsafe { open.as_libbpf_object().as_ref() };
+    let Some(at) = TypedBtf::from_bpf_object(object)?.and_then(|own| offset(&own, foreign)) else {
+        return Ok(());
+    };
+    let wanted = open.maps_mut().find(|found| found.name() == map);
+    if let Some(mut wanted) = wanted {
+        // The struct as it will be registered, with pointers to programs (libbpf's
+        // "shadow type").
+        let slot = wanted
+            .initial_value_mut()
+            .and_then(|value| value.get_mut(at..at + size_of::<usize>()));
+        if let Some(slot) = slot {
+            slot.fill(0);
+        }
+    }
+    Ok(())
+}
+
+/// Where an operation is in the struct, bytes.
+fn offset(btf: &TypedBtf<'_>, operation: &str) -> Option<usize> {
+    let operations: Struct<'_> = btf.type_by_name(OPERATIONS)?;
+    let mut members = operations.iter();
+    let member = members.find(|member| member.name.is_some_and(|name| name == operation))?;
+    match member.attr {
+        MemberAttr::Normal { offset } => Some(offset as usize / 8),
+        MemberAttr::BitField { .. } => None,
     }
 }
 

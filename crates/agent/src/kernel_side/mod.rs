@@ -468,6 +468,10 @@ fn choose_congestion(open: &mut OpenObject, congestion: Option<&str>) -> Result<
                 .map_err(|error| Error::bpf("cannot choose a congestion control", error))?;
         }
     }
+    if let Some(name) = congestion {
+        btf::fit_operations(open, name)
+            .map_err(|error| Error::bpf(format!("cannot fit {name} to this kernel"), error))?;
+    }
     Ok(())
 }
 
