@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The C entry points. */
+/*
+ * The C entry points. Exported are those that every library of MPI-3 has; what came later
+ * is bound (bind.h).
+ */
+#include "bind.h"
 #include "collectives.h"
 #include "next.h"
 #include "requests.h"
@@ -7,11 +11,12 @@
 #define COUNT(argument) ((int)(argument))
 #define INDEX_BASE 0
 
-/* Blocking: MPI_X, and MPI-4's MPI_X_c with counts of type MPI_Count. */
-#define BLOCKING(symbol, kind, arguments) \
-	EXPORT int symbol(PARAMETERS_##arguments) \
+/* MPI_X, and MPI-4's MPI_X_c with counts of type MPI_Count, differ by name alone. */
+#define BLOCKING(scope, symbol, kind, arguments) \
+	NEXT_OF(symbol) \
+	scope int symbol(PARAMETERS_##arguments) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing(a##arguments)); \
 		int place, result; \
 \
 		if (!phase_wanted()) \
@@ -23,10 +28,11 @@
 	}
 
 /* In its class before the call, as that sends already. */
-#define NONBLOCKING(symbol, kind, arguments) \
-	EXPORT int symbol(PARAMETERS_##arguments, word request) \
+#define NONBLOCKING(scope, symbol, kind, arguments) \
+	NEXT_OF(symbol) \
+	scope int symbol(PARAMETERS_##arguments, word request) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing(a##arguments)); \
 		struct running running; \
 		int result; \
 \
@@ -38,10 +44,11 @@
 		return result; \
 	}
 
-#define PERSISTENT(symbol, kind, arguments) \
-	EXPORT int symbol(PARAMETERS_##arguments, word info, word request) \
+#define PERSISTENT(scope, symbol, kind, arguments) \
+	NEXT_OF(symbol) \
+	scope int symbol(PARAMETERS_##arguments, word info, word request) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing(a##arguments)); \
 		int result; \
 \
 		if (!phase_wanted()) \
@@ -53,20 +60,31 @@
 	}
 
 #define COLLECTIVE(Name, name, kind, arguments) \
-	BLOCKING(MPI_##Name, kind, arguments) \
-	BLOCKING(MPI_##Name##_c, kind, arguments) \
-	NONBLOCKING(MPI_I##name, kind, arguments) \
-	NONBLOCKING(MPI_I##name##_c, kind, arguments) \
-	PERSISTENT(MPI_##Name##_init, kind, arguments) \
-	PERSISTENT(MPI_##Name##_init_c, kind, arguments) \
-	PERSISTENT(MPIX_##Name##_init, kind, arguments) /* Open MPI 4's extension */
+	BLOCKING(EXPORT, MPI_##Name, kind, arguments) \
+	BLOCKING(static, MPI_##Name##_c, kind, arguments) \
+	NONBLOCKING(EXPORT, MPI_I##name, kind, arguments) \
+	NONBLOCKING(static, MPI_I##name##_c, kind, arguments) \
+	PERSISTENT(static, MPI_##Name##_init, kind, arguments) \
+	PERSISTENT(static, MPI_##Name##_init_c, kind, arguments) \
+	PERSISTENT(static, MPIX_##Name##_init, kind, arguments) /* Open MPI 4's extension */
 
 COLLECTIVES(COLLECTIVE)
 
+#define BOUND_FORMS(Name, name, kind, arguments) \
+	BOUND(MPI_##Name##_c) \
+	BOUND(MPI_I##name##_c) \
+	BOUND(MPI_##Name##_init) \
+	BOUND(MPI_##Name##_init_c) \
+	BOUND(MPIX_##Name##_init)
+
+struct bound c_bound[] = { COLLECTIVES(BOUND_FORMS) };
+const unsigned int c_bound_length = sizeof(c_bound) / sizeof(*c_bound);
+
 #define COMPLETION(Name, name, arguments, count, requests, completed) \
+	NEXT_OF(MPI_##Name) \
 	EXPORT int MPI_##Name(PARAMETERS_##arguments) \
 	{ \
-		NEXT(MPI_##Name); \
+		NEXT(MPI_##Name, next_missing(NO_COMM)); \
 		struct outcome outcome; \
 		struct claims claims; \
 		bool claimed; \
@@ -86,9 +104,10 @@ COLLECTIVES(COLLECTIVE)
 COMPLETIONS(COMPLETION)
 
 #define START(Name, name, arguments, count, requests) \
+	NEXT_OF(MPI_##Name) \
 	EXPORT int MPI_##Name(PARAMETERS_##arguments) \
 	{ \
-		NEXT(MPI_##Name); \
+		NEXT(MPI_##Name, next_missing(NO_COMM)); \
 		int result; \
 \
 		if (!requests_any() || phase_nested) \
@@ -101,9 +120,10 @@ COMPLETIONS(COMPLETION)
 
 STARTS(START)
 
+NEXT_OF(MPI_Request_free)
 EXPORT int MPI_Request_free(word request)
 {
-	NEXT(MPI_Request_free);
+	NEXT(MPI_Request_free, next_missing(NO_COMM));
 
 	if (requests_any())
 		requests_forget(library_handles(request));
@@ -111,11 +131,12 @@ EXPORT int MPI_Request_free(word request)
 }
 
 #define COMM_END(Name, name) \
+	NEXT_OF(MPI_##Name) \
 	EXPORT int MPI_##Name(word comm) \
 	{ \
-		NEXT(MPI_##Name); \
+		NEXT(MPI_##Name, next_missing(NO_COMM)); \
 \
-		if (library_on()) \
+		if (library_now() == LIBRARY_ON) \
 			library_comm_ends(library_handles(comm)); \
 		return next(comm); \
 	}
@@ -123,10 +144,11 @@ EXPORT int MPI_Request_free(word request)
 COMM_ENDS(COMM_END)
 
 /* Nested, so that MPI is opened or closed once if Fortran's entry point calls C's. */
-#define USE(symbol, arguments, afterwards) \
+#define INIT(symbol, arguments) \
+	NEXT_OF(symbol) \
 	EXPORT int symbol(PARAMETERS_##arguments) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing(NO_COMM)); \
 		int result; \
 \
 		if (phase_nested) \
@@ -134,18 +156,18 @@ COMM_ENDS(COMM_END)
 		phase_nested = true; \
 		result = next(ARGUMENTS_##arguments); \
 		phase_nested = false; \
-		afterwards; \
+		if (result == 0) \
+			library_opened(); \
 		return result; \
 	}
 
-USE(MPI_Init, 2, if (result == 0) library_opened())
-USE(MPI_Init_thread, 4, if (result == 0) library_opened())
-USE(MPI_Session_init, 3, if (result == 0) library_opened())
-USE(MPI_Session_finalize, 1, library_closed())
+INIT(MPI_Init, 2)
+INIT(MPI_Init_thread, 4)
 
+NEXT_OF(MPI_Finalize)
 EXPORT int MPI_Finalize(void)
 {
-	NEXT(MPI_Finalize);
+	NEXT(MPI_Finalize, next_missing(NO_COMM));
 	int result;
 
 	if (phase_nested)

@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "client.h"
 #include "paceline.h"
 
 #define PLACES (PACELINE_CLASSES - 1)
@@ -40,7 +41,7 @@ static _Thread_local int last_place;
 
 static void free_class(struct place *place)
 {
-	paceline_class_free((unsigned int)place->class);
+	client.class_free((unsigned int)place->class);
 	place->class = 0;
 }
 
@@ -150,16 +151,16 @@ static int empty_place(void)
 
 static int create(class_key key)
 {
-	int class = paceline_class_new();
+	int class = client.class_new();
 	int i;
 
 	if (class < 0 && evict_least_recently_used())
-		class = paceline_class_new();
+		class = client.class_new();
 	if (class <= 0)
 		return NO_PLACE;
 	i = empty_place();
 	if (i == NO_PLACE) { /* a library with more classes than its header says */
-		paceline_class_free((unsigned int)class);
+		client.class_free((unsigned int)class);
 		return NO_PLACE;
 	}
 	places[i].class = class;

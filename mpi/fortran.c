@@ -13,10 +13,14 @@
  * reach C's MPI_X, others PMPI_X, which the C wrappers would miss: all are wrapped,
  * and phase_nested keeps those of the first sort from counting twice.
  *
+ * Nobody asks at run time which of these there are, so all are exported but persistent
+ * collectives, which are bound as in C (bind.h).
+ *
  * INTEGERs are of 4 bytes: programs and libraries built with -fdefault-integer-8 are
  * not served. Of MPICH's mpi_f08, large counts (mpi_x_f08ts_large_) have no wrappers
- * here: they reach C's MPI_X_c.
+ * here: they reach C's MPI_X_c, which is bound.
  */
+#include "bind.h"
 #include "collectives.h"
 #include "next.h"
 #include "requests.h"
@@ -37,9 +41,10 @@ static word comm_of(word address)
 }
 
 #define BLOCKING(symbol, kind, arguments) \
+	NEXT_OF(symbol) \
 	EXPORT void symbol(PARAMETERS_##arguments, word ierror) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing_fortran(ierror)); \
 		int place; \
 \
 		if (!phase_wanted()) { \
@@ -52,9 +57,10 @@ static word comm_of(word address)
 	}
 
 #define NONBLOCKING(symbol, kind, arguments) \
+	NEXT_OF(symbol) \
 	EXPORT void symbol(PARAMETERS_##arguments, word request, word ierror) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing_fortran(ierror)); \
 		struct running running; \
 		OWN_IERROR_IF_ABSENT; \
 \
@@ -68,9 +74,10 @@ static word comm_of(word address)
 	}
 
 #define PERSISTENT(symbol, kind, arguments) \
-	EXPORT void symbol(PARAMETERS_##arguments, word info, word request, word ierror) \
+	NEXT_OF(symbol) \
+	static void symbol(PARAMETERS_##arguments, word info, word request, word ierror) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing_fortran(ierror)); \
 		OWN_IERROR_IF_ABSENT; \
 \
 		if (!phase_wanted()) { \
@@ -98,10 +105,21 @@ static word comm_of(word address)
 
 COLLECTIVES(COLLECTIVE)
 
+#define BOUND_FORMS(Name, name, kind, arguments) \
+	BOUND(mpi_##name##_init_) \
+	BOUND(mpi_##name##_init_f08_) \
+	BOUND(mpi_##name##_init_f08ts_) \
+	BOUND(mpix_##name##_init_) \
+	BOUND(mpix_##name##_init_f08_)
+
+struct bound fortran_bound[] = { COLLECTIVES(BOUND_FORMS) };
+const unsigned int fortran_bound_length = sizeof(fortran_bound) / sizeof(*fortran_bound);
+
 #define COMPLETION_AS(symbol, arguments, count, requests, completed) \
+	NEXT_OF(symbol) \
 	EXPORT void symbol(PARAMETERS_##arguments, word ierror) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing_fortran(ierror)); \
 		struct outcome outcome; \
 		struct claims claims; \
 		bool claimed; \
@@ -129,9 +147,10 @@ COLLECTIVES(COLLECTIVE)
 COMPLETIONS(COMPLETION)
 
 #define START_AS(symbol, arguments, count, requests) \
+	NEXT_OF(symbol) \
 	EXPORT void symbol(PARAMETERS_##arguments, word ierror) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing_fortran(ierror)); \
 		OWN_IERROR_IF_ABSENT; \
 \
 		if (!requests_any() || phase_nested) { \
@@ -150,9 +169,10 @@ COMPLETIONS(COMPLETION)
 STARTS(START)
 
 #define REQUEST_FREE(symbol) \
+	NEXT_OF(symbol) \
 	EXPORT void symbol(word request, word ierror) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing_fortran(ierror)); \
 \
 		if (requests_any()) \
 			requests_forget(library_fortran_requests(request)); \
@@ -163,11 +183,12 @@ REQUEST_FREE(mpi_request_free_)
 REQUEST_FREE(mpi_request_free_f08_)
 
 #define COMM_END_AS(symbol) \
+	NEXT_OF(symbol) \
 	EXPORT void symbol(word comm, word ierror) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing_fortran(ierror)); \
 \
-		if (library_on()) \
+		if (library_now() == LIBRARY_ON) \
 			library_comm_ends(library_fortran_comms(comm)); \
 		next(comm, ierror); \
 	}
@@ -180,9 +201,10 @@ COMM_ENDS(COMM_END)
 
 /* `arguments` counts ierror here, for MPI_Init has no other. */
 #define USE_AS(symbol, arguments, afterwards) \
+	NEXT_OF(symbol) \
 	EXPORT void symbol(PARAMETERS_##arguments) \
 	{ \
-		NEXT(symbol); \
+		NEXT(symbol, next_missing_fortran(a##arguments)); \
 		int own_ierror = 0; \
 \
 		if (phase_nested) { \
@@ -203,6 +225,4 @@ COMM_ENDS(COMM_END)
 
 USE(init, 1, if (INT_AT(a1) == 0) library_opened())
 USE(init_thread, 3, if (INT_AT(a3) == 0) library_opened())
-USE(session_init, 4, if (INT_AT(a4) == 0) library_opened())
-USE(session_finalize, 2, library_closed())
 USE(finalize, 1, library_closed())

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include "library.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
+#include "bind.h"
 #include "classes.h"
+#include "client.h"
 #include "next.h"
-#include "paceline.h"
 #include "requests.h"
 
-atomic_bool library_is_on;
+atomic_int library_state;
 
-static atomic_int users; /* MPI_Init, and each session */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Written before library_is_on is set, and then only read. */
+/* Written before the library is on, and then only read. */
 static struct handle_type c_type;
 static struct handle_type fortran_comm = { .bytes = sizeof(int) };
 static struct handle_type fortran_request = { .bytes = sizeof(int) };
@@ -43,16 +45,40 @@ static bool switched_off(void)
 	return value && strcmp(value, "off") == 0;
 }
 
+/* Under the lock. */
+static void open_library(void)
+{
+	bool on = !switched_off() && client_load() && client.active() && learn_handles();
+
+	if (on)
+		bind_all();
+	atomic_store(&library_state, on ? LIBRARY_ON : LIBRARY_OFF);
+}
+
 void library_opened(void)
 {
-	if (atomic_fetch_add(&users, 1) == 0)
-		atomic_store(&library_is_on,
-			     !switched_off() && paceline_active() && learn_handles());
+	pthread_mutex_lock(&lock);
+	if (library_now() != LIBRARY_ON)
+		open_library();
+	pthread_mutex_unlock(&lock);
+}
+
+bool library_in_session(void)
+{
+	pthread_mutex_lock(&lock);
+	if (library_now() == LIBRARY_UNKNOWN) {
+		if (next_symbol("PMPI_Session_init"))
+			open_library();
+		else
+			atomic_store(&library_state, LIBRARY_OFF);
+	}
+	pthread_mutex_unlock(&lock);
+	return library_now() == LIBRARY_ON;
 }
 
 void library_closed(void)
 {
-	if (atomic_fetch_sub(&users, 1) != 1 || !atomic_exchange(&library_is_on, false))
+	if (atomic_exchange(&library_state, LIBRARY_OFF) != LIBRARY_ON)
 		return;
 	requests_end_all();
 	classes_forget_all();

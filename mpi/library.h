@@ -14,18 +14,26 @@
 
 #include "words.h"
 
-extern atomic_bool library_is_on;
+enum library_state { LIBRARY_UNKNOWN, LIBRARY_OFF, LIBRARY_ON };
 
-/* True from a successful MPI_Init to MPI_Finalize, in a process that has phases. */
-static inline bool library_on(void)
+extern atomic_int library_state;
+
+/* ON from a successful MPI_Init to MPI_Finalize, in a process that has phases. */
+static inline enum library_state library_now(void)
 {
-	return atomic_load_explicit(&library_is_on, memory_order_relaxed);
+	return (enum library_state)atomic_load_explicit(&library_state, memory_order_relaxed);
 }
 
-/* MPI_Init or MPI_Session_init has succeeded. */
+/* MPI_Init has succeeded. */
 void library_opened(void);
 
-/* MPI_Finalize or MPI_Session_finalize is over. */
+/*
+ * A collective is called without MPI_Init: true if that is right, as in a program that
+ * has opened a session, and the library is on now.
+ */
+bool library_in_session(void);
+
+/* MPI_Finalize is over. */
 void library_closed(void);
 
 struct handle_type {

@@ -6,8 +6,6 @@
 #include <limits.h>
 #include <link.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void *base_of(const void *address)
@@ -20,18 +18,22 @@ static void *base_of(const void *address)
 struct object_search {
 	unsigned int skip; /* objects still to pass over */
 	bool found;
-	char path[PATH_MAX];
+	char path[PATH_MAX]; /* empty: the program itself, or a path too long to be one */
 };
 
 static int copy_path(struct dl_phdr_info *info, size_t size, void *data)
 {
 	struct object_search *search = data;
+	size_t length = strlen(info->dlpi_name);
 
 	(void)size;
 	if (search->skip--)
 		return 0;
 	search->found = true;
-	snprintf(search->path, sizeof(search->path), "%s", info->dlpi_name);
+	if (length >= sizeof(search->path))
+		length = 0;
+	memcpy(search->path, info->dlpi_name, length);
+	search->path[length] = '\0';
 	return 1;
 }
 
@@ -57,7 +59,7 @@ static void *find_in_loaded_objects(const char *name)
 		dl_iterate_phdr(copy_path, &search);
 		if (!search.found)
 			return NULL;
-		if (!search.path[0]) /* the program: its scope is the global one */
+		if (!search.path[0]) /* the program's scope is the global one */
 			continue;
 		object = dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD);
 		if (!object)
@@ -89,13 +91,36 @@ void *next_find(struct next *next)
 {
 	void *function = next_symbol(next->name);
 
-	if (!function) {
-		/* As the dynamic linker would have ended the program without the shim. */
-		fprintf(stderr, "libpaceline-mpi: %s: no MPI library in this process has it\n",
-			next->name);
-		abort();
-	}
+	if (!function)
+		return NULL;
 	keep_loaded(function);
 	atomic_store_explicit(&next->function, function, memory_order_relaxed);
 	return function;
+}
+
+/* MPI_ERR_UNSUPPORTED_OPERATION is part of each library's ABI. */
+#define UNSUPPORTED_OPEN_MPI 52
+#define UNSUPPORTED_MPICH 44
+
+static int unsupported(void)
+{
+	return next_symbol("ompi_mpi_comm_world") ? UNSUPPORTED_OPEN_MPI : UNSUPPORTED_MPICH;
+}
+
+int next_missing(word comm)
+{
+	int (*handler)(word comm, int error) = NULL;
+	int error = unsupported();
+
+	if (comm != NO_COMM)
+		handler = (int (*)(word, int))next_symbol("MPI_Comm_call_errhandler");
+	if (handler)
+		handler(comm, error);
+	return error;
+}
+
+void next_missing_fortran(word ierror)
+{
+	if (ierror)
+		*(int *)ierror = unsupported();
 }

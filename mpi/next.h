@@ -11,6 +11,8 @@
 
 #include <stdatomic.h>
 
+#include "words.h"
+
 struct next {
 	const char *name;
 	_Atomic(void *) function; /* NULL until first used */
@@ -19,7 +21,7 @@ struct next {
 /* The next definition of `name` after the shim's own, or NULL. */
 void *next_symbol(const char *name);
 
-/* Finds the function, keeps it in `next`; ends the process if there is none. */
+/* Finds the function and keeps it in `next`. NULL if there is none. */
 void *next_find(struct next *next);
 
 /* Relaxed: threads that race find the same address, and code needs no publishing. */
@@ -30,9 +32,26 @@ static inline void *next_function(struct next *next)
 	return function ? function : next_find(next);
 }
 
-/* Declares `next`, of the wrapper's own type, in the wrapper of `symbol`. */
-#define NEXT(symbol) \
-	static struct next symbol##_next = { .name = #symbol }; \
-	__typeof__(&symbol) next = (__typeof__(&symbol))next_function(&symbol##_next)
+/*
+ * No library of this process has the function, and still the program has called it:
+ * it asked whether there is one, and found the shim's. MPI's answer to what it does not
+ * support: the communicator's error handler decides, and without one the error's code
+ * is returned.
+ */
+#define NO_COMM 0
+int next_missing(word comm);
+
+/* The same for Fortran, whose entry points say it in ierror. */
+void next_missing_fortran(word ierror);
+
+/* At file scope, before the wrapper of `symbol`. */
+#define NEXT_OF(symbol) static struct next symbol##_next = { .name = #symbol };
+
+/* Declares `next`, of the wrapper's own type, in the wrapper; returns `missing` without it. */
+#define NEXT(symbol, missing) \
+	__typeof__(&symbol) next = (__typeof__(&symbol))next_function(&symbol##_next); \
+\
+	if (!next) \
+		return missing
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include "phase.h"
 
-#include "paceline.h"
+#include "client.h"
 
 _Thread_local bool phase_nested;
 
@@ -11,7 +11,7 @@ int phase_enter(word comm, enum kind kind)
 
 	phase_nested = true;
 	if (place != NO_PLACE)
-		paceline_enter(classes_number(place));
+		client.enter(classes_number(place));
 	return place;
 }
 
@@ -20,7 +20,7 @@ void phase_leave(int place)
 	phase_nested = false;
 	if (place == NO_PLACE)
 		return;
-	paceline_leave(); /* also what an enter counted that did not switch */
+	client.leave(); /* also what an enter counted that did not switch */
 	classes_release(place);
 }
 
@@ -30,7 +30,7 @@ struct running phase_begin(class_key key)
 
 	if (running.place == NO_PLACE)
 		return running;
-	running.token = paceline_begin(classes_number(running.place));
+	running.token = client.begin(classes_number(running.place));
 	if (running.token < 0)
 		classes_release(running.place);
 	return running;
@@ -40,6 +40,6 @@ void phase_end(const struct running *running)
 {
 	if (running->token < 0)
 		return;
-	paceline_end(running->token);
+	client.end(running->token);
 	classes_release(running->place);
 }

@@ -19,7 +19,11 @@ extern _Thread_local bool phase_nested;
 /* Whether the wrapper that asks is to bracket. */
 static inline bool phase_wanted(void)
 {
-	return library_on() && !phase_nested;
+	enum library_state state = library_now();
+
+	if (state == LIBRARY_ON)
+		return !phase_nested;
+	return state == LIBRARY_UNKNOWN && !phase_nested && library_in_session();
 }
 
 /* Returns what phase_leave() takes. Without a class left the operation has no phase. */

@@ -61,19 +61,21 @@ _SIGNATURES = {
 def _candidates():
     named = os.environ.get("PACELINE_LIBRARY")
     if named is not None:
-        return [named] if named else []
+        return [(named, ctypes.DEFAULT_MODE)] if named else []
     here = os.path.dirname(os.path.abspath(__file__))
     return [
-        None,  # what the process has loaded: the MPI shim brings the library
-        os.path.join(here, "..", "..", "libpaceline.so"),
-        "libpaceline.so",
+        (None, ctypes.DEFAULT_MODE),  # what the program is linked with
+        # What the process has opened: the MPI shim may have.
+        ("libpaceline.so", ctypes.DEFAULT_MODE | getattr(os, "RTLD_NOLOAD", 0)),
+        (os.path.join(here, "..", "..", "libpaceline.so"), ctypes.DEFAULT_MODE),
+        ("libpaceline.so", ctypes.DEFAULT_MODE),
     ]
 
 
 def _load():
-    for name in _candidates():
+    for name, mode in _candidates():
         try:
-            library = ctypes.CDLL(name)
+            library = ctypes.CDLL(name, mode)
             for function, arguments in _SIGNATURES.items():
                 getattr(library, function).argtypes = arguments
                 getattr(library, function).restype = ctypes.c_int

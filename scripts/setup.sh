@@ -35,6 +35,8 @@ if [ "${1:-}" = test ] || [ "${1:-}" = bench ]; then
 		mpich libmpich-dev
 		gfortran # and from Fortran
 		python3  # its tests, and those of the Python module
+		python3-dev python3-pip # mpi4py, below
+		musl-tools # programs with another C library
 	)
 fi
 
@@ -146,6 +148,25 @@ have=$(rust_version || true)
 if [ -z "$have" ] || ! newer "$have" "$least_rust"; then
 	fail "setup: $(command -v cargo || echo cargo) is ${have:-not there}, and $least_rust or newer is needed." \
 		"Put the newer one first in the PATH."
+fi
+
+# mpi4py as its users have it: the wheel, which finds the MPI library at run time, and
+# one that is built against MPICH, which the wheel does not find under Debian's name.
+mpi4py=mpi4py==4.1.2
+python_modules=${CARGO_TARGET_DIR:-target}/mpi4py
+pip_install() { # directory, arguments of pip install...
+	local directory=$python_modules/$1
+	shift
+	[ ! -d "$directory/${mpi4py/==/-}.dist-info" ] || return 0
+	echo "setup: will install with pip, into $directory: $mpi4py"
+	# Whole or not at all.
+	rm -rf "$directory" "$directory.part"
+	python3 -m pip install --quiet --disable-pip-version-check --target "$directory.part" "$@" "$mpi4py"
+	mv "$directory.part" "$directory"
+}
+if [ "${1:-}" = test ]; then
+	pip_install openmpi --only-binary :all:
+	MPICC=mpicc.mpich CFLAGS=-O0 pip_install mpich --no-binary mpi4py
 fi
 
 if [ "$architecture" = x86_64 ]; then

@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::kernel_side::{discover, KernelSide};
 use crate::leftovers;
 use crate::pages::{PageServer, SOCKET_VARIABLE};
-use crate::preload;
 use crate::supervise::{Outcome, Signals};
 use crate::tick;
 
@@ -202,7 +201,6 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
     let pages = serve_pages(options)?;
     if let Some(pages) = &pages {
         command.env(SOCKET_VARIABLE, pages.socket());
-        preload::load_shim(command);
     }
     let (job, child) = Job::start(options, command)?;
     tracing::info!(

@@ -4,6 +4,66 @@
 //! `srun`, `ssh` and MPI launchers with remote hosts ask a daemon to start the
 //! processes, so they are not descendants of `paceline run` and not in the
 //! job's cgroup. Paceline has to stand on the other side of the launcher.
+//!
+//! A name tells it early, where the launcher is the command or behind what starts it
+//! plainly. Launchers in scripts are not looked for: what a job has done when it ends
+//!  tells them all.
+
+/// MPI launchers, also as Debian names them (`mpirun.openmpi`, `mpiexec.hydra`).
+const OF_MPI: [&str; 6] = [
+    "mpirun",
+    "mpiexec",
+    "mpirun_rsh",
+    "orterun",
+    "prterun",
+    "prun",
+];
+
+/// Commands that become the command in their arguments.
+const WRAPPERS: [&str; 9] = [
+    "env", "nice", "ionice", "timeout", "nohup", "setsid", "stdbuf", "time", "exec",
+];
+
+/// Whether a word names an MPI launcher, by its path or without.
+pub(crate) fn is_of_mpi(word: &str) -> bool {
+    OF_MPI.contains(&base_name(word).split('.').next().unwrap_or_default())
+}
+
+fn base_name(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// The command behind what wraps it. Options of a wrapper whose values look like a
+/// command hide it: then there is no early word.
+fn unwrapped(command: &[String]) -> Vec<String> {
+    let Some((first, rest)) = command.split_first() else {
+        return Vec::new();
+    };
+    let name = base_name(first);
+    if matches!(name, "sh" | "bash" | "dash" | "zsh") {
+        let script = rest.iter().skip_while(|word| *word != "-c").nth(1);
+        return script.map_or_else(
+            || command.to_vec(),
+            |script| {
+                unwrapped(
+                    &script
+                        .split_whitespace()
+                        .map(str::to_owned)
+                        .collect::<Vec<_>>(),
+                )
+            },
+        );
+    }
+    if !WRAPPERS.contains(&name) {
+        return command.to_vec();
+    }
+    let is_own = |word: &&String| {
+        word.starts_with(['-', '+'])
+            || word.contains('=')
+            || word.starts_with(|first: char| first.is_ascii_digit())
+    };
+    unwrapped(&rest.iter().skip_while(is_own).cloned().collect::<Vec<_>>())
+}
 
 /// What to say about a command that `paceline run` is about to start: none
 /// where its processes will be in the job.
@@ -14,12 +74,10 @@ pub fn warning(
     policy: &str,
     environment: impl Fn(&str) -> Option<String>,
 ) -> Option<String> {
-    let launcher = command.first()?.rsplit('/').next()?;
-    let arguments = &command[1..];
-    let runs_paceline = arguments
-        .iter()
-        .any(|argument| argument.rsplit('/').next() == Some("paceline"));
-    if runs_paceline {
+    let command = unwrapped(command);
+    let (first, arguments) = command.split_first()?;
+    let launcher = base_name(first);
+    if arguments.iter().any(|word| base_name(word) == "paceline") {
         return None;
     }
     let (why, form) = match launcher {
@@ -31,7 +89,7 @@ pub fn warning(
             format!("{launcher} starts the command on another host"),
             format!("{launcher} HOST paceline run --policy {policy} -- ./prog"),
         ),
-        "mpirun" | "mpiexec" | "mpiexec.hydra" | "orterun" | "prun" | "prterun" => {
+        _ if is_of_mpi(launcher) => {
             let where_from = remote_hosts(arguments, environment)?;
             (
                 format!("{launcher} starts ranks on other hosts ({where_from})"),
@@ -124,9 +182,21 @@ mod tests {
             "mpiexec -f hosts ./prog",
             "orterun --hostfile h ./prog",
             "ssh a ./prog",
+            "mpirun.openmpi --host a,b ./prog",
+            "env A=b srun ./prog",
+            "nice -n 10 timeout -k 5 1h ssh a ./prog",
         ] {
             assert!(warn(command, &[]).is_some(), "{command}");
         }
+    }
+
+    #[test]
+    fn a_launcher_is_seen_in_a_plain_script() {
+        let command = |script: &str| ["sh", "-c", script].map(str::to_owned);
+        let warned = |script| warning(&command(script), "lfn", |_| None).is_some();
+        assert!(warned("exec srun -n 4 ./prog"));
+        assert!(!warned("./prog srun"));
+        assert!(!warned("srun paceline run -- ./prog"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::bail;
 use paceline_agent::job::{self, JobOptions};
+use paceline_agent::preload::{self, Choice};
 use paceline_agent::{launcher, service, Error};
 use paceline_policy::{Policy, PolicyError};
 
@@ -28,6 +29,12 @@ pub struct Args {
     /// Without root: where the agent's sockets are
     #[arg(long, value_name = "DIR", default_value = service::DIRECTORY)]
     agent: PathBuf,
+    /// Load the MPI shim into the command, whatever it is (see docs/phases.md)
+    #[arg(long, conflicts_with = "no_preload")]
+    preload: bool,
+    /// Load it into no command; without either, into MPI launchers and their ranks
+    #[arg(long)]
+    no_preload: bool,
     /// The command and its arguments
     #[arg(
         required = true,
@@ -38,13 +45,28 @@ pub struct Args {
     command: Vec<String>,
 }
 
+impl Args {
+    fn preload(&self) -> Choice {
+        match (self.preload, self.no_preload) {
+            (true, _) => Choice::Always,
+            (_, true) => Choice::Never,
+            _ => Choice::Mpi,
+        }
+    }
+}
+
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let warning = launcher::warning(&args.command, &args.policy, |name| std::env::var(name).ok());
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
+    let preload = args.preload();
     let outcome = if job::capable() {
+        let policy = Policy::load(&args.policy)?;
+        if job::has_phases(&policy) {
+            load_shim(preload, &args.command, &mut command)?;
+        }
         let options = JobOptions {
-            policy: Policy::load(&args.policy)?,
+            policy,
             group: args.group,
             user: args.user,
         };
@@ -59,6 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Ok(_) | Err(PolicyError::Read { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        load_shim(preload, &args.command, &mut command)?;
         warn(warning);
         service::run_by_agent(&args.agent, &args.policy, args.group, &mut command)
     };
@@ -73,6 +96,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+fn load_shim(choice: Choice, words: &[String], command: &mut Command) -> anyhow::Result<()> {
+    if !choice.includes(words, |name| std::env::var(name).ok()) {
+        tracing::info!("the MPI shim is not loaded: no MPI launcher, and no --preload");
+    } else if !preload::load_shim(command) {
+        if choice == Choice::Always {
+            bail!(
+                "--preload: {} is not installed beside this program",
+                preload::SHIM
+            );
+        }
+        tracing::info!(
+            "{} is not installed: MPI programs are not followed",
+            preload::SHIM
+        );
+    }
+    Ok(())
 }
 
 fn warn(warning: Option<String>) {

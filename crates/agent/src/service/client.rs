@@ -13,7 +13,6 @@ use super::request::{self, Answer, Request, Started};
 use super::{JOBS_SOCKET, PAGES_SOCKET};
 use crate::error::{Error, Result};
 use crate::pages::SOCKET_VARIABLE;
-use crate::preload;
 use crate::supervise::{Outcome, Signals};
 
 /// How long the agent may take. On a slow host, loading the programs takes seconds, and
@@ -52,7 +51,6 @@ pub fn run_by_agent(
     signals.give_back_in(command);
     if started.phases {
         command.env(SOCKET_VARIABLE, directory.join(PAGES_SOCKET));
-        preload::load_shim(command);
     }
     let child = command.spawn().map_err(|source| Error::Spawn {
         program: command.get_program().into(),

@@ -53,41 +53,66 @@ pub struct Tools {
 
 impl Tools {
     pub fn build(place: &Path, library: Library, compiler: &str, source: &str) -> Self {
-        let built = Path::new(paceline().get_program()).to_path_buf();
         let tools = Tools {
-            paceline: place.join("paceline"),
+            paceline: install(place),
             program: place.join("phases"),
         };
-        std::fs::copy(&built, &tools.paceline).unwrap();
-        // Where cargo left it depends on what it was asked to build.
-        let directory = built.parent().unwrap();
-        let phase_library = [directory.to_path_buf(), directory.join("deps")]
-            .iter()
-            .map(|directory| directory.join("libpaceline.so"))
-            .filter(|path| path.exists())
-            .max_by_key(|path| path.metadata().unwrap().modified().unwrap())
-            .expect("cargo built libpaceline.so");
-        std::fs::copy(phase_library, place.join("libpaceline.so")).unwrap();
-
-        let mpi = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mpi");
-        succeed(
-            Command::new("make")
-                .args(["--silent", "-C"])
-                .arg(&mpi)
-                .arg(format!("OUT={}", place.display())),
-        );
         succeed(
             Command::new(format!("{compiler}.{}", library.name()))
                 .current_dir(place)
                 .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
                 .arg(&tools.program)
-                .arg(mpi.join("examples").join(source)),
+                .arg(directory().join("examples").join(source)),
         );
         tools
     }
 }
 
-fn succeed(command: &mut Command) {
+/// `mpi/` of this tree.
+pub fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mpi")
+}
+
+/// Where `scripts/setup.sh test` puts mpi4py for this library; in CI it must have.
+pub fn mpi4py(library: Library) -> Option<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
+        PathBuf::from,
+    );
+    let modules = target.join("mpi4py").join(library.name());
+    if modules.join("mpi4py").is_dir() {
+        return Some(modules);
+    }
+    let is_ci = std::env::var("CI").as_deref() == Ok("true");
+    assert!(!is_ci, "in CI there must be {}", modules.display());
+    println!("skipped: no {}: scripts/setup.sh test", modules.display());
+    None
+}
+
+/// The program in `place`, with the shim of this tree beside it, where it looks for it.
+pub fn install(place: &Path) -> PathBuf {
+    let built = Path::new(paceline().get_program()).to_path_buf();
+    let installed = place.join("paceline");
+    std::fs::copy(&built, &installed).unwrap();
+    // Where cargo left it depends on what it was asked to build.
+    let beside = built.parent().unwrap();
+    let phase_library = [beside.to_path_buf(), beside.join("deps")]
+        .iter()
+        .map(|beside| beside.join("libpaceline.so"))
+        .filter(|path| path.exists())
+        .max_by_key(|path| path.metadata().unwrap().modified().unwrap())
+        .expect("cargo built libpaceline.so");
+    std::fs::copy(phase_library, place.join("libpaceline.so")).unwrap();
+    succeed(
+        Command::new("make")
+            .args(["--silent", "-C"])
+            .arg(directory())
+            .arg(format!("OUT={}", place.display())),
+    );
+    installed
+}
+
+pub fn succeed(command: &mut Command) {
     let output = command
         .output()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
