@@ -203,10 +203,13 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	conn->path.netns = BPF_CORE_READ(skc, skc_net.net, net_cookie);
 	address_of(conn->path.address, skc, true);
 	address_of(local, skc, false);
-	if (is_loopback(conn->path.address, local))
+	if (is_loopback(conn->path.address, local)) {
 		conn->reason = PL_REASON_LOOPBACK;
-	else if (is_mptcp(tp))
+		__sync_fetch_and_add(&job->loopback, 1);
+	} else if (is_mptcp(tp)) {
 		conn->reason = PL_REASON_MPTCP;
+		__sync_fetch_and_add(&job->mptcp, 1);
+	}
 	if (conn->reason) {
 		/* What a listener of the job handed down goes back; rttvar stays. */
 		if (job->policy.rto_least_us && fresh)

@@ -109,6 +109,7 @@ struct pl_job {
 	/* Counters, added up by the programs. */
 	__u64 connections; /* that got the policy */
 	__u64 refused; /* left alone because a setting was refused */
+	__u64 loopback, mptcp; /* left alone because they are such */
 	struct pl_shortage full;
 	struct pl_usage used;
 	__u32 account; /* of its owner, in pl_accounts */
@@ -384,7 +385,7 @@ _Static_assert(sizeof(struct pl_policy) == 64, "pl_policy");
 _Static_assert(sizeof(struct pl_usage) == 16, "pl_usage");
 _Static_assert(sizeof(struct pl_account) == 32, "pl_account");
 _Static_assert(sizeof(struct pl_shortage) == 40, "pl_shortage");
-_Static_assert(sizeof(struct pl_job) == 224, "pl_job");
+_Static_assert(sizeof(struct pl_job) == 240, "pl_job");
 _Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
 _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");

@@ -40,7 +40,7 @@ plain! {
     pl_usage: 16,
     pl_account: 32,
     pl_shortage: 40,
-    pl_job: 224,
+    pl_job: 240,
     pl_path_key: 40,
     pl_process_key: 16,
     pl_phase_page: 520,

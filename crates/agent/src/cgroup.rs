@@ -151,6 +151,11 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
+    /// The one with this directory.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
     /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path

@@ -18,6 +18,7 @@ use crate::leftovers;
 use crate::pages::{PageServer, SOCKET_VARIABLE};
 use crate::supervise::{Outcome, Signals};
 use crate::tick;
+use crate::verdict::{self, Counts};
 
 /// The kernel's default for new sockets of this network namespace.
 const DEFAULT_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -121,6 +122,13 @@ impl Job {
         }
     }
 
+    /// What came of its connections, as long as the job is there.
+    fn counts(&self) -> Option<Counts> {
+        let found = discover::find().ok()?.filter(discover::Found::is_ours)?;
+        let job = found.job(self.cgroup.id().ok()?).ok()?;
+        job.as_ref().map(Counts::from)
+    }
+
     /// Ends the job if no process is left in it: detaches, forgets, removes,
     /// and takes the kernel side away with the last job. Returns whether the
     /// job ended; a job with processes in the background goes on.
@@ -210,8 +218,9 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
     );
     let outcome = signals.wait(child)?;
     let path = job.path().to_path_buf();
+    let counts = job.counts();
     match job.end() {
-        Ok(true) => {}
+        Ok(true) => verdict::tell(counts, &options.policy.name, command),
         Ok(false) => tracing::info!(
             "processes of the job are still running in {}; they keep its policy",
             path.display()

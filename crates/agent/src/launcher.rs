@@ -7,7 +7,7 @@
 //!
 //! A name tells it early, where the launcher is the command or behind what starts it
 //! plainly. Launchers in scripts are not looked for: what a job has done when it ends
-//!  tells them all.
+//! (`verdict.rs`) tells them all.
 
 /// MPI launchers, also as Debian names them (`mpirun.openmpi`, `mpiexec.hydra`).
 const OF_MPI: [&str; 6] = [

@@ -12,6 +12,7 @@
 //! - [`preload`]: the MPI shim, and what else programs are made to load;
 //! - [`service`]: jobs for users who are not root;
 //! - [`launcher`]: launchers whose processes are not in the job;
+//! - `verdict`: what a job is told that ended with nothing done for it;
 //! - [`burst`]: packets per window of time at an interface;
 //! - `kernel_side`: finding, loading, registering and retiring the BPF
 //!   programs, the only place that does;
@@ -38,6 +39,7 @@ mod shortage;
 pub mod status;
 mod supervise;
 pub mod tick;
+mod verdict;
 
 pub use error::{Error, Result};
 pub use leftovers::clean_up;

@@ -8,12 +8,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use paceline_abi::PL_ABI_VERSION;
+use serde::Serialize;
 
-use super::request::{self, Answer, Request, Started};
+use super::request::{self, About, Answer, Question, Request, Started};
 use super::{JOBS_SOCKET, PAGES_SOCKET};
 use crate::error::{Error, Result};
 use crate::pages::SOCKET_VARIABLE;
 use crate::supervise::{Outcome, Signals};
+use crate::verdict::{self, Counts};
 
 /// How long the agent may take. On a slow host, loading the programs takes seconds, and
 /// others may be first.
@@ -40,7 +42,7 @@ pub fn run_by_agent(
         policy: listed(policy),
         group,
     };
-    let started = ask(directory, &request)?;
+    let started = start(directory, &request)?;
     tracing::info!(
         "policy {} for cgroup {}",
         request.policy,
@@ -56,7 +58,34 @@ pub fn run_by_agent(
         program: command.get_program().into(),
         source,
     })?;
-    signals.wait(child)
+    let outcome = signals.wait(child)?;
+    // While this process is in the job, the job is there to be asked about.
+    if is_alone(&started.cgroup) {
+        verdict::tell(counts(directory), &request.policy, command);
+    }
+    Ok(outcome)
+}
+
+/// Whether this process is the only one in the cgroup: the job ends with it.
+fn is_alone(cgroup: &Path) -> bool {
+    let processes = std::fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    processes.trim() == std::process::id().to_string()
+}
+
+/// What came of the job's connections. No answer is no reason to fail: the command has had
+/// its way.
+fn counts(directory: &Path) -> Option<Counts> {
+    let question = Question {
+        abi: PL_ABI_VERSION,
+        about: About::Connections,
+    };
+    match ask(directory, &question) {
+        Ok(Answer::Connections(counts)) => Some(counts),
+        other => {
+            tracing::debug!("no word of the job's connections: {other:?}");
+            None
+        }
+    }
 }
 
 /// A file by the path that the administrator would give it.
@@ -71,7 +100,23 @@ fn listed(policy: &str) -> String {
         .unwrap_or_else(|| policy.to_owned())
 }
 
-fn ask(directory: &Path, request: &Request) -> Result<Started> {
+fn start(directory: &Path, request: &Request) -> Result<Started> {
+    match ask(directory, request)? {
+        Answer::Started(started) => Ok(started),
+        Answer::Connections(_) => Err(Error::path(
+            "ask the agent at",
+            &directory.join(JOBS_SOCKET),
+            io::ErrorKind::InvalidData.into(),
+        )),
+        Answer::Refused(refused) => Err(Error::AgentRefused {
+            socket: directory.join(JOBS_SOCKET),
+            code: refused.code.to_string(),
+            message: refused.message,
+        }),
+    }
+}
+
+fn ask(directory: &Path, request: &impl Serialize) -> Result<Answer> {
     let socket = directory.join(JOBS_SOCKET);
     let failed = |error| Error::path("ask the agent at", &socket, error);
     let mut stream = UnixStream::connect(&socket).map_err(|error| match error.kind() {
@@ -88,12 +133,7 @@ fn ask(directory: &Path, request: &Request) -> Result<Started> {
         .read_line(&mut answer)
         .map_err(failed)?;
     match serde_json::from_str(&answer) {
-        Ok(Answer::Started(started)) => Ok(started),
-        Ok(Answer::Refused(refused)) => Err(Error::AgentRefused {
-            socket,
-            code: refused.code.to_string(),
-            message: refused.message,
-        }),
+        Ok(answer) => Ok(answer),
         Err(_) if !answer.ends_with('\n') => Err(failed(io::Error::new(
             io::ErrorKind::UnexpectedEof,
             "it ended before it answered",

@@ -27,13 +27,15 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::callers::{Call, Callers};
-use crate::cgroup::Hierarchy;
+use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::group::server::GroupServer;
 use crate::job::{self, JobOptions, Place};
+use crate::kernel_side::discover;
 use crate::leftovers;
 use crate::pages::{self, PageServer};
-use request::{Answer, Code, Refused, Request, Started};
+use crate::verdict::Counts;
+use request::{About, Answer, Code, Question, Refused, Request, Started};
 use watch::Watch;
 
 pub use client::run_by_agent;
@@ -160,11 +162,16 @@ impl Service {
 
     fn answer(&mut self, call: Call) {
         let user = call.who.uid();
-        let answer = match self.start_job(&call) {
-            Ok(started) => {
+        let started = match Question::read(&call.said) {
+            Some(question) => self.look(&call, &question).map(Answer::Connections),
+            None => self.start_job(&call).map(Answer::Started),
+        };
+        let answer = match started {
+            Ok(Answer::Started(started)) => {
                 tracing::info!("job of user {user} in {}", started.cgroup.display());
                 Answer::Started(started)
             }
+            Ok(answer) => answer,
             Err(refused) => {
                 tracing::info!("user {user} gets no job: {}", refused.message);
                 Answer::Refused(refused)
@@ -175,6 +182,26 @@ impl Service {
         if let Err(error) = stream.write_all(&answer.to_line()) {
             tracing::info!("user {user} does not hear the answer: {error}");
         }
+    }
+
+    /// Answers about the job that the asker is in, if it is the asker's.
+    fn look(&self, call: &Call, question: &Question) -> Result<Counts, Refused> {
+        let About::Connections = question.about;
+        let peer = Peer::of(&call.stream, &call.who)?;
+        let found = discover::find()?.filter(discover::Found::is_ours);
+        // In a part of a job's cgroup that a program has made, too.
+        let own = peer.cgroup(&self.hierarchy)?;
+        let above = own.path().ancestors();
+        for path in above.take_while(|path| path.starts_with(self.hierarchy.mount())) {
+            let id = Cgroup::at(path.to_path_buf()).id()?;
+            match found.as_ref().map_or(Ok(None), |found| found.job(id))? {
+                Some(job) if job.owner_uid == peer.user => return Ok(Counts::from(&job)),
+                Some(_) => break,
+                None => {}
+            }
+        }
+        let what = "the asker is in no job of its own".to_owned();
+        Err(Refused::new(Code::Peer, what))
     }
 
     fn start_job(&mut self, call: &Call) -> Result<Started, Refused> {

@@ -8,6 +8,7 @@ use paceline_abi::PL_ABI_VERSION;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::verdict::Counts;
 
 /// Bytes of a request at most: a path of PATH_MAX, a name, and what is around them.
 pub(super) const LONGEST: usize = 8192;
@@ -24,12 +25,31 @@ pub(super) struct Request {
     pub group: Option<String>,
 }
 
+/// What is asked about the asker's own job.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Question {
+    /// PL_ABI_VERSION of the asker.
+    pub abi: u32,
+    pub about: About,
+}
+
+/// What there is to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum About {
+    /// What came of the connections that the job has made so far.
+    Connections,
+}
+
 /// What the agent says.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Answer {
     /// The asker is in its job.
     Started(Started),
+    /// What was asked for.
+    Connections(Counts),
     /// Nothing was changed.
     Refused(Refused),
 }
@@ -99,6 +119,14 @@ pub(super) fn is_complete(said: &[u8]) -> bool {
     said.ends_with(b"\n")
 }
 
+impl Question {
+    /// What was said, if it is a question.
+    pub fn read(said: &[u8]) -> Option<Self> {
+        let question: Self = serde_json::from_slice(said).ok()?;
+        (question.abi == PL_ABI_VERSION).then_some(question)
+    }
+}
+
 impl Request {
     /// What was said, checked.
     pub fn read(said: &[u8]) -> Result<Self, Refused> {
@@ -162,6 +190,19 @@ mod tests {
         let said = line(&request);
         assert!(is_complete(&said));
         assert_eq!(Request::read(&said), Ok(request));
+    }
+
+    #[test]
+    fn a_question_is_told_from_a_request() {
+        let mut question = Question {
+            abi: PL_ABI_VERSION,
+            about: About::Connections,
+        };
+        let said = line(&question);
+        assert_eq!(code(std::str::from_utf8(&said).unwrap()), Code::Malformed);
+        assert_eq!(Question::read(&said).as_ref(), Some(&question));
+        question.abi += 1;
+        assert_eq!(Question::read(&line(&question)), None);
     }
 
     #[test]

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a job is told when it has ended and its policy has had nothing to do.
+//!
+//! That is how a job looks whose processes a launcher has started elsewhere, whatever the
+//! launcher is called and whatever script it was in: [`crate::launcher`] only guesses.
+
+use std::process::Command;
+
+use paceline_abi::pl_job;
+use serde::{Deserialize, Serialize};
+
+/// Connections of a job, from its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    /// Got the policy.
+    pub governed: u64,
+    /// Were left alone: the kernel refused a setting.
+    pub refused: u64,
+    /// Were left alone: both ends are on this host.
+    pub loopback: u64,
+    /// Were left alone: Multipath TCP.
+    pub mptcp: u64,
+}
+
+impl From<&pl_job> for Counts {
+    fn from(job: &pl_job) -> Self {
+        Self {
+            governed: job.connections,
+            refused: job.refused,
+            loopback: job.loopback,
+            mptcp: job.mptcp,
+        }
+    }
+}
+
+/// What launchers tell the ranks that they start of their place among them.
+const RANKS: [&str; 4] = [
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+];
+
+/// Says it, in one line. `counts` is missing where nobody knows: then nothing is said.
+pub(crate) fn tell(counts: Option<Counts>, policy: &str, command: &Command) {
+    let Some(counts) = counts else {
+        return;
+    };
+    // A job within this one has had the connections.
+    let mut words = std::iter::once(command.get_program()).chain(command.get_args());
+    if words.any(|word| word.to_string_lossy().ends_with("paceline")) {
+        return;
+    }
+    // Of many ranks that are jobs of their own, one speaks.
+    let rank = RANKS.iter().find_map(|name| std::env::var(name).ok());
+    if rank.is_some_and(|rank| rank != "0") {
+        return;
+    }
+    if let Some(words) = words_for(counts, policy) {
+        tracing::warn!("{words}");
+    }
+}
+
+fn words_for(counts: Counts, policy: &str) -> Option<String> {
+    let Counts {
+        governed,
+        refused,
+        loopback,
+        mptcp,
+    } = counts;
+    if governed > 0 {
+        return None;
+    }
+    let reason = if refused > 0 {
+        format!("the kernel refused a setting of the policy on {refused}: see paceline doctor")
+    } else if loopback + mptcp > 0 {
+        let mut kinds = Vec::new();
+        if loopback > 0 {
+            kinds.push(format!("{loopback} within this host"));
+        }
+        if mptcp > 0 {
+            kinds.push(format!("{mptcp} of Multipath TCP"));
+        }
+        format!(
+            "it had {}, which are left alone. {}",
+            kinds.join(" and "),
+            elsewhere(policy)
+        )
+    } else {
+        format!("it had no TCP connection at all. {}", elsewhere(policy))
+    };
+    Some(format!(
+        "no connection of the job to another host got the policy {policy}: {reason}"
+    ))
+}
+
+fn elsewhere(policy: &str) -> String {
+    format!(
+        "If its processes were started by a daemon (srun, ssh, mpirun on other hosts, a container), Paceline belongs on the other side of the launcher: LAUNCHER [OPTIONS] paceline run --policy {policy} -- ./prog"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_had_the_policy_is_told_nothing() {
+        let counts = Counts {
+            governed: 1,
+            refused: 2,
+            loopback: 3,
+            mptcp: 4,
+        };
+        assert_eq!(words_for(counts, "lfn"), None);
+    }
+
+    #[test]
+    fn the_reason_is_the_likely_one_on_one_line() {
+        let of = |refused, loopback, mptcp| {
+            let counts = Counts {
+                governed: 0,
+                refused,
+                loopback,
+                mptcp,
+            };
+            let words = words_for(counts, "lfn").unwrap();
+            assert!(!words.contains('\n'));
+            words
+        };
+        assert!(of(0, 0, 0).contains("no TCP connection at all"));
+        assert!(of(0, 0, 0).contains("paceline run --policy lfn -- ./prog"));
+        assert!(of(0, 3, 0).contains("3 within this host, which"));
+        assert!(of(0, 3, 1).contains("3 within this host and 1 of Multipath TCP"));
+        assert!(of(2, 3, 1).contains("refused a setting of the policy on 2"));
+        assert!(!of(2, 0, 0).contains("LAUNCHER"));
+    }
+}
