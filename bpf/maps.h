@@ -59,6 +59,19 @@ struct {
 	__array(values, struct pl_page_map);
 } pl_pages SEC(".maps");
 
+/*
+ * Which `paceline run`s a job of PL_SEAT_SHARED serves, and since when (CLOCK_MONOTONIC,
+ * microseconds). Process 0 stands for those whose number is not known: the job then ends
+ * with its cgroup. No program reads it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PL_MAX_RUNS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pl_process_key);
+	__type(value, u64);
+} pl_runs SEC(".maps");
+
 /* Who made a socket: accepted ones inherit it from their listener. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);

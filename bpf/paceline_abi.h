@@ -29,6 +29,7 @@
 #define PL_MAX_MEMBERS 65536 /* connections in groups; allocated as they come */
 #define PL_MAX_PROCESSES 16384 /* with phases, on one host; allocated as they come */
 #define PL_MAX_GROUPS 4096 /* groups of connections on one host; allocated as they come */
+#define PL_MAX_RUNS 16384 /* `paceline run`s in cgroups that they share; allocated as they come */
 #define PL_ACCOUNTS 1024 /* the host's, which is the first, and the owners' */
 #define PL_GROUP_STREAMS 4096 /* connections of one group on one host */
 #define PL_PAGE_STREAMS 20 /* of these in one page of TCP_WININFO: Python gets no more than 1024 bytes */
@@ -98,12 +99,19 @@ struct pl_shortage {
 	__u64 storage; /* connections: left alone, for the kernel had no memory for them */
 };
 
+/* How a job came to its cgroup, and when it ends. */
+enum pl_seat {
+	PL_SEAT_OWN = 0, /* paceline run made it: ends when no process is left in it */
+	PL_SEAT_ATTACHED = 1, /* by paceline attach: ends by detach, or when it is removed */
+	PL_SEAT_SHARED = 2, /* a scheduler's step or a container: ends with the last of pl_runs */
+};
+
 /* One job: a cgroup whose sockets get one policy. Key: the cgroup's id. */
 struct pl_job {
 	struct pl_policy policy;
 	__u64 started_us; /* CLOCK_MONOTONIC when the job was made */
 	__u32 owner_uid; /* who started it */
-	__u32 attached; /* 1: the cgroup existed before (paceline attach) */
+	__u32 seat; /* enum pl_seat */
 	char policy_name[PL_NAME_LEN];
 	char group[PL_NAME_LEN]; /* paceline run --group; empty if none */
 	/* Counters, added up by the programs. */
@@ -178,7 +186,7 @@ struct pl_path_key {
 	__u32 reserved;
 };
 
-/* One process of a job that has phases. */
+/* One process of a job: that has phases, or is a `paceline run`. */
 struct pl_process_key {
 	__u64 job; /* cgroup id */
 	__u32 process; /* thread group id in the first PID namespace */

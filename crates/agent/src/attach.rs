@@ -7,13 +7,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{setns, CloneFlags};
-use paceline_abi::name_text;
+use paceline_abi::{name_text, pl_seat};
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::job::{self, JobOptions};
 use crate::kernel_side::{detach_from, KernelSide};
 use crate::{leftovers, shortage};
+
+/// The iterator by which existing connections come under a policy.
+const ADOPT_PROGRAM: &str = "pl_adopt";
+/// The one by which they go back to what they had.
+const RELEASE_PROGRAM: &str = "pl_release";
 
 /// What [`attach`] or [`detach`] did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,24 +49,20 @@ pub fn attach(path: &Path, options: &JobOptions) -> Result<Changed> {
     let cleaned = leftovers::clean(&hierarchy, &lock)?;
     if let Some(found) = &cleaned.found {
         found.require_ours(|| leftovers::describe_jobs(&hierarchy, found))?;
-        if found.job_ids().contains(&id) {
-            let jobs = KernelSide::join(found)?.jobs()?;
-            let policy = jobs
-                .iter()
-                .find(|(other, _)| *other == id)
-                .map(|(_, job)| name_text(&job.policy_name))
-                .unwrap_or_default();
+        if let Some(job) = found.job(id)? {
             return Err(Error::AlreadyAttached {
                 path: cgroup.path().to_path_buf(),
-                policy,
+                policy: name_text(&job.policy_name),
             });
         }
     }
-    let attached = KernelSide::ensure(&lock, cleaned.found, options).and_then(|side| {
-        side.put_job(&lock, id, &job::entry(options, job::owner(), true))?;
-        side.attach_to(&cgroup)?;
+    let attached = KernelSide::ensure(&lock, cleaned.found, options).and_then(|found| {
+        let seat = pl_seat::PL_SEAT_ATTACHED;
+        found.put_job(&lock, id, &job::entry(options, job::owner(), seat))?;
+        found.attach_to(&cgroup)?;
+        let side = KernelSide::join(&found, ADOPT_PROGRAM)?;
         side.set_subject(&lock, id)?;
-        Ok(in_each_namespace(&side, "pl_adopt", &cgroup))
+        Ok(in_each_namespace(&side, ADOPT_PROGRAM, &cgroup))
     });
     if attached.is_err() {
         if let Some(found) = crate::kernel_side::discover::find()? {
@@ -115,19 +116,15 @@ pub fn detach(path: &Path) -> Result<Changed> {
             ],
         });
     }
-    let side = KernelSide::join(&found)?;
-    let jobs = side.jobs()?;
-    let (_, job) = jobs
-        .iter()
-        .find(|(other, _)| *other == id)
-        .ok_or_else(|| not_attached(false))?;
-    if job.attached == 0 {
+    let job = found.job(id)?.ok_or_else(|| not_attached(false))?;
+    if job.seat != pl_seat::PL_SEAT_ATTACHED as u32 {
         return Err(not_attached(true));
     }
+    let side = KernelSide::join(&found, RELEASE_PROGRAM)?;
     // New connections first, then those that exist.
     detach_from(&cgroup)?;
     side.set_subject(&lock, id)?;
-    let changed = in_each_namespace(&side, "pl_release", &cgroup);
+    let changed = in_each_namespace(&side, RELEASE_PROGRAM, &cgroup);
     let ended = found.delete_job(id)?;
     shortage::warn(&cgroup.path().display().to_string(), ended.as_ref());
     drop(found);

@@ -156,6 +156,11 @@ impl Cgroup {
         Self { path }
     }
 
+    /// Whether it is the root of the whole host, which alone has no events.
+    pub(crate) fn is_hosts(&self) -> bool {
+        !self.path.join("cgroup.events").exists()
+    }
+
     /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path

@@ -139,6 +139,19 @@ pub enum Error {
         policy: String,
     },
 
+    /// `run` in a step or container whose cgroup has another policy, or another group.
+    #[error(
+        "{} has policy {policy}{} already, and all of it shares one on this host: run this with the same, or in a step of its own (srun), or after the other has ended", path.display(), if group.is_empty() { String::new() } else { format!(" and group {group}") }
+    )]
+    SharedWithOther {
+        /// The cgroup.
+        path: PathBuf,
+        /// Name of the policy in force.
+        policy: String,
+        /// Name of the group; empty if none.
+        group: String,
+    },
+
     /// `detach` on a cgroup that has no policy, or on a job of `run`.
     #[error("{} was not attached with paceline attach{}", path.display(), if *run { " (it is a job of paceline run and ends with it)" } else { "" })]
     NotAttached {

@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use nix::unistd::{Gid, Uid, User};
-use paceline_abi::{name_to_array, pl_job, pl_policy};
+use paceline_abi::{name_to_array, pl_job, pl_policy, pl_seat};
 use paceline_policy::{Base, Policy};
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
-use crate::kernel_side::{discover, KernelSide};
-use crate::leftovers;
-use crate::pages::{PageServer, SOCKET_VARIABLE};
+use crate::kernel_side::{discover, UNKNOWN_RUN};
+use crate::making::{make, Place};
+use crate::pages::{self, PageServer, SOCKET_VARIABLE};
+use crate::seat::Seat;
 use crate::supervise::{Outcome, Signals};
-use crate::tick;
 use crate::verdict::{self, Counts};
+use crate::{leftovers, tick};
 
 /// The kernel's default for new sockets of this network namespace.
 const DEFAULT_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -77,6 +78,7 @@ impl JobOptions {
 pub struct Job {
     hierarchy: Hierarchy,
     cgroup: Cgroup,
+    shared: bool,
 }
 
 impl Job {
@@ -91,16 +93,21 @@ impl Job {
         let hierarchy = Hierarchy::find()?;
         let user = options.user.as_deref().map(Identity::of).transpose()?;
         let place = Place {
-            parent: hierarchy.own()?,
-            process: std::process::id(),
+            seat: Seat::of(&hierarchy, hierarchy.own()?),
+            process: own_number()?,
             // The user whose sockets they are.
             owner: user.as_ref().map_or_else(owner, |user| user.uid),
             most: None,
         };
-        let (cgroup, child) = make(&hierarchy, &place, options, |cgroup| {
+        let (made, child) = make(&hierarchy, &place, options, |cgroup| {
             spawn_inside(cgroup, user, command)
         })?;
-        Ok((Job { hierarchy, cgroup }, child))
+        let job = Job {
+            hierarchy,
+            cgroup: made.cgroup,
+            shared: made.shared,
+        };
+        Ok((job, child))
     }
 
     /// The job's cgroup directory.
@@ -111,6 +118,11 @@ impl Job {
     /// The job's cgroup.
     pub fn cgroup(&self) -> &Cgroup {
         &self.cgroup
+    }
+
+    /// Whether its cgroup is a scheduler's step or a container, with one job for all of it.
+    pub fn is_shared(&self) -> bool {
+        self.shared
     }
 
     /// The calling process's page in this job, whose connections it makes; `None`
@@ -129,71 +141,34 @@ impl Job {
         job.as_ref().map(Counts::from)
     }
 
-    /// Ends the job if no process is left in it: detaches, forgets, removes,
-    /// and takes the kernel side away with the last job. Returns whether the
-    /// job ended; a job with processes in the background goes on.
+    /// Ends the job if no process is left in it, or, in a cgroup that it shares, no
+    /// other `paceline run`: detaches, forgets, removes, and takes the kernel side away
+    /// with the last job. Returns whether the job ended; a job with processes in the
+    /// background goes on.
     pub fn end(self) -> Result<bool> {
         let lock = self.hierarchy.lock()?;
-        leftovers::clean(&self.hierarchy, &lock)?;
-        Ok(!self.cgroup.path().exists())
-    }
-}
-
-/// Where a job is made, and for whom.
-#[derive(Debug)]
-pub(crate) struct Place {
-    /// The cgroup that gets the job as a child.
-    pub parent: Cgroup,
-    /// The process that the job is named after.
-    pub process: u32,
-    /// The user whose job it is.
-    pub owner: u32,
-    /// Jobs that this user may have at once.
-    pub most: Option<usize>,
-}
-
-/// Makes a job's cgroup and puts its policy into force; `fill` moves the first process
-/// in. On error nothing is left behind.
-pub(crate) fn make<T>(
-    hierarchy: &Hierarchy,
-    place: &Place,
-    options: &JobOptions,
-    fill: impl FnOnce(&Cgroup) -> Result<T>,
-) -> Result<(Cgroup, T)> {
-    if hierarchy.read_only() {
-        return Err(Error::CgroupReadOnly {
-            path: hierarchy.mount().to_path_buf(),
-        });
-    }
-    let options = &options.clone().resolved();
-    // Held until a process is inside: an empty cgroup of a job is a leftover to
-    // everybody else.
-    let lock = hierarchy.lock()?;
-    let cleaned = leftovers::clean(hierarchy, &lock)?;
-    if let Some(found) = &cleaned.found {
-        found.require_ours(|| leftovers::describe_jobs(hierarchy, found))?;
-        if let Some(limit) = place.most {
-            if found.jobs_of(place.owner)? >= limit {
-                return Err(Error::TooManyJobsOfUser { limit });
+        if !self.shared {
+            leftovers::clean(&self.hierarchy, &lock)?;
+            return Ok(!self.cgroup.path().exists());
+        }
+        let id = self.cgroup.id()?;
+        if let Some(found) = discover::find()?.filter(discover::Found::is_ours) {
+            found.delete_run(id, own_number()?)?;
+            if found.is_run(&self.hierarchy, id, &self.cgroup)? {
+                return Ok(false);
             }
         }
+        leftovers::clean(&self.hierarchy, &lock)?;
+        Ok(true)
     }
-    let cgroup = place.parent.create_job(place.process)?;
-    let made = KernelSide::ensure(&lock, cleaned.found, options)
-        .and_then(|side| {
-            side.put_job(&lock, cgroup.id()?, &entry(options, place.owner, false))?;
-            side.attach_to(&cgroup)
-        })
-        .and_then(|()| fill(&cgroup));
-    match made {
-        Ok(value) => Ok((cgroup, value)),
-        Err(error) => {
-            undo(&cgroup);
-            // With the job's entry gone, the kernel side may have none left.
-            leftovers::clean(hierarchy, &lock)?;
-            Err(error)
-        }
-    }
+}
+
+/// This process by the number that the kernel side has for it, if there is one.
+fn own_number() -> Result<u32> {
+    Ok(match pages::in_first_pid_namespace()? {
+        true => std::process::id(),
+        false => UNKNOWN_RUN,
+    })
 }
 
 /// Runs `command` as a job and waits for it, passing on the signals that this
@@ -212,9 +187,8 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
     }
     let (job, child) = Job::start(options, command)?;
     tracing::info!(
-        "policy {} for cgroup {}",
-        options.policy.name,
-        job.path().display()
+        "{}",
+        told(&options.policy.name, job.path(), job.is_shared())
     );
     let outcome = signals.wait(child)?;
     let path = job.path().to_path_buf();
@@ -222,12 +196,21 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
     match job.end() {
         Ok(true) => verdict::tell(counts, &options.policy.name, command),
         Ok(false) => tracing::info!(
-            "processes of the job are still running in {}; they keep its policy",
+            "the job goes on in {}: processes of it are still running, and keep its policy",
             path.display()
         ),
         Err(error) => tracing::warn!("the job has ended but is not cleaned up yet: {error}"),
     }
     Ok(outcome)
+}
+
+/// What was done, for who asked for it.
+pub(crate) fn told(policy: &str, cgroup: &Path, shared: bool) -> String {
+    let cgroup = cgroup.display();
+    match shared {
+        true => format!("policy {policy} for all of {cgroup}, which a scheduler or a container's runtime made: a cgroup of its own would hide the program from it"),
+        false => format!("policy {policy} for cgroup {cgroup}"),
+    }
 }
 
 /// Where the policy has phases. A job runs without them rather than not at all.
@@ -274,7 +257,7 @@ pub fn capable() -> bool {
 }
 
 /// A job's entry for the kernel side.
-pub(crate) fn entry(options: &JobOptions, owner: u32, attached: bool) -> pl_job {
+pub(crate) fn entry(options: &JobOptions, owner: u32, seat: pl_seat) -> pl_job {
     let tick_us = tick::tick_us();
     for raised in options.policy.raised(tick_us) {
         tracing::warn!("policy {}: {raised}", options.policy.name);
@@ -287,7 +270,7 @@ pub(crate) fn entry(options: &JobOptions, owner: u32, attached: bool) -> pl_job 
         policy,
         started_us: monotonic_us(),
         owner_uid: owner,
-        attached: attached.into(),
+        seat: seat as u32,
         policy_name: name_to_array(&options.policy.name),
         group: name_to_array(options.group.as_deref().unwrap_or("")),
         ..pl_job::default()
@@ -309,22 +292,20 @@ pub(crate) fn owner() -> u32 {
         .unwrap_or_else(|| Uid::current().as_raw())
 }
 
-fn undo(cgroup: &Cgroup) {
-    let removed = discover::find().and_then(|found| leftovers::remove_job(found.as_ref(), cgroup));
-    if let Err(error) = removed {
-        tracing::warn!("{error}");
-    }
-}
-
-fn spawn_inside(cgroup: &Cgroup, user: Option<Identity>, command: &mut Command) -> Result<Child> {
+/// Starts `command`, in `cgroup` if it is given, else where the caller is.
+fn spawn_inside(
+    cgroup: Option<&Cgroup>,
+    user: Option<Identity>,
+    command: &mut Command,
+) -> Result<Child> {
     if let Some(user) = &user {
         command
             .env("HOME", &user.home)
             .env("USER", &user.name)
             .env("LOGNAME", &user.name);
     }
-    let procs = cgroup.open_procs()?;
-    let descriptor = procs.as_raw_fd();
+    let procs = cgroup.map(Cgroup::open_procs).transpose()?;
+    let descriptor = procs.as_ref().map(AsRawFd::as_raw_fd);
     // SAFETY: `enter` only makes system calls on what was prepared before the
     // fork, and `procs` is open until the spawn below returns.
     unsafe {
@@ -333,7 +314,7 @@ fn spawn_inside(cgroup: &Cgroup, user: Option<Identity>, command: &mut Command) 
     let spawned = command.spawn();
     drop(procs);
     spawned.map_err(|source| {
-        if source.raw_os_error() == Some(libc::EOPNOTSUPP) {
+        if let (Some(cgroup), Some(libc::EOPNOTSUPP)) = (cgroup, source.raw_os_error()) {
             return Error::path("move the command into", cgroup.path(), source);
         }
         Error::Spawn {
@@ -344,11 +325,13 @@ fn spawn_inside(cgroup: &Cgroup, user: Option<Identity>, command: &mut Command) 
 }
 
 /// In the child, before its exec: into the job's cgroup, then to its user.
-fn enter(procs: RawFd, user: Option<&Identity>) -> io::Result<()> {
+fn enter(procs: Option<RawFd>, user: Option<&Identity>) -> io::Result<()> {
     // SAFETY: plain system calls; "0" means the caller itself.
     unsafe {
-        if libc::write(procs, b"0".as_ptr().cast(), 1) != 1 {
-            return Err(io::Error::last_os_error());
+        if let Some(procs) = procs {
+            if libc::write(procs, b"0".as_ptr().cast(), 1) != 1 {
+                return Err(io::Error::last_os_error());
+            }
         }
         if let Some(user) = user {
             let failed = libc::setgroups(user.groups.len(), user.groups.as_ptr()) != 0

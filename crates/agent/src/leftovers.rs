@@ -7,6 +7,8 @@
 
 use std::path::PathBuf;
 
+use paceline_abi::pl_seat;
+
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::Result;
 use crate::job::require_root;
@@ -61,6 +63,9 @@ pub(crate) fn clean(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Cleaned> {
         return Ok(cleaned);
     };
     for id in found.job_ids() {
+        if let Err(error) = end_shared(hierarchy, &found, id) {
+            tracing::warn!("leftover of an ended job stays: {error}");
+        }
         if !hierarchy.exists(id) {
             let ended = found.delete_job(id)?;
             shortage::warn(&format!("the job of cgroup {id}"), ended.as_ref());
@@ -74,6 +79,34 @@ pub(crate) fn clean(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Cleaned> {
         cleaned.found = Some(found);
     }
     Ok(cleaned)
+}
+
+/// Ends a job in a cgroup that is not its own, if none of its `paceline run`s is left.
+/// What goes on in the cgroup keeps what its connections have, and new ones are plain.
+fn end_shared(hierarchy: &Hierarchy, found: &discover::Found, id: u64) -> Result<()> {
+    // Elsewhere the processes' numbers mean others.
+    if !found.is_ours() || !pages::in_first_pid_namespace()? {
+        return Ok(());
+    }
+    let shared = pl_seat::PL_SEAT_SHARED as u32;
+    if found.job(id)?.is_none_or(|job| job.seat != shared) {
+        return Ok(());
+    }
+    let Some(cgroup) = hierarchy.by_id(id) else {
+        return Ok(());
+    };
+    if cgroup.populated() && found.is_run(hierarchy, id, &cgroup)? {
+        return Ok(());
+    }
+    release(found, &cgroup)
+}
+
+/// Takes a job's policy off a cgroup that goes on without it.
+pub(crate) fn release(found: &discover::Found, cgroup: &Cgroup) -> Result<()> {
+    detach_from(cgroup)?;
+    let ended = found.delete_job(cgroup.id()?)?;
+    shortage::warn(&cgroup.path().display().to_string(), ended.as_ref());
+    Ok(())
 }
 
 /// Detaches, forgets and removes one job's cgroup. Gone already is success.

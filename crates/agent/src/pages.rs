@@ -73,7 +73,7 @@ impl PageServer {
     }
 
     fn serve_at(hierarchy: &Hierarchy, socket: PathBuf, clients: Vec<Client>) -> Result<Self> {
-        if pid_namespace()? != FIRST_PID_NAMESPACE {
+        if !in_first_pid_namespace()? {
             return Err(Error::OtherPidNamespace);
         }
         let failed = |error| Error::path("listen at", &socket, error);
@@ -157,10 +157,11 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-fn pid_namespace() -> Result<u64> {
+/// Whether the kernel side knows processes by the numbers that they have here.
+pub(crate) fn in_first_pid_namespace() -> Result<bool> {
     const PATH: &str = "/proc/self/ns/pid";
     fs::metadata(PATH)
-        .map(|metadata| metadata.ino())
+        .map(|metadata| metadata.ino() == FIRST_PID_NAMESPACE)
         .map_err(|error| Error::path("look at", Path::new(PATH), error))
 }
 

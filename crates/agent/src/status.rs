@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use paceline_abi::{
     name_text, pl_connection_record, pl_path, pl_path_key, pl_phase_page, pl_policy,
-    pl_process_key, pl_reason, pl_start_state,
+    pl_process_key, pl_reason, pl_seat, pl_start_state,
 };
 use serde::Serialize;
 
@@ -55,6 +55,8 @@ pub struct JobStatus {
     pub group: Option<String>,
     /// Made by `attach`, not by `run`.
     pub attached: bool,
+    /// In a scheduler's step or a container: every `paceline run` in it shares the job.
+    pub shared: bool,
     /// Since it was made, seconds.
     pub age_s: u64,
     /// Who made it.
@@ -279,7 +281,8 @@ fn read(command: &'static str, live: Option<KernelSide>) -> Result<(Status, Opti
             id,
             policy: name_text(&job.policy_name),
             group: Some(name_text(&job.group)).filter(|group| !group.is_empty()),
-            attached: job.attached != 0,
+            attached: job.seat == pl_seat::PL_SEAT_ATTACHED as u32,
+            shared: job.seat == pl_seat::PL_SEAT_SHARED as u32,
             age_s: now.saturating_sub(job.started_us) / 1_000_000,
             owner_uid: job.owner_uid,
             changes: changes(&job),

@@ -48,7 +48,11 @@ fn job_text(job: &JobStatus) -> String {
         None => format!("cgroup {} (not visible from here)", job.id),
     };
     let group = job.group.as_ref().map(|group| format!(" ({group})"));
-    let kind = if job.attached { "attached" } else { "run" };
+    let kind = match (job.attached, job.shared) {
+        (true, _) => "attached",
+        (_, true) => "run, shared",
+        _ => "run",
+    };
     let _ = writeln!(text, "{place}{}", group.unwrap_or_default());
     let _ = writeln!(
         text,

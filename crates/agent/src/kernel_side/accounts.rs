@@ -15,18 +15,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libbpf_rs::{MapCore, MapFlags};
 use nix::sys::mman::{mmap, munmap, MapFlags as Mapping, ProtFlags};
 use paceline_abi::{
-    as_bytes, from_bytes, pl_account, pl_job, pl_place, pl_place_key, PL_ACCOUNTS, PL_MAX_JOBS,
+    as_bytes, from_bytes, pl_account, pl_job, pl_place, pl_place_key, pl_seat, PL_ACCOUNTS,
+    PL_MAX_JOBS,
 };
 
 use super::discover::Found;
 use crate::error::{Error, Result};
+use crate::lock::Lock;
 
 /// The host's account; the others are owners'.
 const HOST: usize = 0;
 
 /// All accounts, mapped: the programs write there at any time.
 #[derive(Debug)]
-pub(super) struct Accounts {
+struct Accounts {
     first: NonNull<pl_account>,
     bytes: NonZeroUsize,
 }
@@ -141,6 +143,25 @@ impl Drop for Accounts {
 }
 
 impl Found {
+    /// Writes a job's entry; from now on its sockets get the policy.
+    pub fn put_job(&self, _lock: &Lock, id: u64, job: &pl_job) -> Result<()> {
+        let accounts = Accounts::map(self.map_of("pl_accounts")?)?;
+        let job = pl_job {
+            account: accounts.of(job.owner_uid, &self.jobs()?)?,
+            ..*job
+        };
+        match self
+            .map_of("pl_jobs")?
+            .update(&id.to_ne_bytes(), as_bytes(&job), MapFlags::ANY)
+        {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::TooBig => {
+                Err(Error::TooManyJobs { limit: PL_MAX_JOBS })
+            }
+            Err(error) => Err(Error::bpf("cannot write the job's entry", error)),
+        }
+    }
+
     /// Takes back what was counted for jobs that are gone. Under the lock of all changes.
     pub fn settle(&self) -> Result<()> {
         if !self.is_ours() {
@@ -192,6 +213,9 @@ impl Found {
         }
         if last.policy.phases != 0 {
             self.delete_all_of("pl_pages", id)?;
+        }
+        if last.seat == pl_seat::PL_SEAT_SHARED as u32 {
+            self.delete_all_of("pl_runs", id)?;
         }
         Ok(Some(last))
     }

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 
 use libbpf_rs::libbpf_sys;
-use libbpf_rs::query::{MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use paceline_abi::{from_bytes, pl_job};
+use libbpf_rs::query::{MapInfoIter, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ProgramHandle};
+use paceline_abi::{from_bytes, pl_job, pl_seat};
 
+use super::programs::CGROUP_PROGRAMS;
 use super::{describe_identity, identity};
 use crate::error::{Error, Result};
 
@@ -21,6 +22,8 @@ pub(crate) struct Found {
     identity: u64,
     maps: BTreeMap<String, MapHandle>,
     congestion: Vec<MapHandle>,
+    /// What jobs' cgroups carry, by name.
+    pub(super) programs: BTreeMap<&'static str, ProgramHandle>,
 }
 
 /// The live kernel side, if there is one.
@@ -42,7 +45,7 @@ pub(crate) fn find() -> Result<Option<Found>> {
         if identity == 0 {
             continue;
         }
-        let maps = companions(info.id);
+        let (maps, programs) = companions(info.id);
         if !maps.contains_key("pl_jobs") {
             // Being freed, or not ours after all.
             continue;
@@ -50,6 +53,7 @@ pub(crate) fn find() -> Result<Option<Found>> {
         return Ok(Some(Found {
             identity,
             maps,
+            programs,
             congestion: registered_congestion(),
         }));
     }
@@ -110,6 +114,7 @@ impl Found {
     /// How many jobs a user has, those attached to services apart.
     pub fn jobs_of(&self, owner: u32) -> Result<usize> {
         let map = &self.maps["pl_jobs"];
+        let attached = pl_seat::PL_SEAT_ATTACHED as u32;
         let mut count = 0;
         for key in map.keys() {
             let entry = map
@@ -117,7 +122,7 @@ impl Found {
                 .map_err(|error| Error::bpf("cannot read the job's entry", error))?;
             if let Some(entry) = entry {
                 let job: pl_job = from_bytes(&entry)?;
-                count += usize::from(job.owner_uid == owner && job.attached == 0);
+                count += usize::from(job.owner_uid == owner && job.seat != attached);
             }
         }
         Ok(count)
@@ -147,17 +152,36 @@ fn read_identity(meta: &MapHandle) -> Result<u64> {
         .map_or(0, u64::from_ne_bytes))
 }
 
-/// The maps that some program holds together with the map `meta`.
-fn companions(meta: u32) -> BTreeMap<String, MapHandle> {
+/// The maps that some program holds together with the map `meta`, and the programs among
+/// all of their holders that cgroups carry.
+fn companions(
+    meta: u32,
+) -> (
+    BTreeMap<String, MapHandle>,
+    BTreeMap<&'static str, ProgramHandle>,
+) {
     let options = ProgInfoQueryOptions::default().include_map_ids(true);
-    let ids: BTreeSet<u32> = ProgInfoIter::with_query_opts(options)
+    let holders: Vec<ProgramInfo> = ProgInfoIter::with_query_opts(options).collect();
+    let ids: BTreeSet<u32> = holders
+        .iter()
         .filter(|program| program.map_ids.contains(&meta))
-        .flat_map(|program| program.map_ids)
+        .flat_map(|program| program.map_ids.iter().copied())
         .collect();
-    ids.into_iter()
+    let programs = CGROUP_PROGRAMS.iter().filter_map(|(name, _)| {
+        holders
+            .iter()
+            .filter(|program| program.name == *name)
+            .filter(|program| program.map_ids.iter().any(|map| ids.contains(map)))
+            .find_map(|program| ProgramHandle::from_prog_id(program.id).ok())
+            .map(|program| (*name, program))
+    });
+    let programs = programs.collect();
+    let maps = ids
+        .into_iter()
         .filter_map(|id| MapHandle::from_map_id(id).ok())
         .map(|map| (map.name().to_string_lossy().into_owned(), map))
-        .collect()
+        .collect();
+    (maps, programs)
 }
 
 fn registered_congestion() -> Vec<MapHandle> {

@@ -22,11 +22,12 @@ mod btf;
 pub(crate) mod discover;
 pub(crate) mod groups;
 mod pages;
+mod programs;
 mod records;
+mod runs;
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Once;
 
 use libbpf_rs::libbpf_sys;
@@ -35,33 +36,24 @@ use libbpf_rs::{
     ProgramMut, ProgramType,
 };
 use paceline_abi::{
-    as_bytes, from_bytes, pl_connection_record, pl_job, pl_path, pl_path_key, pl_path_slot,
-    PL_ABI_VERSION,
+    from_bytes, pl_connection_record, pl_job, pl_path, pl_path_key, pl_path_slot, PL_ABI_VERSION,
 };
 use paceline_policy::Base;
 
-use crate::cgroup::Cgroup;
 use crate::error::{Error, Result};
 use crate::job::JobOptions;
 use crate::lock::Lock;
-use accounts::Accounts;
 pub(crate) use btf::{bbr_form, load_bbr_module, BbrForm};
 use discover::Found;
 use groups::STREAMS_PROGRAM;
+pub(crate) use programs::detach_from;
+use programs::{CGROUP_PROGRAMS, CONNECTION_PROGRAM};
 use records::records;
+pub(crate) use runs::UNKNOWN as UNKNOWN_RUN;
 
 /// The compiled bpf/paceline.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/paceline.bpf.o"));
 
-/// The sockops program that applies a job's policy to its connections.
-const CONNECTION_PROGRAM: &str = "pl_connection";
-/// What a job's cgroup carries, and where.
-const CGROUP_PROGRAMS: [(&str, libbpf_sys::bpf_attach_type); 4] = [
-    (CONNECTION_PROGRAM, libbpf_sys::BPF_CGROUP_SOCK_OPS),
-    ("pl_maker", libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE),
-    ("pl_set_option", libbpf_sys::BPF_CGROUP_SETSOCKOPT),
-    ("pl_get_option", libbpf_sys::BPF_CGROUP_GETSOCKOPT),
-];
 /// The `release` member that all of Paceline's congestion controls share.
 const LEAVE_PROGRAM: &str = "pl_leave";
 /// The iterator that writes one record per connection with socket storage.
@@ -89,14 +81,14 @@ pub struct KernelSide {
 }
 
 impl KernelSide {
-    /// The live kernel side with everything that a job takes, loading what is
-    /// missing.
+    /// The live kernel side with everything that a job takes, loading what is missing:
+    /// where other jobs have it all, nothing.
     ///
     /// # Errors
     /// [`Error::OtherBuild`] where another build carries jobs,
     /// [`Error::BaseUnavailable`] where the kernel cannot wrap its base,
     /// [`Error::Bpf`] where it refuses the programs.
-    pub(crate) fn ensure(lock: &Lock, found: Option<Found>, options: &JobOptions) -> Result<Self> {
+    pub(crate) fn ensure(lock: &Lock, found: Option<Found>, options: &JobOptions) -> Result<Found> {
         let policy = &options.policy;
         let wanted = congestion_map(options)?;
         let missing = match (&found, wanted) {
@@ -104,7 +96,16 @@ impl KernelSide {
             (Some(found), Some(name)) if found.registered(name) => None,
             (_, Some(name)) => Some(name),
         };
-        let mut side = Self::load(found.as_ref(), missing, None).map_err(|error| match (error, missing) {
+        let found = match found {
+            Some(found) if missing.is_none() && found.has_programs() => return Ok(found),
+            found => found,
+        };
+        let has_programs = found.as_ref().is_some_and(Found::has_programs);
+        let programs: Vec<&str> = match has_programs {
+            true => Vec::new(),
+            false => CGROUP_PROGRAMS.iter().map(|(name, _)| *name).collect(),
+        };
+        let mut side = Self::load(found.as_ref(), missing, Some(&programs)).map_err(|error| match (error, missing) {
             // The functions are in the kernel's BTF, but it does not let BPF
             // call them, or the verifier refuses: say which base needs them.
             (Error::Bpf { source, .. }, Some(_)) => Error::BaseUnavailable {
@@ -119,14 +120,19 @@ impl KernelSide {
         if let Some(name) = missing {
             side.register(name)?;
         }
-        side.bind_maps(CONNECTION_PROGRAM)?;
+        if !has_programs {
+            side.bind_maps(CONNECTION_PROGRAM)?;
+        }
         side.write_identity(lock)?;
-        Ok(side)
+        // It holds the programs from here on, until a cgroup does.
+        discover::find()?.ok_or(Error::Incomplete {
+            what: "kernel side, although it was just loaded: another program took it away",
+        })
     }
 
-    /// The live kernel side with short-lived programs only, to read and adopt.
-    pub(crate) fn join(found: &Found) -> Result<Self> {
-        Self::load(Some(found), None, None)
+    /// The live kernel side with one short-lived program, an iterator.
+    pub(crate) fn join(found: &Found, program: &str) -> Result<Self> {
+        Self::load(Some(found), None, Some(&[program]))
     }
 
     /// The live kernel side with what `status` reads only.
@@ -253,25 +259,6 @@ impl KernelSide {
             })
     }
 
-    /// Writes a job's entry; from now on its sockets get the policy.
-    pub(crate) fn put_job(&self, _lock: &Lock, id: u64, job: &pl_job) -> Result<()> {
-        let accounts = Accounts::map(self.map("pl_accounts")?)?;
-        let job = pl_job {
-            account: accounts.of(job.owner_uid, &self.jobs()?)?,
-            ..*job
-        };
-        match self
-            .map("pl_jobs")?
-            .update(&id.to_ne_bytes(), as_bytes(&job), MapFlags::ANY)
-        {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::TooBig => Err(Error::TooManyJobs {
-                limit: paceline_abi::PL_MAX_JOBS,
-            }),
-            Err(error) => Err(Error::bpf("cannot write the job's entry", error)),
-        }
-    }
-
     /// All jobs with their cgroups' ids.
     pub fn jobs(&self) -> Result<Vec<(u64, pl_job)>> {
         let mut jobs = Vec::new();
@@ -337,83 +324,6 @@ impl KernelSide {
             .map_err(|error| Error::bpf(format!("cannot attach {program}"), error))?;
         read_iterator(&link)
     }
-
-    /// Attaches the job's programs to a cgroup. They stay as long as the cgroup
-    /// does, without a pin and without this process.
-    pub(crate) fn attach_to(&self, cgroup: &Cgroup) -> Result<()> {
-        let directory = cgroup.open()?;
-        for (name, place) in CGROUP_PROGRAMS {
-            let program = self.program(name)?;
-            // SAFETY: both descriptors are open for the duration of the call.
-            let result = unsafe {
-                libbpf_sys::bpf_prog_attach(
-                    program.as_fd().as_raw_fd(),
-                    directory.as_raw_fd(),
-                    place,
-                    libbpf_sys::BPF_F_ALLOW_MULTI,
-                )
-            };
-            if result != 0 {
-                return Err(Error::bpf(
-                    format!(
-                        "cannot attach {name} to {} (another program may own a cgroup above it exclusively)",
-                        cgroup.path().display()
-                    ),
-                    libbpf_rs::Error::from_raw_os_error(-result),
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Takes Paceline's programs off a cgroup, whichever build put them there.
-pub(crate) fn detach_from(cgroup: &Cgroup) -> Result<()> {
-    let directory = cgroup.open()?;
-    for (name, place) in CGROUP_PROGRAMS {
-        for program in attached_programs(&directory, name, place) {
-            // SAFETY: both descriptors are open for the duration of the call.
-            let result = unsafe {
-                libbpf_sys::bpf_prog_detach2(program.as_raw_fd(), directory.as_raw_fd(), place)
-            };
-            if result != 0 && result != -libc::ENOENT {
-                return Err(Error::bpf(
-                    format!("cannot detach {name} from {}", cgroup.path().display()),
-                    libbpf_rs::Error::from_raw_os_error(-result),
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn attached_programs(
-    directory: &File,
-    name: &str,
-    place: libbpf_sys::bpf_attach_type,
-) -> Vec<OwnedFd> {
-    let mut ids = [0u32; 64];
-    let mut count = ids.len() as u32;
-    // SAFETY: `ids` has room for `count` identifiers.
-    let result = unsafe {
-        libbpf_sys::bpf_prog_query(
-            directory.as_raw_fd(),
-            place,
-            0,
-            std::ptr::null_mut(),
-            ids.as_mut_ptr(),
-            &mut count,
-        )
-    };
-    if result != 0 {
-        return Vec::new();
-    }
-    ids[..count as usize]
-        .iter()
-        .filter_map(|id| libbpf_rs::ProgramHandle::from_prog_id(*id).ok())
-        .filter(|program| program.name() == name)
-        .filter_map(|program| program.as_fd().try_clone_to_owned().ok())
-        .collect()
 }
 
 /// Name of the struct_ops map that a job needs registered; none where its

@@ -10,6 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use paceline_abi::{as_bytes, from_bytes, pl_job, pl_phase_page, pl_process_key};
 
 use super::discover::Found;
+use super::runs::key;
 use crate::error::{Error, Result};
 
 impl Found {
@@ -75,14 +76,6 @@ impl Found {
 
     pub(super) fn map_of(&self, name: &'static str) -> Result<&MapHandle> {
         self.map(name).ok_or(Error::Incomplete { what: name })
-    }
-}
-
-fn key(job: u64, process: u32) -> pl_process_key {
-    pl_process_key {
-        job,
-        process,
-        reserved: 0,
     }
 }
 

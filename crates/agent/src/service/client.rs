@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::request::{self, About, Answer, Question, Request, Started};
 use super::{JOBS_SOCKET, PAGES_SOCKET};
 use crate::error::{Error, Result};
+use crate::job;
 use crate::pages::SOCKET_VARIABLE;
 use crate::supervise::{Outcome, Signals};
 use crate::verdict::{self, Counts};
@@ -44,9 +45,8 @@ pub fn run_by_agent(
     };
     let started = start(directory, &request)?;
     tracing::info!(
-        "policy {} for cgroup {}",
-        request.policy,
-        started.cgroup.display()
+        "{}",
+        job::told(&request.policy, &started.cgroup, started.shared)
     );
     // Until here a signal ends this process, and with it the job.
     let signals = Signals::take()?;

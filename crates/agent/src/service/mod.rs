@@ -30,10 +30,12 @@ use crate::callers::{Call, Callers};
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::group::server::GroupServer;
-use crate::job::{self, JobOptions, Place};
+use crate::job::{self, JobOptions};
 use crate::kernel_side::discover;
 use crate::leftovers;
+use crate::making::{self, Place};
 use crate::pages::{self, PageServer};
+use crate::seat::Seat;
 use crate::verdict::Counts;
 use request::{About, Answer, Code, Question, Refused, Request, Started};
 use watch::Watch;
@@ -232,19 +234,28 @@ impl Service {
             group: request.group,
             user: None,
         };
+        let own = peer.cgroup(&self.hierarchy)?;
         let place = Place {
-            parent: peer.cgroup(&self.hierarchy)?,
+            seat: Seat::of(&self.hierarchy, own.clone()),
             process: peer.process,
             owner: peer.user,
             most: Some(MOST_JOBS_PER_USER),
         };
-        let (cgroup, ()) = job::make(&self.hierarchy, &place, &options, |cgroup| {
-            peer.move_into(cgroup, &place.parent)
+        let (made, ()) = making::make(&self.hierarchy, &place, &options, |cgroup| match cgroup {
+            Some(cgroup) => peer.move_into(cgroup, &own),
+            None => peer.check(),
         })?;
-        self.watch.add(cgroup.clone());
+        let cgroup = made.cgroup.path().to_path_buf();
+        match made.shared {
+            true => self
+                .watch
+                .add_run(made.cgroup, peer.process, peer.into_pidfd()),
+            false => self.watch.add(made.cgroup),
+        }
         Ok(Started {
-            cgroup: cgroup.path().to_path_buf(),
+            cgroup,
             phases: job::has_phases(&options.policy),
+            shared: made.shared,
         })
     }
 }

@@ -66,7 +66,7 @@ impl Peer {
     }
 
     /// Fails where the process has ended: its number may be another's by now.
-    fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let mut source = [PollFd::new(self.lives.as_fd(), PollFlags::POLLIN)];
         match poll(&mut source, PollTimeout::ZERO) {
             Ok(0) => Ok(()),
@@ -74,6 +74,11 @@ impl Peer {
                 process: self.process,
             }),
         }
+    }
+
+    /// Becomes readable when the process ends.
+    pub fn into_pidfd(self) -> OwnedFd {
+        self.lives
     }
 
     /// The process's own cgroup.

@@ -61,6 +61,8 @@ pub(super) struct Started {
     pub cgroup: PathBuf,
     /// Its processes may ask for phase pages.
     pub phases: bool,
+    /// The cgroup is a scheduler's step or a container: the asker stays where it is.
+    pub shared: bool,
 }
 
 /// Why there is no job.

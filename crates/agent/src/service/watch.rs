@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Noticing that a job's last process has ended.
+//! Noticing that a job has ended: that its last process has, or, where its cgroup is not its
+//! own, its last `paceline run`.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use nix::poll::{PollFd, PollFlags};
+use paceline_abi::pl_seat;
 
 use crate::cgroup::{Cgroup, Hierarchy};
+use crate::error::Result;
+use crate::kernel_side::discover;
+use crate::supervise::pidfd;
 
 /// The jobs of this host, whoever started them.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     jobs: Vec<Watched>,
+    runs: Vec<Run>,
 }
 
 #[derive(Debug)]
@@ -21,13 +27,47 @@ struct Watched {
     events: File,
 }
 
+/// A `paceline run` of a job whose cgroup is not its own.
+#[derive(Debug)]
+struct Run {
+    job: u64,
+    process: u32,
+    lives: OwnedFd,
+}
+
 impl Watch {
     /// Watches the jobs that exist now, and no others.
     pub fn renew(&mut self, hierarchy: &Hierarchy) {
         self.jobs.clear();
+        self.runs.clear();
         for cgroup in hierarchy.job_directories() {
             self.add(cgroup);
         }
+        if let Err(error) = self.find_shared(hierarchy) {
+            tracing::warn!("the ends of some jobs are not noticed: {error}");
+        }
+    }
+
+    fn find_shared(&mut self, hierarchy: &Hierarchy) -> Result<()> {
+        let Some(found) = discover::find()?.filter(discover::Found::is_ours) else {
+            return Ok(());
+        };
+        for (id, job) in found.jobs()? {
+            if job.seat == pl_seat::PL_SEAT_SHARED as u32 {
+                hierarchy.by_id(id).into_iter().for_each(|at| self.add(at));
+            }
+        }
+        for run in found.runs()? {
+            // One that has ended since is not missed: its cgroup tells in the end.
+            if let Ok(lives) = pidfd(run.process) {
+                self.runs.push(Run {
+                    job: run.job,
+                    process: run.process,
+                    lives,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// One more.
@@ -39,16 +79,32 @@ impl Watch {
         }
     }
 
+    /// One more `paceline run` of a job whose cgroup is not its own.
+    pub fn add_run(&mut self, cgroup: Cgroup, process: u32, lives: OwnedFd) {
+        let Ok(job) = cgroup.id() else {
+            return;
+        };
+        if !self.jobs.iter().any(|other| other.cgroup == cgroup) {
+            self.add(cgroup);
+        }
+        self.runs.push(Run {
+            job,
+            process,
+            lives,
+        });
+    }
+
     /// What to poll for.
     pub fn sources(&self) -> impl Iterator<Item = PollFd<'_>> {
-        self.jobs
-            .iter()
-            .map(|job| PollFd::new(job.events.as_fd(), PollFlags::POLLPRI))
+        let jobs = self.jobs.iter();
+        let runs = self.runs.iter();
+        jobs.map(|job| PollFd::new(job.events.as_fd(), PollFlags::POLLPRI))
+            .chain(runs.map(|run| PollFd::new(run.lives.as_fd(), PollFlags::POLLIN)))
     }
 
     /// Whether one of those that changed, in the order of [`Watch::sources`], has no
-    /// process left.
-    pub fn any_ended(&self, changed: &[bool]) -> bool {
+    /// process left, or no `paceline run`.
+    pub fn any_ended(&mut self, changed: &[bool]) -> bool {
         let mut ended = false;
         for (job, changed) in self.jobs.iter().zip(changed) {
             // A change is reported until the file is read at this descriptor.
@@ -57,6 +113,36 @@ impl Watch {
             }
             ended |= *changed && !job.cgroup.populated();
         }
-        ended
+        let mut changed = changed.get(self.jobs.len()..).unwrap_or_default().iter();
+        let mut gone = Vec::new();
+        let mut at = 0;
+        while at < self.runs.len() {
+            match changed.next() {
+                Some(true) => gone.push(self.runs.remove(at)),
+                _ => at += 1,
+            }
+        }
+        ended | self.forget(&gone)
+    }
+
+    /// Whether one of these was the last of its job, as far as is known here.
+    fn forget(&self, gone: &[Run]) -> bool {
+        if gone.is_empty() {
+            return false;
+        }
+        let last = |run: &&Run| !self.runs.iter().any(|other| other.job == run.job);
+        if gone.iter().any(|run| last(&run)) {
+            return true;
+        }
+        let forgotten = discover::find().and_then(|found| match found {
+            Some(found) if found.is_ours() => gone
+                .iter()
+                .try_for_each(|run| found.delete_run(run.job, run.process)),
+            _ => Ok(()),
+        });
+        if let Err(error) = forgotten {
+            tracing::info!("{error}");
+        }
+        false
     }
 }

@@ -163,6 +163,7 @@ pub mod tests {
             policy: "lfn".to_owned(),
             group: Some("bulk".to_owned()),
             attached: false,
+            shared: false,
             age_s: 75,
             owner_uid: 1000,
             changes: vec!["least RTO 8 ms".to_owned()],

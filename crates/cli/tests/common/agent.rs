@@ -26,7 +26,7 @@ pub fn directory_of(process: u32) -> PathBuf {
 }
 
 /// Waits for what the agent does by itself: no other command runs meanwhile.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !done() {
         assert!(start.elapsed() < NEVER, "never came: {what}");

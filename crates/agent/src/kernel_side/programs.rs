@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a job's cgroup carries: the same programs for all jobs.
+//!
+//! They are loaded for the first job. The next one gets the same: to attach a program that
+//! is in the kernel already costs a thousandth of what the verifier takes for it.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::ProgramHandle;
+
+use super::discover::Found;
+use crate::cgroup::Cgroup;
+use crate::error::{Error, Result};
+
+/// The sockops program that applies a job's policy to its connections.
+pub(super) const CONNECTION_PROGRAM: &str = "pl_connection";
+/// What a job's cgroup carries, and where.
+pub(super) const CGROUP_PROGRAMS: [(&str, libbpf_sys::bpf_attach_type); 4] = [
+    (CONNECTION_PROGRAM, libbpf_sys::BPF_CGROUP_SOCK_OPS),
+    ("pl_maker", libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE),
+    ("pl_set_option", libbpf_sys::BPF_CGROUP_SETSOCKOPT),
+    ("pl_get_option", libbpf_sys::BPF_CGROUP_GETSOCKOPT),
+];
+
+impl Found {
+    /// Whether all that a cgroup carries is loaded.
+    pub(super) fn has_programs(&self) -> bool {
+        CGROUP_PROGRAMS
+            .iter()
+            .all(|(name, _)| self.programs.contains_key(name))
+    }
+
+    /// Attaches the job's programs to a cgroup. They stay as long as the cgroup does,
+    /// without a pin and without this process.
+    pub fn attach_to(&self, cgroup: &Cgroup) -> Result<()> {
+        let directory = cgroup.open()?;
+        for (name, place) in CGROUP_PROGRAMS {
+            let program = self.programs.get(name).ok_or(Error::Incomplete {
+                what: "program of that name",
+            })?;
+            // SAFETY: both descriptors are open for the duration of the call.
+            let result = unsafe {
+                libbpf_sys::bpf_prog_attach(
+                    program.as_fd().as_raw_fd(),
+                    directory.as_raw_fd(),
+                    place,
+                    libbpf_sys::BPF_F_ALLOW_MULTI,
+                )
+            };
+            // It is there already: from a command that was killed before it had done.
+            let there = || result == -libc::EINVAL && carries(&directory, name, place);
+            if result != 0 && !there() {
+                return Err(Error::bpf(
+                    format!(
+                        "cannot attach {name} to {} (another program may own a cgroup above it exclusively)",
+                        cgroup.path().display()
+                    ),
+                    libbpf_rs::Error::from_raw_os_error(-result),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes Paceline's programs off a cgroup, whichever build put them there.
+pub(crate) fn detach_from(cgroup: &Cgroup) -> Result<()> {
+    let directory = cgroup.open()?;
+    for (name, place) in CGROUP_PROGRAMS {
+        for program in attached_programs(&directory, name, place) {
+            // SAFETY: both descriptors are open for the duration of the call.
+            let result = unsafe {
+                libbpf_sys::bpf_prog_detach2(program.as_raw_fd(), directory.as_raw_fd(), place)
+            };
+            if result != 0 && result != -libc::ENOENT {
+                return Err(Error::bpf(
+                    format!("cannot detach {name} from {}", cgroup.path().display()),
+                    libbpf_rs::Error::from_raw_os_error(-result),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn carries(directory: &File, name: &str, place: libbpf_sys::bpf_attach_type) -> bool {
+    !attached_programs(directory, name, place).is_empty()
+}
+
+fn attached_programs(
+    directory: &File,
+    name: &str,
+    place: libbpf_sys::bpf_attach_type,
+) -> Vec<OwnedFd> {
+    let mut ids = [0u32; 64];
+    let mut count = ids.len() as u32;
+    // SAFETY: `ids` has room for `count` identifiers.
+    let result = unsafe {
+        libbpf_sys::bpf_prog_query(
+            directory.as_raw_fd(),
+            place,
+            0,
+            std::ptr::null_mut(),
+            ids.as_mut_ptr(),
+            &mut count,
+        )
+    };
+    if result != 0 {
+        return Vec::new();
+    }
+    ids[..count as usize]
+        .iter()
+        .filter_map(|id| ProgramHandle::from_prog_id(*id).ok())
+        .filter(|program| program.name() == name)
+        .filter_map(|program| program.as_fd().try_clone_to_owned().ok())
+        .collect()
+}
