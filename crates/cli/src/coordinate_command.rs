@@ -2,7 +2,6 @@
 //! `paceline coordinate`: parallel streams that finish together.
 
 use std::future::Future;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -412,18 +411,13 @@ async fn status(args: StatusArgs) -> Result<()> {
     let request = Request::Status { group: args.group };
     let answer = control.ask(request).await?;
     let status: Status = serde_json::from_str(&answer)?;
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&status)? + "\n",
-        false => coordinate_text::readable(&status),
-    };
-    output::print(&text)
+    match args.json {
+        true => output::print_json(&status),
+        false => output::print(&coordinate_text::readable(&status)),
+    }
 }
 
 async fn watch(access: &Access, group: Option<String>, json: bool) -> Result<()> {
-    let clear = match std::io::stdout().is_terminal() && !json {
-        true => "\x1b[H\x1b[2J",
-        false => "",
-    };
     let mut control = Control::connect(access, &host_name()).await?;
     let mut next = tokio::time::interval(WATCH);
     loop {
@@ -432,11 +426,13 @@ async fn watch(access: &Access, group: Option<String>, json: bool) -> Result<()>
             group: group.clone(),
         };
         let answer = control.ask(request).await?;
-        let text = match json {
-            true => answer + "\n",
-            false => coordinate_text::readable(&serde_json::from_str(&answer)?),
-        };
-        output::print(&format!("{clear}{text}"))?;
+        if json {
+            output::print_json_text(&answer)?;
+        } else {
+            let status = serde_json::from_str(&answer)?;
+            output::clear()?;
+            output::print(&coordinate_text::readable(&status))?;
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use paceline_coordinator::status::{GroupStatus, Progress, RoundRecord, Status};
 
-use crate::output;
+use crate::output::{self, foreign};
 
 /// Clients that are listed one by one.
 const MOST_CLIENTS: usize = 20;
@@ -24,7 +24,7 @@ pub fn readable(status: &Status) -> String {
             refusal.reason,
             refusal.count,
             time(refusal.last_ago_s),
-            refusal.last
+            foreign(&refusal.last)
         );
     }
     if status.groups.is_empty() {
@@ -39,13 +39,13 @@ pub fn readable(status: &Status) -> String {
 fn group_text(group: &GroupStatus) -> String {
     let mut text = format!(
         "group {}: {}, a round each {}, windows hold {}\n",
-        group.group,
+        foreign(&group.group),
         group.algorithm,
         time(group.period_s),
         time(group.lease_s)
     );
     for belief in &group.beliefs {
-        let _ = writeln!(text, "  {belief}");
+        let _ = writeln!(text, "  {}", foreign(belief));
     }
     let latency = &group.latency;
     let _ = writeln!(
@@ -70,7 +70,7 @@ fn progress(last: &RoundRecord) -> String {
 
 fn far(progress: &Progress) -> String {
     let acked = megabytes(progress.acked_bytes);
-    let stream = format!("{} #{}", progress.host, progress.cookie);
+    let stream = format!("{} #{}", foreign(&progress.host), progress.cookie);
     match progress.total_bytes {
         0 => format!("{acked} ({stream})"),
         total => {

@@ -26,12 +26,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         rate_bits_per_s: args.rate,
         rtt: args.rtt,
     });
-    let text = if args.json {
-        serde_json::to_string_pretty(&report)? + "\n"
+    if args.json {
+        crate::output::print_json(&report)?;
     } else {
-        readable(&report)
-    };
-    crate::output::print(&text)?;
+        crate::output::print(&readable(&report))?;
+    }
     Ok(if report.can_run {
         ExitCode::SUCCESS
     } else {

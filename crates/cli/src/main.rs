@@ -116,7 +116,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim_command::run(&args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("paceline: error: {}", chain(&error));
+        output::complain(&chain(&error));
         failure
     })
 }

@@ -1,21 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Writing results to stdout.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 
-/// Writes text to stdout. A reader that has gone (`| head`) is no failure.
+/// Text of somebody else's (a process, a cgroup, a group, a host may be called anything), as
+/// it may go to a terminal: what is not to be seen is spelled out. A line stays one.
+pub fn foreign(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            // What `escape_debug` means for literals of Rust.
+            '"' | '\'' | '\\' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
+    shown
+}
+
+/// The same of several lines.
+fn lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(foreign).collect();
+    lines.join("\n")
+}
+
+/// Writes text to stdout, in which nothing but its lines controls a terminal. A reader that
+/// has gone (`| head`) is no failure.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    write(&lines(text))
+}
+
+/// Writes a value as JSON, whose strings are what they are: what could control a terminal is
+/// there as an escape of JSON.
+pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    print_json_text(&serde_json::to_string_pretty(value)?)
+}
+
+/// The same of what is JSON already.
+pub fn print_json_text(text: &str) -> anyhow::Result<()> {
+    write(&json(text))
+}
+
+fn json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 1);
+    for character in text.trim_end().chars() {
+        // Below 0x20 they are escaped already, if they are in a string.
+        match character as u32 {
+            code @ 0x7f..=0x9f => out.push_str(&format!("\\u{code:04x}")),
+            _ => out.push(character),
+        }
+    }
+    out.push('\n');
+    out
+}
+
+/// Clears the terminal, if stdout is one.
+pub fn clear() -> anyhow::Result<()> {
+    match io::stdout().is_terminal() {
+        true => write("\x1b[H\x1b[2J"),
+        false => Ok(()),
+    }
+}
+
+/// Says on stderr what went wrong.
+pub fn complain(text: &str) {
+    eprintln!("paceline: error: {}", lines(text));
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.context("cannot write to stdout"),
     }
 }
 
-/// Rows as a table with aligned columns, each line indented. The last column
-/// is not padded.
+/// Rows as a table with aligned columns, each line indented, of cells that are anybody's. The
+/// last column is not padded.
 pub fn table(indent: &str, rows: &[Vec<String>]) -> String {
+    let shown = |row: &Vec<String>| row.iter().map(|cell| foreign(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()
@@ -26,7 +90,7 @@ pub fn table(indent: &str, rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::from(indent);
         for (column, cell) in row.iter().enumerate() {
             let padding = match column + 1 == row.len() {
@@ -44,10 +108,35 @@ pub fn table(indent: &str, rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::{foreign, json, lines, table};
+
+    #[test]
+    fn nothing_foreign_controls_a_terminal() {
+        assert_eq!(
+            foreign("\x1b[2J\n\u{9b}31m\u{202e}x"),
+            r"\u{1b}[2J\n\u{9b}31m\u{202e}x"
+        );
+        assert_eq!(
+            foreign(r#"dev-sda\x2d1 "it's" Grüße 漢字"#),
+            r#"dev-sda\x2d1 "it's" Grüße 漢字"#
+        );
+        assert_eq!(lines("a\x07\nb\n"), "a\\u{7}\nb\n");
+        let rows = [vec!["a\nb".to_owned(), "c".to_owned()]];
+        assert_eq!(table("", &rows), "a\\nb  c\n");
+    }
+
+    #[test]
+    fn json_says_what_there_is_without_controls() {
+        let name = "\x1b[2J\u{9b}31m\x7f";
+        let text = json(&serde_json::to_string(name).unwrap());
+        assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), name);
+    }
+
     #[test]
     fn columns_line_up() {
         let rows =
             [["a", "bb", "c"], ["aaa", "b", "ccc"]].map(|row| row.map(str::to_owned).to_vec());
-        assert_eq!(super::table("  ", &rows), "  a    bb  c\n  aaa  b   ccc\n");
+        assert_eq!(table("  ", &rows), "  a    bb  c\n  aaa  b   ccc\n");
     }
 }

@@ -125,6 +125,6 @@ fn check(file: &str, as_json: bool) -> Result<ExitCode> {
 }
 
 fn print_json(value: &Value) -> Result<ExitCode> {
-    output::print(&(serde_json::to_string_pretty(value)? + "\n"))?;
+    output::print_json(value)?;
     Ok(ExitCode::SUCCESS)
 }

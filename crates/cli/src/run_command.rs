@@ -11,6 +11,8 @@ use paceline_agent::preload::{self, Choice};
 use paceline_agent::{launcher, service, Error};
 use paceline_policy::{Policy, PolicyError};
 
+use crate::output;
+
 /// Exit code when paceline itself fails, as env(1) and timeout(1) have it.
 pub const FAILED: u8 = 125;
 
@@ -88,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match outcome {
         Ok(outcome) => Ok(ExitCode::from(outcome.code())),
         Err(Error::Spawn { program, source }) => {
-            eprintln!("paceline: error: {}: {source}", program.display());
+            output::complain(&format!("{}: {source}", program.display()));
             Ok(ExitCode::from(match source.kind() {
                 ErrorKind::NotFound => 127,
                 _ => 126,

@@ -128,7 +128,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     match result {
         Err(error) if is_invalid(&error) => {
-            eprintln!("paceline: error: {}", crate::chain(&error));
+            crate::output::complain(&crate::chain(&error));
             Ok(ExitCode::from(INVALID))
         }
         result => result,
@@ -473,7 +473,7 @@ fn finish(
     std::fs::write(&page_file, page::page(results, points, series))
         .with_context(|| format!("cannot write {}", page_file.display()))?;
     if json {
-        crate::output::print(&results.to_json()?)?;
+        crate::output::print_json_text(&results.to_json()?)?;
     } else {
         let mut text = String::new();
         for hold in &results.holds {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use paceline_agent::status::{self, milliseconds, rate, GroupStatus, JobStatus, Status};
 
-use crate::output;
+use crate::output::{self, foreign};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -17,19 +17,22 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let status = status::status()?;
-    let text = if args.json {
-        serde_json::to_string_pretty(&status)? + "\n"
+    if args.json {
+        output::print_json(&status)?;
     } else {
-        readable(&status)
-    };
-    output::print(&text)?;
+        output::print(&readable(&status))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 fn readable(status: &Status) -> String {
     let mut text = String::new();
     for path in &status.cleaned {
-        let _ = writeln!(text, "cleaned up after an ended job: {}", path.display());
+        let _ = writeln!(
+            text,
+            "cleaned up after an ended job: {}",
+            foreign(&path.display().to_string())
+        );
     }
     if status.jobs.is_empty() {
         text.push_str("no jobs\n");
@@ -44,10 +47,13 @@ fn readable(status: &Status) -> String {
 fn job_text(job: &JobStatus) -> String {
     let mut text = String::new();
     let place = match &job.cgroup {
-        Some(path) => path.display().to_string(),
+        Some(path) => foreign(&path.display().to_string()),
         None => format!("cgroup {} (not visible from here)", job.id),
     };
-    let group = job.group.as_ref().map(|group| format!(" ({group})"));
+    let group = job
+        .group
+        .as_ref()
+        .map(|group| format!(" ({})", foreign(group)));
     let kind = match (job.attached, job.shared) {
         (true, _) => "attached",
         (_, true) => "run, shared",
@@ -57,7 +63,7 @@ fn job_text(job: &JobStatus) -> String {
     let _ = writeln!(
         text,
         "  policy {}, {kind}, {} old, by uid {}",
-        job.policy,
+        foreign(&job.policy),
         age(job.age_s),
         job.owner_uid
     );
@@ -71,11 +77,11 @@ fn job_text(job: &JobStatus) -> String {
         .processes
         .iter()
         .map(|process| match &process.phases {
-            None => format!("{} {}", process.pid, process.name),
+            None => format!("{} {}", process.pid, foreign(&process.name)),
             Some(phases) => format!(
                 "{} {} (phase class {}, {} entered)",
                 process.pid,
-                process.name,
+                foreign(&process.name),
                 phases.class,
                 phases.entered.values().sum::<u64>()
             ),

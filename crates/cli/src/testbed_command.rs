@@ -11,9 +11,8 @@ use clap::ValueEnum;
 use paceline_lab::testbed::client::{self, Down};
 use paceline_lab::testbed::mpi::{self, Launcher, Library};
 use paceline_lab::testbed::{keeper, page, require_root, site, State, Topology};
-use serde_json::to_string_pretty;
 
-use crate::output::print;
+use crate::output::{print, print_json};
 use crate::testbed_text;
 
 /// Arguments of `lab up`.
@@ -140,7 +139,7 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
     let file = std::path::absolute(&args.topology).unwrap_or(args.topology);
     let state = keeper::up(&topology, &file.to_string_lossy(), &name)?;
     if args.json {
-        print(&(to_string_pretty(&state)? + "\n"))?;
+        print_json(&state)?;
     } else {
         print(&testbed_text::summary(&state))?;
     }
@@ -185,7 +184,7 @@ pub fn down(args: &DownArgs) -> Result<ExitCode> {
 pub fn list(args: &ListArgs) -> Result<ExitCode> {
     let states = client::list()?;
     if args.json {
-        print(&(to_string_pretty(&states)? + "\n"))?;
+        print_json(&states)?;
     } else {
         print(&testbed_text::list(&states))?;
     }
@@ -204,7 +203,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
             .with_context(|| format!("cannot write {}", path.display()))?;
         print(&format!("{}\n", path.display()))?;
     } else if args.json {
-        print(&(to_string_pretty(&state)? + "\n"))?;
+        print_json(&state)?;
     } else {
         print(&testbed_text::details(&state))?;
     }
@@ -293,7 +292,7 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode> {
 fn become_command(mut command: Command) -> ExitCode {
     let error = command.exec();
     let program = Path::new(command.get_program());
-    eprintln!("paceline: error: {}: {error}", program.display());
+    crate::output::complain(&format!("{}: {error}", program.display()));
     ExitCode::from(match error.kind() {
         ErrorKind::NotFound => 127,
         _ => 126,

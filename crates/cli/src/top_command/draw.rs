@@ -14,6 +14,7 @@ use ratatui::Frame;
 use super::history::Point;
 use super::table::{Column, Pane, Row};
 use super::view::View;
+use crate::output::foreign;
 use crate::status_command::age;
 
 /// Columns of text beyond the first are shown where this many characters are left for them.
@@ -128,7 +129,11 @@ fn panes(shown: Pane) -> Paragraph<'static> {
 fn last_line(view: &View) -> Paragraph<'static> {
     match &view.problem {
         Some(problem) => {
-            let words = format!(" not seen since {}: {problem}", age(view.seen.at.as_secs()));
+            let words = format!(
+                " not seen since {}: {}",
+                age(view.seen.at.as_secs()),
+                foreign(problem)
+            );
             Paragraph::new(words).fg(Color::Red).bold()
         }
         None => {

@@ -135,7 +135,7 @@ fn show(
         }
         changed = match looks.try_recv() {
             Ok((at, Ok(status))) => {
-                view.seen.add(at, status);
+                view.see(at, status);
                 view.problem = None;
                 true
             }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use paceline_agent::status::{milliseconds, rate, Connection, JobStatus};
 
 use super::seen::{Seen, SeenGroup};
+use crate::output::foreign;
 use crate::status_command::age;
 
 /// What is seen at a time.
@@ -158,8 +159,8 @@ impl Order {
     }
 }
 
-fn text(text: impl Into<String>) -> Cell {
-    let text = text.into();
+fn text(text: impl AsRef<str>) -> Cell {
+    let text = foreign(text.as_ref());
     let order = Order::Text(text.clone());
     Cell { text, order }
 }
@@ -218,7 +219,7 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
         false => job.changes.join("; "),
     };
     let mut details = vec![
-        place.clone(),
+        foreign(&place),
         format!("asks of each connection: {changes}"),
         format!(
             "{} connections governed so far, {} refused by the kernel; breakers opened {opened} times",
@@ -249,7 +250,10 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
 
 fn connection(seen: &Seen, job: &JobStatus, connection: &Connection) -> Row {
     let one = connection;
-    let group = one.group.as_ref().map(|group| format!(", group {group}"));
+    let group = one
+        .group
+        .as_ref()
+        .map(|group| format!(", group {}", foreign(group)));
     Row {
         key: one.cookie.to_string(),
         cells: vec![
@@ -275,7 +279,7 @@ fn connection(seen: &Seen, job: &JobStatus, connection: &Connection) -> Row {
                 one.local,
                 one.remote,
                 one.state,
-                job.policy,
+                foreign(&job.policy),
                 group.unwrap_or_default()
             ),
             one.why.clone(),
@@ -314,8 +318,13 @@ fn group(seen: &Seen, uid: u32, name: &str, group: &SeenGroup) -> Row {
             },
         ]);
         details.push(match ended {
-            true => format!("{name}: ended"),
-            false => format!("{name}: {} of {} bounded", last.bounded, last.streams),
+            true => format!("{}: ended", foreign(name)),
+            false => format!(
+                "{}: {} of {} bounded",
+                foreign(name),
+                last.bounded,
+                last.streams
+            ),
         });
     }
     Row {

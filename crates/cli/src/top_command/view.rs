@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What of it is looked at, and what the keys do.
 
+use std::time::Duration;
+
+use paceline_agent::status::Status;
 use paceline_policy::units::Time;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -23,6 +26,8 @@ pub struct View {
     /// Why the last look saw nothing.
     pub problem: Option<String>,
     pub interval: Time,
+    /// Nothing was seen yet, and no pane asked for.
+    unseen: bool,
     /// Rows that a page has.
     pub page: usize,
     /// Of each pane: the column that sorts, and the row that was chosen.
@@ -37,8 +42,19 @@ impl View {
             help: false,
             problem: None,
             interval,
+            unseen: true,
             page: 1,
             panes: Pane::ALL.map(|pane| (pane.first_sort(), None)),
+        }
+    }
+
+    /// What a look has found. The first one decides what is shown at first: the connections,
+    /// or the jobs, where these have none.
+    pub fn see(&mut self, at: Duration, status: Status) {
+        let first = std::mem::take(&mut self.unseen);
+        self.seen.add(at, status);
+        if first && !self.seen.jobs.is_empty() && self.seen.connections().next().is_none() {
+            self.pane = Pane::Jobs;
         }
     }
 
@@ -61,6 +77,7 @@ impl View {
         if key.kind == KeyEventKind::Release {
             return Next::Stay;
         }
+        self.unseen = false;
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('c') if control => return Next::Leave,
@@ -119,7 +136,7 @@ mod tests {
         let connections = connections.map(|number| example::connection(number, 0));
         let jobs = vec![example::job(connections.collect())];
         let status = example::status(jobs, Vec::new());
-        view.seen.add(Duration::from_secs(second), status);
+        view.see(Duration::from_secs(second), status);
     }
 
     fn press(view: &mut View, code: KeyCode) -> Next {
@@ -164,6 +181,16 @@ mod tests {
         look(&mut view, 3, 0..0);
         press(&mut view, KeyCode::Down);
         assert!(view.rows().0.is_empty());
+    }
+
+    #[test]
+    fn jobs_without_connections_are_seen_at_first_unless_a_pane_was_asked_for() {
+        assert_eq!(view(1..2).pane, Pane::Connections);
+        assert_eq!(view(0..0).pane, Pane::Jobs);
+        let mut view = View::new(Time::from_micros(1_000_000));
+        press(&mut view, KeyCode::Char('g'));
+        look(&mut view, 0, 0..0);
+        assert_eq!(view.pane, Pane::Groups);
     }
 
     #[test]
