@@ -161,16 +161,14 @@ pub enum Error {
         run: bool,
     },
 
-    /// Somebody keeps the lock who has no use for it.
+    /// What should be the lock is somebody else's.
     #[error(
-        "process {process}, which could not start a job itself, has locked {}, where paceline serialises its changes: end it first",
-        directory.display()
+        "{} is not a file that root alone can open, so it is no lock: remove it",
+        path.display()
     )]
-    LockedByUser {
-        /// The process.
-        process: u32,
-        /// Mount point of the hierarchy.
-        directory: PathBuf,
+    LockFile {
+        /// Where it is.
+        path: PathBuf,
     },
 
     /// PL_MAX_JOBS jobs exist.

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The lock that serialises every change of jobs on this host.
 //!
-//! It is on the directory that the cgroup hierarchy is mounted at: one inode for all
-//! mount namespaces, which is there anyway, so that nothing is left behind. Everybody
-//! may lock it. A holder without Paceline's privileges is therefore not waited for, or
-//! any user could stop all commands.
+//! It is `flock` on two things, one after the other:
+//!
+//! 1. A file in /run that root alone can open, so that nobody else can keep it. Who has it
+//!    removes it again, and who has waited for a file that is gone begins anew: nothing is
+//!    left behind but by a process that is killed, whose file the next one takes and removes.
+//! 2. The directory that the cgroup hierarchy is mounted at: one inode for all mount
+//!    namespaces, and so also for a `paceline` in a container with a /run of its own. Any
+//!    user can lock it, so nobody waits for a user: whoever holds it keeps Paceline in such
+//!    containers from holding it, too, and those with the same /run need it not.
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::time::Duration;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -17,8 +23,13 @@ use nix::sys::stat::{major, minor};
 
 use crate::error::{Error, Result};
 
-/// Between two attempts. Whoever holds the lock loads BPF programs: tenths of a second.
+/// Held by whoever changes jobs, of all that share this /run.
+const FILE: &str = "/run/paceline.lock";
+/// Between two attempts at the directory. Whoever holds that loads BPF programs: tenths of
+/// a second.
 const RETRY: Duration = Duration::from_millis(20);
+/// No `paceline` holds it for so long: it is held by a program that a user has made root's.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// CAP_SYS_ADMIN in a set of capabilities (linux/capability.h).
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
@@ -27,56 +38,144 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// keeps it too.
 #[derive(Debug)]
 pub struct Lock {
-    _directory: Flock<File>,
+    _directory: Option<Flock<File>>,
+    file: Option<(PathBuf, Flock<File>)>,
 }
 
 impl Lock {
     /// Waits for it.
     ///
     /// # Errors
-    /// [`Error::LockedByUser`], or what the system says.
+    /// [`Error::LockFile`], or what the system says.
     pub(crate) fn take(directory: &Path) -> Result<Self> {
-        let mut file =
-            File::open(directory).map_err(|error| Error::path("open", directory, error))?;
-        let mut told = false;
-        loop {
-            file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(locked) => return Ok(Lock { _directory: locked }),
-                Err((file, Errno::EWOULDBLOCK)) => file,
-                Err((_, errno)) => return Err(Error::path("lock", directory, errno.into())),
-            };
-            if let Some(process) = holder(&file).filter(|process| is_unprivileged(*process)) {
-                return Err(Error::LockedByUser {
-                    process,
-                    directory: directory.to_owned(),
-                });
+        Self::take_both(Path::new(FILE), directory)
+    }
+
+    fn take_both(file: &Path, directory: &Path) -> Result<Self> {
+        let file = lock_file(file)?.map(|locked| (file.to_owned(), locked));
+        let _directory = lock_directory(directory)?;
+        Ok(Self { _directory, file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is held: who waits for this file finds that it is another's, or none.
+        if let Some((path, _)) = &self.file {
+            if let Err(error) = fs::remove_file(path) {
+                tracing::debug!("cannot remove {}: {error}", path.display());
             }
-            if !told {
-                tracing::info!("waiting for another paceline that starts or ends a job");
-                told = true;
-            }
-            std::thread::sleep(RETRY);
         }
     }
 }
 
-/// The process that took the lock on `file`, as far as this process may know.
-fn holder(file: &File) -> Option<u32> {
-    let metadata = file.metadata().ok()?;
+/// The file that root alone can open; `None` where this process may not make it, or there is
+/// no such place.
+fn lock_file(path: &Path) -> Result<Option<Flock<File>>> {
+    let failed = |error| Error::path("lock", path, error);
+    loop {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path);
+        let file = match file {
+            Ok(file) => file,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::NotFound
+                        | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                tracing::debug!("no lock at {}: {error}", path.display());
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let opened = file.metadata().map_err(failed)?;
+        if opened.uid() != nix::unistd::geteuid().as_raw() || opened.mode() & 0o077 != 0 {
+            return Err(Error::LockFile {
+                path: path.to_owned(),
+            });
+        }
+        let locked = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(locked) => locked,
+            Err((file, Errno::EWOULDBLOCK)) => {
+                tracing::info!("waiting for another paceline that starts or ends a job");
+                wait_for(file).map_err(failed)?
+            }
+            Err((_, errno)) => return Err(failed(errno.into())),
+        };
+        // Whoever had it may have removed it.
+        match fs::symlink_metadata(path) {
+            Ok(there) if (there.dev(), there.ino()) == (opened.dev(), opened.ino()) => {
+                return Ok(Some(locked))
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+fn wait_for(mut file: File) -> io::Result<Flock<File>> {
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusive) {
+            Ok(locked) => return Ok(locked),
+            Err((file, Errno::EINTR)) => file,
+            Err((_, errno)) => return Err(errno.into()),
+        };
+    }
+}
+
+/// The directory of the hierarchy; `None` where a user keeps it.
+fn lock_directory(directory: &Path) -> Result<Option<Flock<File>>> {
+    let mut file = File::open(directory).map_err(|error| Error::path("open", directory, error))?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(locked) => return Ok(Some(locked)),
+            Err((file, Errno::EWOULDBLOCK)) => file,
+            Err((_, errno)) => return Err(Error::path("lock", directory, errno.into())),
+        };
+        let holders = holders(&file);
+        if holders.iter().any(|process| is_unprivileged(*process)) || Instant::now() > until {
+            tracing::info!(
+                "processes {holders:?} have locked {}: nobody waits for them",
+                directory.display()
+            );
+            return Ok(None);
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+/// The processes that took the lock on `file`, as far as this process may know.
+fn holders(file: &File) -> Vec<u32> {
+    let Ok(metadata) = file.metadata() else {
+        return Vec::new();
+    };
     let (device, inode) = (metadata.dev(), metadata.ino());
     let inode = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
-    holder_in(&fs::read_to_string("/proc/locks").ok()?, &inode)
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    holders_in(&locks, &inode)
 }
 
 /// `1: FLOCK ADVISORY WRITE PROCESS DEVICE:INODE 0 EOF`; who waits has `->` before FLOCK.
-fn holder_in(locks: &str, inode: &str) -> Option<u32> {
-    locks.lines().find_map(|line| {
+fn holders_in(locks: &str, inode: &str) -> Vec<u32> {
+    let holder = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             [_, "FLOCK", _, _, process, of, ..] if of == inode => process.parse().ok(),
             _ => None,
         }
-    })
+    };
+    locks.lines().filter_map(holder).collect()
 }
 
 /// Whether a process could not have started a job. One that is gone, or that this process
@@ -106,7 +205,7 @@ fn effective(status: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{effective, holder_in};
+    use super::*;
 
     const LOCKS: &str = "\
 1: POSIX  ADVISORY  WRITE 700 00:1c:1 0 EOF
@@ -117,10 +216,46 @@ mod tests {
 
     #[test]
     fn the_holder_is_told_from_those_who_wait() {
-        assert_eq!(holder_in(LOCKS, "00:1c:1"), Some(812));
-        assert_eq!(holder_in(LOCKS, "00:1d:1"), None);
+        assert_eq!(holders_in(LOCKS, "00:1c:1"), [812]);
+        assert!(holders_in(LOCKS, "00:1d:1").is_empty());
         let waiting = &LOCKS[LOCKS.find("3: ->").unwrap()..];
-        assert_eq!(holder_in(waiting, "00:1c:1"), None);
+        assert!(holders_in(waiting, "00:1c:1").is_empty());
+    }
+
+    #[test]
+    fn one_at_a_time_has_it_and_nothing_is_left() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("lock");
+        let inside = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let locked = Lock::take_both(&file, place.path()).unwrap();
+                        let others = inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        assert_eq!(others, 0);
+                        inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        drop(locked);
+                    }
+                });
+            }
+        });
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn a_file_that_others_can_open_is_refused_and_one_that_a_killed_process_left_is_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("lock");
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        let refused = lock_file(&file).unwrap_err().to_string();
+        assert!(refused.contains("lock"), "{refused}");
+        fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        drop(Lock::take_both(&file, place.path()).unwrap());
+        assert!(!file.exists());
+        std::os::unix::fs::symlink("elsewhere", &file).unwrap();
+        assert!(lock_file(&file).is_err());
     }
 
     #[test]
