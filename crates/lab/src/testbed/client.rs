@@ -56,8 +56,10 @@ pub fn list() -> Result<Vec<State>, TestbedError> {
 /// The lab that is meant: the one that is named, or the only one.
 pub fn find(lab: Option<&str>) -> Result<String, TestbedError> {
     let known = names()?;
+    // One that is named is asked who it is, and refused for its answer.
+    let all = socket::labs().map_err(doing("looking for labs"))?;
     match (lab, &known[..]) {
-        (Some(lab), _) if known.iter().any(|known| known == lab) => Ok(lab.to_owned()),
+        (Some(lab), _) if all.iter().any(|known| known == lab) => Ok(lab.to_owned()),
         (Some(lab), _) => Err(no_such_lab(lab)),
         (None, []) => Err(TestbedError::NoLab),
         (None, [only]) => Ok(only.clone()),
@@ -228,6 +230,10 @@ fn no_such_lab(asked: &str) -> TestbedError {
     }
 }
 
+/// The labs of this network namespace: anybody can take such a name, but only root's are labs.
 fn names() -> Result<Vec<String>, TestbedError> {
-    socket::labs().map_err(doing("looking for labs"))
+    let mut labs = socket::labs().map_err(doing("looking for labs"))?;
+    // One that has gone meanwhile has no owner, nor has one that takes no calls.
+    labs.retain(|lab| matches!(socket::owner(lab), Ok(0)));
+    Ok(labs)
 }

@@ -14,7 +14,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 use nix::sys::socket::{
-    getsockopt, recvmsg, sendmsg, sockopt, ControlMessage, ControlMessageOwned, MsgFlags,
+    connect as connect_to, getsockopt, recvmsg, sendmsg, socket as new_socket, sockopt,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
     UnixCredentials,
 };
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,16 @@ fn lab_of_line(line: &str) -> Option<String> {
     };
     let lab = name.strip_prefix('@')?.strip_prefix(PREFIX)?;
     is_name(lab).then(|| lab.to_owned())
+}
+
+/// The user who listens at a lab's socket, without waiting for an answer: whoever it is may
+/// give none.
+pub fn owner(lab: &str) -> io::Result<u32> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let caller = new_socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    let name = UnixAddr::new_abstract(format!("{PREFIX}{lab}").as_bytes())?;
+    connect_to(caller.as_raw_fd(), &name)?;
+    Ok(peer(&UnixStream::from(caller))?.uid())
 }
 
 /// Who is at the other end: of a connection that was made, who listens there.
