@@ -14,6 +14,16 @@
 #define PL_USUAL_US 200000 /* TCP_RTO_MIN and TCP_DELACK_MAX, include/net/tcp.h */
 #define PL_CGROUP_DEPTH 32 /* deeper nesting than systemd or Slurm make */
 
+/* Id of a cgroup's ancestor, or of itself, by its level; 0: there is none. */
+static __always_inline u64 ancestor_of(struct cgroup *cgroup, int level)
+{
+	struct cgroup *at = NULL;
+
+	bpf_probe_read_kernel(&at, sizeof(at),
+			      (void *)cgroup + bpf_core_field_offset(struct cgroup, ancestors) + level * sizeof(at));
+	return at ? BPF_CORE_READ(at, kn, id) : 0;
+}
+
 /* The innermost job that a socket's cgroup belongs to, or 0. */
 static __always_inline u64 job_of(const struct tcp_sock *tp)
 {
@@ -22,19 +32,25 @@ static __always_inline u64 job_of(const struct tcp_sock *tp)
 	int level = cgroup ? BPF_CORE_READ(cgroup, level) : -1;
 
 	for (int i = 0; i < PL_CGROUP_DEPTH && level >= 0; i++, level--) {
-		struct cgroup *at = NULL;
-		u64 id;
+		u64 id = ancestor_of(cgroup, level);
 
-		bpf_probe_read_kernel(&at, sizeof(at),
-				      (void *)cgroup + bpf_core_field_offset(struct cgroup, ancestors) +
-					      level * sizeof(at));
-		if (!at)
+		if (!id)
 			break;
-		id = BPF_CORE_READ(at, kn, id);
 		if (bpf_map_lookup_elem(&pl_jobs, &id))
 			return id;
 	}
 	return 0;
+}
+
+/* Whether a cgroup is this one or below it. */
+static __always_inline bool is_within(struct cgroup *cgroup, u64 id)
+{
+	int level = cgroup ? BPF_CORE_READ(cgroup, level) : -1;
+
+	for (int i = 0; i < PL_CGROUP_DEPTH && level >= 0; i++, level--)
+		if (ancestor_of(cgroup, level) == id)
+			return true;
+	return false;
 }
 
 static __always_inline void address_of(u32 to[4], const struct sock_common *skc, bool remote)

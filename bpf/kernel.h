@@ -87,6 +87,20 @@ struct sock {
 	u16 sk_gso_max_segs;
 	struct sock_cgroup_data sk_cgrp_data;
 	kuid_t sk_uid; /* who made it, or its listener */
+	u16 sk_type, sk_protocol;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct task_struct {
+	int tgid;
+	struct css_set *cgroups;
 };
 
 struct tcp_congestion_ops;
@@ -163,6 +177,13 @@ struct bpf_iter_meta {
 struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	u32 fd;
+	struct file *file;
 };
 
 struct bpf_iter__bpf_sk_storage_map {

@@ -115,3 +115,46 @@ int pl_streams(struct bpf_iter__bpf_sk_storage_map *ctx)
 	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
 	return 0;
 }
+
+/*
+ * Sockets of the subject job's processes that are not the job's: their cgroup is that in
+ * which they were made, wherever the process was moved since. What such a listener accepts
+ * is not the job's either.
+ */
+SEC("iter/task_file")
+int pl_outside(struct bpf_iter__task_file *ctx)
+{
+	struct pl_outside_record r = {};
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct sock_common *skc;
+	struct socket *socket;
+	u64 job = subject();
+	struct sock *sk;
+
+	if (!task || !file || !job)
+		return 0;
+	socket = bpf_sock_from_file(file);
+	if (!socket)
+		return 0;
+	sk = BPF_CORE_READ(socket, sk);
+	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	skc = (struct sock_common *)sk;
+	r.tcp_state = BPF_CORE_READ(skc, skc_state);
+	if (r.tcp_state != BPF_TCP_LISTEN && r.tcp_state != BPF_TCP_ESTABLISHED)
+		return 0;
+	address_of(r.local, skc, false);
+	address_of(r.remote, skc, true);
+	if (is_loopback(r.remote, r.local) || is_loopback_address(r.local))
+		return 0;
+	if (!is_within(BPF_CORE_READ(task, cgroups, dfl_cgrp), job) ||
+	    is_within(BPF_CORE_READ(sk, sk_cgrp_data.cgroup), job))
+		return 0;
+	r.cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup, kn, id);
+	r.process = BPF_CORE_READ(task, tgid);
+	r.local_port = BPF_CORE_READ(skc, skc_num);
+	r.remote_port = bpf_ntohs(BPF_CORE_READ(skc, skc_dport));
+	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
+	return 0;
+}

@@ -338,6 +338,16 @@ struct pl_connection_record {
 	__u64 acked_bytes; /* payload that the peer has acknowledged */
 };
 
+/* A socket of a job's process that is not the job's (bpf_iter over the tasks' files). */
+struct pl_outside_record {
+	__u64 cgroup; /* id of the socket's */
+	__u32 process;
+	__u32 tcp_state; /* TCP_ESTABLISHED is 1, TCP_LISTEN 10 */
+	__u32 local[4], remote[4]; /* network order, IPv4 mapped */
+	__u16 local_port, remote_port; /* host order */
+	__u32 reserved;
+};
+
 /* One connection of a group, as the agent reads it (bpf_iter over the socket storage). */
 struct pl_stream_record {
 	struct pl_group_key group;
@@ -404,6 +414,7 @@ _Static_assert(sizeof(struct pl_place) == 56, "pl_place");
 _Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");
 _Static_assert(sizeof(struct pl_turn_slot) == 56, "pl_turn_slot");
 _Static_assert(sizeof(struct pl_connection_record) == 216, "pl_connection_record");
+_Static_assert(sizeof(struct pl_outside_record) == 56, "pl_outside_record");
 _Static_assert(sizeof(struct pl_group_key) == 40, "pl_group_key");
 _Static_assert(sizeof(struct pl_uwnd) == 16, "pl_uwnd");
 _Static_assert(sizeof(struct pl_group) == 40, "pl_group");

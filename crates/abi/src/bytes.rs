@@ -8,8 +8,8 @@ use std::mem::size_of;
 
 use crate::{
     pl_account, pl_connection_record, pl_group, pl_group_key, pl_job, pl_member, pl_member_key,
-    pl_path, pl_path_key, pl_path_slot, pl_phase_page, pl_place, pl_place_key, pl_policy,
-    pl_process_key, pl_shortage, pl_stream_record, pl_usage, pl_uwnd,
+    pl_outside_record, pl_path, pl_path_key, pl_path_slot, pl_phase_page, pl_place, pl_place_key,
+    pl_policy, pl_process_key, pl_shortage, pl_stream_record, pl_usage, pl_uwnd,
 };
 
 mod sealed {
@@ -49,6 +49,7 @@ plain! {
     pl_place_key: 16,
     pl_place: 56,
     pl_connection_record: 216,
+    pl_outside_record: 56,
     pl_group_key: 40,
     pl_uwnd: 16,
     pl_group: 40,

@@ -11,9 +11,10 @@ use paceline_abi::{name_text, pl_seat};
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
+use crate::group;
 use crate::job::{self, JobOptions};
-use crate::kernel_side::{detach_from, KernelSide};
-use crate::{leftovers, shortage};
+use crate::kernel_side::{detach_from, KernelSide, OUTSIDE_PROGRAM};
+use crate::{leftovers, outside, shortage};
 
 /// The iterator by which existing connections come under a policy.
 const ADOPT_PROGRAM: &str = "pl_adopt";
@@ -31,19 +32,39 @@ pub struct Changed {
     pub namespaces: usize,
     /// Existing connections that were not reached: where, and why.
     pub unreachable: Vec<String>,
+    /// Sockets of its processes that are of another cgroup, so that neither they nor what
+    /// they accept can be reached here, and what to do.
+    pub outside: Vec<String>,
+}
+
+/// How far [`attach`] may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Not to the cgroup that holds all processes.
+    Cgroup,
+    /// To that, too.
+    WholeHost,
 }
 
 /// Puts an existing cgroup's connections under a policy: those it has, and
 /// those it will make. `options.user` has no meaning here.
 ///
 /// # Errors
-/// [`Error::NotACgroup`], [`Error::AlreadyAttached`], and what stands in the
+/// [`Error::NotACgroup`], [`Error::WholeHost`], [`Error::AlreadyAttached`], and what stands in the
 /// way of the kernel side. On error nothing is changed.
-pub fn attach(path: &Path, options: &JobOptions) -> Result<Changed> {
+pub fn attach(path: &Path, options: &JobOptions, reach: Reach) -> Result<Changed> {
     job::require_root("paceline attach")?;
+    if let Some(name) = &options.group {
+        group::check_name(name)?;
+    }
     let options = &options.clone().resolved();
     let hierarchy = Hierarchy::find()?;
     let cgroup = hierarchy.named(path)?;
+    if reach == Reach::Cgroup && cgroup.path() == hierarchy.mount() {
+        return Err(Error::WholeHost {
+            path: cgroup.path().to_path_buf(),
+        });
+    }
     let id = cgroup.id()?;
     let lock = hierarchy.lock()?;
     let cleaned = leftovers::clean(&hierarchy, &lock)?;
@@ -62,7 +83,12 @@ pub fn attach(path: &Path, options: &JobOptions) -> Result<Changed> {
         found.attach_to(&cgroup)?;
         let side = KernelSide::join(&found, ADOPT_PROGRAM)?;
         side.set_subject(&lock, id)?;
-        Ok(in_each_namespace(&side, ADOPT_PROGRAM, &cgroup))
+        let changed = in_each_namespace(&side, ADOPT_PROGRAM, &cgroup);
+        let side = KernelSide::join(&found, OUTSIDE_PROGRAM)?;
+        Ok(Changed {
+            outside: outside::words(&hierarchy, &side.outside(&lock, id)?),
+            ..changed
+        })
     });
     if attached.is_err() {
         if let Some(found) = crate::kernel_side::discover::find()? {
@@ -114,6 +140,7 @@ pub fn detach(path: &Path) -> Result<Changed> {
                 "another Paceline build made them; they keep its policy until they close"
                     .to_owned(),
             ],
+            outside: Vec::new(),
         });
     }
     let job = found.job(id)?.ok_or_else(|| not_attached(false))?;
@@ -141,6 +168,7 @@ fn in_each_namespace(side: &KernelSide, program: &str, cgroup: &Cgroup) -> Chang
         connections: 0,
         namespaces: 0,
         unreachable: Vec::new(),
+        outside: Vec::new(),
     };
     let mut namespaces = BTreeMap::new();
     for pid in cgroup.processes() {
@@ -161,7 +189,7 @@ fn in_each_namespace(side: &KernelSide, program: &str, cgroup: &Cgroup) -> Chang
                 .spawn(|| {
                     setns(&namespace, CloneFlags::CLONE_NEWNET)
                         .map_err(|errno| Error::system("cannot enter it", errno.into()))?;
-                    side.iterate_tcp(program)
+                    side.iterate(program)
                 })
                 .join()
                 .expect("the thread does not panic")

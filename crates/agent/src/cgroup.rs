@@ -9,11 +9,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{getxattr, setxattr, XattrFlags};
+
 use crate::error::{Error, Result};
 use crate::lock::Lock;
 
 /// Name that every job's directory starts with.
 const JOB_PREFIX: &str = "paceline.";
+/// Extended attribute of every job's directory, which root alone can set: others may call
+/// theirs what they like.
+const JOB_MARK: &str = "trusted.paceline";
 
 /// A mounted cgroup v2 hierarchy, alone or beside v1 hierarchies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,7 +179,16 @@ impl Cgroup {
         for number in 0u32.. {
             let path = self.path.join(format!("{JOB_PREFIX}{process}.{number}"));
             match fs::DirBuilder::new().mode(0o755).create(&path) {
-                Ok(()) => return Ok(Cgroup { path }),
+                Ok(()) => {
+                    let marked = setxattr(&path, JOB_MARK, b"job", XattrFlags::CREATE);
+                    return match marked {
+                        Ok(()) => Ok(Cgroup { path }),
+                        Err(errno) => {
+                            let _ = fs::remove_dir(&path);
+                            Err(Error::path("mark", &path, errno.into()))
+                        }
+                    };
+                }
                 // Another PID namespace may have used the same number.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) if error.raw_os_error() == Some(libc::EROFS) => {
@@ -188,10 +202,15 @@ impl Cgroup {
         unreachable!("the numbers do not run out before the file system does")
     }
 
-    /// Whether [`Cgroup::create_job`] made it, by its name.
+    /// Whether [`Cgroup::create_job`] made it: its name is of that form, and it has the mark.
     pub fn is_job(&self) -> bool {
         let name = self.path.file_name().unwrap_or_default();
-        name.as_bytes().starts_with(JOB_PREFIX.as_bytes())
+        let numbers = name.to_str().and_then(|name| name.strip_prefix(JOB_PREFIX));
+        let number = |text: &str| text.parse::<u32>().is_ok_and(|n| n.to_string() == text);
+        let named = numbers
+            .and_then(|numbers| numbers.split_once('.'))
+            .is_some_and(|(process, n)| number(process) && number(n));
+        named && getxattr(&self.path, JOB_MARK, &mut [0; 16]).is_ok()
     }
 
     /// The kernel's id of this cgroup, as BPF programs see it.

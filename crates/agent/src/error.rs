@@ -130,6 +130,16 @@ pub enum Error {
         mount: PathBuf,
     },
 
+    /// `attach` on the cgroup of all processes.
+    #[error(
+        "{} is the cgroup of all processes of this host: attach to the service's own, or say --whole-host if that is meant",
+        path.display()
+    )]
+    WholeHost {
+        /// The hierarchy's mount point.
+        path: PathBuf,
+    },
+
     /// `attach` on a cgroup that is a job already.
     #[error("{} has policy {policy} already; detach it first: paceline detach --cgroup {}", path.display(), path.display())]
     AlreadyAttached {

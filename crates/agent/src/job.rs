@@ -18,6 +18,7 @@ use crate::making::{make, Place};
 use crate::pages::{self, PageServer, SOCKET_VARIABLE};
 use crate::seat::Seat;
 use crate::supervise::{Outcome, Signals};
+use crate::terminal::Filter;
 use crate::verdict::{self, Counts};
 use crate::{leftovers, tick};
 
@@ -29,8 +30,8 @@ const DEFAULT_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 pub struct JobOptions {
     /// What its connections get.
     pub policy: Policy,
-    /// The group whose windows its connections are seen and bounded with, and the name that
-    /// `status` shows; longer than 31 bytes is cut.
+    /// The group whose windows its connections are seen and bounded with, of 1 to 31 bytes.
+    /// Their algorithm is wrapped for it, whatever the policy.
     pub group: Option<String>,
     /// Run the command as this user instead of the caller.
     pub user: Option<String>,
@@ -306,10 +307,11 @@ fn spawn_inside(
     }
     let procs = cgroup.map(Cgroup::open_procs).transpose()?;
     let descriptor = procs.as_ref().map(AsRawFd::as_raw_fd);
+    let filter = Filter::new();
     // SAFETY: `enter` only makes system calls on what was prepared before the
     // fork, and `procs` is open until the spawn below returns.
     unsafe {
-        command.pre_exec(move || enter(descriptor, user.as_ref()));
+        command.pre_exec(move || enter(descriptor, user.as_ref(), &filter));
     }
     let spawned = command.spawn();
     drop(procs);
@@ -325,7 +327,7 @@ fn spawn_inside(
 }
 
 /// In the child, before its exec: into the job's cgroup, then to its user.
-fn enter(procs: Option<RawFd>, user: Option<&Identity>) -> io::Result<()> {
+fn enter(procs: Option<RawFd>, user: Option<&Identity>, filter: &Filter) -> io::Result<()> {
     // SAFETY: plain system calls; "0" means the caller itself.
     unsafe {
         if let Some(procs) = procs {
@@ -334,6 +336,8 @@ fn enter(procs: Option<RawFd>, user: Option<&Identity>) -> io::Result<()> {
             }
         }
         if let Some(user) = user {
+            // While it may: root's terminal is not the user's.
+            filter.apply()?;
             let failed = libc::setgroups(user.groups.len(), user.groups.as_ptr()) != 0
                 || libc::setresgid(user.gid, user.gid, user.gid) != 0
                 || libc::setresuid(user.uid, user.uid, user.uid) != 0;

@@ -33,6 +33,7 @@ pub mod launcher;
 mod leftovers;
 mod lock;
 mod making;
+mod outside;
 pub mod pages;
 pub mod preload;
 mod seat;
@@ -40,6 +41,7 @@ pub mod service;
 mod shortage;
 pub mod status;
 mod supervise;
+mod terminal;
 pub mod tick;
 mod verdict;
 

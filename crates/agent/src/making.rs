@@ -5,6 +5,7 @@ use paceline_abi::{name_text, pl_seat};
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
+use crate::group;
 use crate::job::{entry, monotonic_us, JobOptions};
 use crate::kernel_side::{discover, KernelSide};
 use crate::leftovers;
@@ -40,6 +41,9 @@ pub(crate) fn make<T>(
     options: &JobOptions,
     fill: impl FnOnce(Option<&Cgroup>) -> Result<T>,
 ) -> Result<(Made, T)> {
+    if let Some(name) = &options.group {
+        group::check_name(name)?;
+    }
     let options = &options.clone().resolved();
     // Held until a process is inside: an empty cgroup of a job is a leftover to
     // everybody else.

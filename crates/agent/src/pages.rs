@@ -23,6 +23,7 @@ use crate::callers::{Call, Callers};
 use crate::cgroup::Hierarchy;
 use crate::error::{Error, Result};
 use crate::kernel_side::discover;
+use crate::service::Peer;
 use crate::supervise::pidfd;
 
 /// The variable that names the socket to the processes of a job; libpaceline reads it.
@@ -264,16 +265,15 @@ fn answer(hierarchy: &Hierarchy, call: &Call) -> Result<Option<Client>> {
     if call.said != PL_ABI_VERSION.to_ne_bytes() {
         return Ok(None);
     }
-    let process = call.who.pid() as u32;
-    // From here on the number is this process's; if it has ended by now, the
-    // cgroup below is read of nobody or of another, who is not at the other end.
-    let lives = pidfd(process).map_err(failed)?;
+    // The process that connected, and no other one that has its number by now.
+    let peer = Peer::of(&call.stream, &call.who)?;
+    let process = peer.process;
     let Some(found) = discover::find()?.filter(discover::Found::is_ours) else {
         return Ok(None);
     };
     let jobs = found.job_ids();
-    let Some(job) = hierarchy
-        .of_process(process)?
+    let Some(job) = peer
+        .cgroup(hierarchy)?
         .and_above(hierarchy)
         .find_map(|cgroup| cgroup.id().ok().filter(|id| jobs.contains(id)))
     else {
@@ -282,6 +282,11 @@ fn answer(hierarchy: &Hierarchy, call: &Call) -> Result<Option<Client>> {
     let Some(page) = found.page(job, process)? else {
         return Ok(None);
     };
+    if let Err(error) = peer.check() {
+        // It ended in between: the page would be of who has its number next.
+        found.delete_page(job, process)?;
+        return Err(error);
+    }
     let descriptors = [page.as_raw_fd()];
     sendmsg::<()>(
         call.stream.as_raw_fd(),
@@ -295,6 +300,6 @@ fn answer(hierarchy: &Hierarchy, call: &Call) -> Result<Option<Client>> {
         job,
         process,
         user: call.who.uid(),
-        lives,
+        lives: peer.into_pidfd(),
     }))
 }

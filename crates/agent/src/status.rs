@@ -10,9 +10,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use paceline_abi::{
-    name_text, pl_connection_record, pl_path, pl_path_key, pl_phase_page, pl_policy,
+    name_text, pl_connection_record, pl_job, pl_path, pl_path_key, pl_phase_page, pl_policy,
     pl_process_key, pl_reason, pl_seat, pl_start_state,
 };
+use paceline_control::remembered;
 use serde::Serialize;
 
 pub use groups::GroupStatus;
@@ -23,7 +24,8 @@ use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::Result;
 use crate::kernel_side::{describe_identity, identity, KernelSide};
 use crate::leftovers;
-use crate::{job, shortage, tick};
+use crate::lock::Lock;
+use crate::{job, outside, shortage, tick};
 
 /// Everything `paceline status` shows.
 #[derive(Debug, Clone, Serialize)]
@@ -81,7 +83,8 @@ pub struct JobStatus {
     pub members_full: u64,
     /// Connections left alone, because the kernel had no memory for them.
     pub no_storage: u64,
-    /// The same in words; empty where the job had all that it needed.
+    /// The same in words, and of what was attached, sockets that are not reached; empty where
+    /// there is nothing to say.
     pub warnings: Vec<String>,
     /// What the job remembers of its paths.
     pub paths: Vec<Path>,
@@ -119,7 +122,8 @@ pub struct Path {
     pub netns: u64,
     /// Phase class that it was learned in; 0 is point-to-point.
     pub class: u32,
-    /// What the path delivered, payload in bits per second; 0: not yet known.
+    /// What a start would be led by now, payload in bits per second: what the path delivered,
+    /// halved with age as the law does; 0: not known, or not any more.
     pub rate_bits_per_s: u64,
     /// Least RTT of any connection, microseconds; 0: none yet.
     pub min_rtt_us: u32,
@@ -299,11 +303,11 @@ fn read(command: &'static str, live: Option<KernelSide>) -> Result<(Status, Opti
             groups_full: job.full.groups,
             members_full: job.full.members,
             no_storage: job.full.storage,
-            warnings: shortage::words(&job.full),
+            warnings: warnings(&hierarchy, &side, &lock, id, &job)?,
             paths: paths
                 .iter()
                 .filter(|(key, _)| key.job == id)
-                .map(|(key, path)| path_of(key, path))
+                .map(|(key, path)| path_of(key, path, &job.policy, now))
                 .collect(),
             connections: connections
                 .iter()
@@ -313,6 +317,21 @@ fn read(command: &'static str, live: Option<KernelSide>) -> Result<(Status, Opti
         });
     }
     Ok((status, Some(side)))
+}
+
+/// What the job goes without; of what was attached, also what it does not reach.
+fn warnings(
+    hierarchy: &Hierarchy,
+    side: &KernelSide,
+    lock: &Lock,
+    id: u64,
+    job: &pl_job,
+) -> Result<Vec<String>> {
+    let mut warnings = shortage::words(&job.full);
+    if job.seat == pl_seat::PL_SEAT_ATTACHED as u32 {
+        warnings.extend(outside::words(hierarchy, &side.outside(lock, id)?));
+    }
+    Ok(warnings)
 }
 
 fn processes(cgroup: &Cgroup, job: u64, pages: &[(pl_process_key, pl_phase_page)]) -> Vec<Process> {
@@ -351,12 +370,14 @@ fn class_of(phase: u32) -> u32 {
     phase & 0xff
 }
 
-fn path_of(key: &pl_path_key, path: &pl_path) -> Path {
+fn path_of(key: &pl_path_key, path: &pl_path, policy: &pl_policy, now_us: u64) -> Path {
+    // A path that is confirmed while this is read is not from the future.
+    let rate = remembered(path, policy, now_us.max(path.confirmed_us));
     Path {
         peer: address(&key.address),
         netns: key.netns,
         class: class_of(key.phase),
-        rate_bits_per_s: path.rate_bps.saturating_mul(8),
+        rate_bits_per_s: rate.saturating_mul(8),
         min_rtt_us: path.min_rtt_us,
         active: path.active,
         wary_starts: u32::from(path.wary),

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use paceline_agent::attach::{self, Changed};
+use paceline_agent::attach::{self, Changed, Reach};
 use paceline_agent::job::JobOptions;
 use paceline_policy::Policy;
 
@@ -16,9 +16,13 @@ pub struct AttachArgs {
     /// A preset (see paceline policy list) or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "lfn")]
     policy: String,
-    /// A name for the job, shown by status
+    /// The group that its connections belong to (see docs/parallel-streams.md); for it their
+    /// algorithm is wrapped, whatever the policy
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
+    /// Allow --cgroup to be the root of the hierarchy: all processes of this host
+    #[arg(long)]
+    whole_host: bool,
 }
 
 #[derive(clap::Args)]
@@ -34,7 +38,11 @@ pub fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
         group: args.group,
         user: None,
     };
-    let changed = attach::attach(&args.cgroup, &options)?;
+    let reach = match args.whole_host {
+        true => Reach::WholeHost,
+        false => Reach::Cgroup,
+    };
+    let changed = attach::attach(&args.cgroup, &options, reach)?;
     report(
         &changed,
         &format!("under policy {}", options.policy.name),
@@ -50,6 +58,9 @@ pub fn detach(args: DetachArgs) -> anyhow::Result<ExitCode> {
 fn report(changed: &Changed, state: &str, what: &str) -> anyhow::Result<ExitCode> {
     for namespace in &changed.unreachable {
         tracing::warn!("existing connections not reached: {namespace}");
+    }
+    for socket in &changed.outside {
+        tracing::warn!("not reached: {socket}");
     }
     crate::output::print(&format!(
         "{}: {state}; existing connections that {what}: {} (in {} network namespace{})\n",

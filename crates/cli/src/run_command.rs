@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use anyhow::bail;
 use paceline_agent::job::{self, JobOptions};
 use paceline_agent::preload::{self, Choice};
-use paceline_agent::{launcher, service, Error};
+use paceline_agent::{group, launcher, service, Error};
 use paceline_policy::{Policy, PolicyError};
 
 use crate::output;
@@ -22,7 +22,8 @@ pub struct Args {
     /// A preset (see paceline policy list) or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "lfn")]
     policy: String,
-    /// The group that its connections belong to (see docs/parallel-streams.md), shown by status
+    /// The group that its connections belong to (see docs/parallel-streams.md); for it their
+    /// algorithm is wrapped, whatever the policy
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     /// Run the command as this user (with sudo: --user "$USER")
@@ -59,6 +60,9 @@ impl Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let warning = launcher::warning(&args.command, &args.policy, |name| std::env::var(name).ok());
+    if let Some(name) = &args.group {
+        group::check_name(name)?;
+    }
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     let preload = args.preload();

@@ -68,7 +68,7 @@ fn job_text(job: &JobStatus) -> String {
         job.owner_uid
     );
     for change in &job.changes {
-        let _ = writeln!(text, "    {change}");
+        let _ = writeln!(text, "    {}", foreign(change));
     }
     if job.changes.is_empty() {
         let _ = writeln!(text, "    nothing is changed");
@@ -96,7 +96,7 @@ fn job_text(job: &JobStatus) -> String {
         job.refused
     );
     for warning in &job.warnings {
-        let _ = writeln!(text, "  warning: {warning}");
+        let _ = writeln!(text, "  warning: {}", foreign(warning));
     }
     text.push_str(&connections(job));
     text.push_str(&paths(job));

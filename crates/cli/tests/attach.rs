@@ -139,6 +139,66 @@ fn new_connections_of_an_attached_cgroup_are_adapted() {
 }
 
 #[test]
+fn a_listener_of_another_cgroup_is_named_with_what_it_accepts() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let net = Net::new();
+    let service = Service::new();
+    let (mut client, mut server) = (net.peer(0), net.peer(1));
+    // It listens, and has a connection, before it comes in.
+    connect(&mut client, &mut server, SERVER4);
+    let port = server.ask(&format!("listen {SERVER4}"));
+    service.add(&server.ask("pid"));
+    let attached = output(&["attach", "--cgroup", service.path(), "--policy", "pace"]);
+    let said = String::from_utf8_lossy(&attached.stderr).into_owned();
+    let listens = format!("listens at {SERVER4}:{port} with a socket of ");
+    assert!(
+        attached.status.success() && said.contains(&listens),
+        "{attached:?}"
+    );
+    assert!(said.contains("has 1 connections of"), "{said}");
+    let shown = &jobs(&status(), service.path())[0]["warnings"];
+    assert!(shown[0].as_str().unwrap().contains(&listens), "{shown}");
+
+    // So it is; one that is made inside is reached, and of no interest.
+    client.ask(&format!("connect {SERVER4} {port}"));
+    assert!(!server.ask("accept").starts_with("paceline"));
+    let (_, inside) = connect(&mut client, &mut server, SERVER4);
+    assert_eq!(inside, "paceline_cubic");
+    let shown = jobs(&status(), service.path())[0]["warnings"].to_string();
+    assert!(!shown.contains("listens at"), "{shown}");
+    client.end();
+    server.end();
+}
+
+#[test]
+fn the_whole_host_is_attached_by_its_name_only() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let refused = output(&["attach", "--cgroup", "/"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("--whole-host"), "{said}");
+    assert!(status()["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .all(|job| job["attached"] != true));
+    let long = "x".repeat(32);
+    for command in [
+        &["run", "--group", &long, "--", "true"][..],
+        &["attach", "--cgroup", "/", "--group", &long],
+    ] {
+        let refused = output(command);
+        assert!(!refused.status.success(), "{refused:?}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("1 to 31 bytes"), "{said}");
+    }
+}
+
+#[test]
 fn an_attached_cgroup_that_goes_is_forgotten() {
     let Some(_alone) = alone() else {
         return;

@@ -279,8 +279,12 @@ fn check_bounds(bounds: &[Bounds], lease: Duration) -> Result<u64> {
     }
 }
 
-/// As the kernel side takes it: what is longer would be cut, and be another group.
-fn check_name(name: &str) -> Result<()> {
+/// Whether a group may have this name: 1 to 31 bytes without control characters. What is
+/// longer would be cut, and be another group.
+///
+/// # Errors
+/// [`Error::GroupName`].
+pub fn check_name(name: &str) -> Result<()> {
     let longest = PL_NAME_LEN as usize - 1;
     let fits = !name.is_empty() && name.len() <= longest && !name.chars().any(char::is_control);
     fits.then_some(()).ok_or_else(|| Error::GroupName {

@@ -36,7 +36,8 @@ use libbpf_rs::{
     ProgramMut, ProgramType,
 };
 use paceline_abi::{
-    from_bytes, pl_connection_record, pl_job, pl_path, pl_path_key, pl_path_slot, PL_ABI_VERSION,
+    from_bytes, pl_connection_record, pl_job, pl_outside_record, pl_path, pl_path_key,
+    pl_path_slot, PL_ABI_VERSION,
 };
 use paceline_policy::Base;
 
@@ -58,6 +59,8 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/paceline.bpf.o"
 const LEAVE_PROGRAM: &str = "pl_leave";
 /// The iterator that writes one record per connection with socket storage.
 const STATUS_PROGRAM: &str = "pl_status";
+/// The iterator that writes one record per socket which a job's process has and the job has not.
+pub(crate) const OUTSIDE_PROGRAM: &str = "pl_outside";
 
 /// ABI version in the low half, build of the BPF object in the high half. Never
 /// zero.
@@ -137,7 +140,11 @@ impl KernelSide {
 
     /// The live kernel side with what `status` reads only.
     pub(crate) fn join_to_read(found: &Found) -> Result<Self> {
-        Self::load(Some(found), None, Some(&[STATUS_PROGRAM, STREAMS_PROGRAM]))
+        Self::load(
+            Some(found),
+            None,
+            Some(&[STATUS_PROGRAM, STREAMS_PROGRAM, OUTSIDE_PROGRAM]),
+        )
     }
 
     /// Whether it is still the live one: with the last job it ends.
@@ -315,9 +322,18 @@ impl KernelSide {
             .map_err(|error| Error::bpf("cannot write pl_subject", error))
     }
 
+    /// Sockets that the processes of a job have and the job has not.
+    pub(crate) fn outside(&self, lock: &Lock, id: u64) -> Result<Vec<pl_outside_record>> {
+        self.set_subject(lock, id)?;
+        self.iterate(OUTSIDE_PROGRAM)?
+            .chunks(size_of::<pl_outside_record>())
+            .map(|record| Ok(from_bytes(record)?))
+            .collect()
+    }
+
     /// Runs an iterator over the TCP sockets of the calling thread's network
-    /// namespace and returns what it wrote.
-    pub(crate) fn iterate_tcp(&self, program: &str) -> Result<Vec<u8>> {
+    /// namespace, or over files of tasks, and returns what it wrote.
+    pub(crate) fn iterate(&self, program: &str) -> Result<Vec<u8>> {
         let link = self
             .program(program)?
             .attach_iter_with_opts(libbpf_rs::IterOpts::None)

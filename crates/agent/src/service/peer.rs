@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who asks for a job, by the kernel's word alone.
+//! Who asks for a job, or for a page of phases, by the kernel's word alone.
 
 use std::fs::File;
 use std::io;

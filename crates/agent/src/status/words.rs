@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is done, and why, in words.
 
-use paceline_abi::{pl_base, pl_connection_record, pl_job, pl_policy, pl_target};
+use paceline_abi::{name_text, pl_base, pl_connection_record, pl_job, pl_policy, pl_target};
 
 use super::{class_of, reason};
 use crate::tick;
@@ -15,6 +15,12 @@ pub(super) fn changes(job: &pl_job) -> Vec<String> {
         Some(start) => changes.push(format!("{base} with starts after idle {start}")),
         None if base != "keep" => changes.push(format!("congestion control {base}")),
         None => {}
+    }
+    let group = name_text(&job.group);
+    if !group.is_empty() && policy.wrap != 0 {
+        changes.push(format!(
+            "windows seen and bounded together, as group {group}: {base} is wrapped for it"
+        ));
     }
     if policy.clustered != 0 {
         changes.push("slow start spread over the round trip".to_owned());

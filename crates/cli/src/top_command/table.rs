@@ -216,7 +216,7 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
     let short_place = place.rsplit('/').next().unwrap_or_default();
     let changes = match job.changes.is_empty() {
         true => "nothing is changed".to_owned(),
-        false => job.changes.join("; "),
+        false => foreign(&job.changes.join("; ")),
     };
     let mut details = vec![
         foreign(&place),
@@ -229,7 +229,7 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
     details.extend(
         job.warnings
             .iter()
-            .map(|warning| format!("warning: {warning}")),
+            .map(|warning| format!("warning: {}", foreign(warning))),
     );
     Row {
         key: job.id.to_string(),
