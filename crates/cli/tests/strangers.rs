@@ -138,3 +138,37 @@ fn an_empty_cgroup_that_looks_like_a_jobs_stays() {
         std::fs::remove_dir(place).unwrap();
     }
 }
+
+#[test]
+fn a_strangers_socket_by_the_name_of_a_lab_is_no_lab() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let name = format!("stranger-{}", std::process::id());
+    // It takes no calls, either.
+    let program = format!(
+        "\
+import os, socket, sys
+os.setuid(65534)
+listener, caller = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+listener.bind('\\0paceline-lab.{name}')
+listener.listen(0)
+caller.connect('\\0paceline-lab.{name}')
+print('up', flush=True)
+sys.stdin.read()"
+    );
+    let mut stranger = std::process::Command::new("python3")
+        .args(["-c", &program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut up = [0; 3];
+    std::io::Read::read_exact(stranger.stdout.as_mut().unwrap(), &mut up).unwrap();
+    let list = output(&["lab", "list", "--json"]);
+    drop(stranger.stdin.take());
+    stranger.wait().unwrap();
+    assert!(list.status.success(), "{list:?}");
+    let shown = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(!shown.contains(&name), "{shown}");
+}
