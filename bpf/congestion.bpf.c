@@ -11,32 +11,34 @@
  */
 #include "transmission.h"
 
-extern void cubictcp_init(struct sock *sk) __ksym;
-extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
-extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
-extern void cubictcp_state(struct sock *sk, u8 new_state) __ksym;
-extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
-extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
-extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
-extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 /*
- * That a transmission starts with nothing in flight is an event of cwnd_event up to
- * Linux 7.0 and an operation of its own from 7.1 on; no algorithm wrapped here heeds
- * another event. Weak: a kernel has one of the two. A congestion control below names
- * both operations; before it is loaded the one is taken out that the kernel's BTF lacks
- * (kernel_side/btf.rs).
+ * Weak: a kernel may lack some, BBR may be a module that is not loaded. A program is refused
+ * that calls one that is not there, and so is only what is based on it.
  */
-extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym __weak;
-extern void cubictcp_cwnd_event_tx_start(struct sock *sk) __ksym __weak;
-/* Weak: BBR may be absent, or a module that is not loaded. */
+extern void cubictcp_init(struct sock *sk) __ksym __weak;
+extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym __weak;
+extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym __weak;
+extern void cubictcp_state(struct sock *sk, u8 new_state) __ksym __weak;
+extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym __weak;
+extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym __weak;
+extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym __weak;
+extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym __weak;
 extern void bbr_init(struct sock *sk) __ksym __weak;
 extern u32 bbr_ssthresh(struct sock *sk) __ksym __weak;
 extern void bbr_set_state(struct sock *sk, u8 new_state) __ksym __weak;
-extern void bbr_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym __weak;
-extern void bbr_cwnd_event_tx_start(struct sock *sk) __ksym __weak;
 extern u32 bbr_undo_cwnd(struct sock *sk) __ksym __weak;
 extern u32 bbr_sndbuf_expand(struct sock *sk) __ksym __weak;
 extern u32 bbr_min_tso_segs(struct sock *sk) __ksym __weak;
+/*
+ * That a transmission starts with nothing in flight is an event of cwnd_event up to
+ * Linux 7.0 and an operation of its own from 7.1 on; no algorithm wrapped here heeds
+ * another event. A congestion control below names both operations; before it is loaded
+ * the one is taken out that is not the kernel's form (kernel_side/btf.rs).
+ */
+extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym __weak;
+extern void cubictcp_cwnd_event_tx_start(struct sock *sk) __ksym __weak;
+extern void bbr_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym __weak;
+extern void bbr_cwnd_event_tx_start(struct sock *sk) __ksym __weak;
 /* Two arguments up to 6.9, four from 6.10: each is found on its own kernel only. */
 extern void bbr_main___v1(struct sock *sk, const struct rate_sample *rs) __ksym __weak;
 extern void bbr_main___v2(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs) __ksym __weak;

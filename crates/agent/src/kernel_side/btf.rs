@@ -10,7 +10,7 @@ use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{AsRawLibbpf, OpenObject};
 
 /// The struct of a congestion control's operations.
-const OPERATIONS: &str = "tcp_congestion_ops";
+pub(super) const OPERATIONS: &str = "tcp_congestion_ops";
 /// That a transmission starts with nothing in flight: an event among others up to Linux
 /// 7.0, an operation of its own from 7.1 on. A kernel has the algorithms' functions of one
 /// of the two forms.

@@ -25,15 +25,15 @@ mod pages;
 mod programs;
 mod records;
 mod runs;
+mod words;
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Once;
 
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, MapType, Object, ObjectBuilder, OpenObject, PrintLevel,
-    ProgramMut, ProgramType,
+    Iter, Link, MapCore, MapFlags, MapType, Object, ObjectBuilder, OpenObject, ProgramMut,
+    ProgramType,
 };
 use paceline_abi::{
     from_bytes, pl_connection_record, pl_job, pl_outside_record, pl_path, pl_path_key,
@@ -51,6 +51,7 @@ pub(crate) use programs::detach_from;
 use programs::{CGROUP_PROGRAMS, CONNECTION_PROGRAM};
 use records::records;
 pub(crate) use runs::UNKNOWN as UNKNOWN_RUN;
+pub(crate) use words::route_libbpf_messages;
 
 /// The compiled bpf/paceline.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/paceline.bpf.o"));
@@ -111,11 +112,11 @@ impl KernelSide {
         let mut side = Self::load(found.as_ref(), missing, Some(&programs)).map_err(|error| match (error, missing) {
             // The functions are in the kernel's BTF, but it does not let BPF
             // call them, or the verifier refuses: say which base needs them.
-            (Error::Bpf { source, .. }, Some(_)) => Error::BaseUnavailable {
+            (error @ Error::Bpf { .. }, Some(_)) => Error::BaseUnavailable {
                 policy: policy.name.clone(),
                 base: policy.base.kernel_name().unwrap_or("keep"),
                 why: format!(
-                    "{source}; see paceline doctor (on arm64, kernels before 6.10 lack the CUBIC and BBR functions), and paceline -vv for the verifier's words"
+                    "{error}; see paceline doctor (on arm64, kernels before 6.10 lack the CUBIC and BBR functions), and paceline -vv for the verifier's words"
                 ),
             },
             (error, _) => error,
@@ -161,7 +162,7 @@ impl KernelSide {
         let mut open = open_object()?;
         choose_congestion(&mut open, congestion)?;
         choose_programs(&mut open, programs);
-        load_object(open).map(drop)
+        words::load(open).map(drop)
     }
 
     /// Registers a congestion control under a live kernel side's absence, to see
@@ -190,7 +191,7 @@ impl KernelSide {
             }
         }
         Ok(Self {
-            object: load_object(open)?,
+            object: words::load(open)?,
         })
     }
 
@@ -401,28 +402,9 @@ fn choose_congestion(open: &mut OpenObject, congestion: Option<&str>) -> Result<
     Ok(())
 }
 
-fn load_object(open: OpenObject) -> Result<Object> {
-    open.load()
-        .map_err(|error| Error::bpf("the kernel refused Paceline's BPF programs", error))
-}
-
 fn read_iterator(link: &Link) -> Result<Vec<u8>> {
     let mut iterator =
         Iter::new(link).map_err(|error| Error::bpf("cannot start an iterator", error))?;
     records::read_all(&mut iterator)
         .map_err(|error| Error::system("cannot read an iterator", error))
-}
-
-/// libbpf's words go to the log, not to the user's terminal.
-pub(crate) fn route_libbpf_messages() {
-    static ROUTED: Once = Once::new();
-    ROUTED.call_once(|| {
-        libbpf_rs::set_print(Some((PrintLevel::Debug, |level, message| {
-            let message = message.trim_end();
-            match level {
-                PrintLevel::Warn => tracing::info!(target: "libbpf", "{message}"),
-                _ => tracing::trace!(target: "libbpf", "{message}"),
-            }
-        })));
-    });
 }
