@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::case::adaptation::{self, Job};
 use crate::case::connection::{connect, now_ns, send, sleep_until, Counters};
+use crate::case::windows::{self, KernelLog};
 use crate::case::{CaseError, Doing, Namespace};
 use crate::live::{kernel_release, LiveError};
 use crate::plan::{Adaptation, PolicySource};
@@ -96,6 +97,8 @@ pub fn run(
     };
     let variants = [&cubic, &paceline];
     let mut rates = [Vec::new(), Vec::new()];
+    windows::take_jump();
+    let mut log = KernelLog::start();
     for pair in 0..comparison.pairs {
         for turn in 0..2 {
             if stop.load(Ordering::Relaxed) {
@@ -108,6 +111,9 @@ pub fn run(
             rates[index].push(rate);
         }
         progress(pair + 1);
+    }
+    if let Some(problem) = windows::problems(&mut log).pop() {
+        return Err(failed(CaseError::Untrusted(problem)));
     }
     summarize(comparison, rates).map_err(failed)
 }
@@ -192,6 +198,8 @@ impl Cable {
             while matches!(drain.read(&mut buffer), Ok(1..)) {}
         });
         let measured = goodput(&receiver, duration_ns);
+        // For the window that it shows (`windows::note`).
+        Counters::of(&sender)?;
         for stream in [&sender, &receiver] {
             drop(stream.shutdown(Shutdown::Both));
         }

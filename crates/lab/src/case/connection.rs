@@ -11,6 +11,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::time::{clock_gettime, clock_nanosleep, ClockId, ClockNanosleepFlags};
 use serde::{Deserialize, Serialize};
 
+use super::windows::{self, Windows};
 use super::{CaseError, Doing, Namespace, Network};
 
 /// Nanoseconds of CLOCK_MONOTONIC.
@@ -78,10 +79,15 @@ impl Counters {
         }
         let word =
             |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-        Ok(Counters {
-            inflight: word(UNACKED),
+        let windows = Windows {
             cwnd: word(SND_CWND),
             ssthresh: word(SND_SSTHRESH),
+        };
+        windows::note(windows);
+        Ok(Counters {
+            inflight: word(UNACKED),
+            cwnd: windows.cwnd,
+            ssthresh: windows.ssthresh,
             mss: word(SND_MSS),
             retransmitted: word(TOTAL_RETRANS),
             data_segments: word(DATA_SEGS_OUT),

@@ -26,6 +26,7 @@ pub(crate) mod sample;
 pub(crate) mod streams;
 pub mod topology;
 mod validity;
+pub(crate) mod windows;
 
 use std::io;
 
@@ -88,6 +89,9 @@ pub enum CaseError {
     /// No record that is right can be made of what came back.
     #[error("{0}")]
     Unexpected(&'static str),
+    /// What was measured is worth nothing.
+    #[error("the run is invalid: {0}")]
+    Untrusted(String),
     /// The records could not be handed on.
     #[error("handing a record on: {0}")]
     Sink(io::Error),
@@ -162,7 +166,7 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
     };
     let reading = calibrate::read_back(&case.network)?;
     case.record(&Record::Link(bottleneck.read_back(reading)))?;
-    let watch = Watch::start()?;
+    let mut watch = Watch::start()?;
     for (index, workload) in plan.workloads.iter().enumerate() {
         match workload {
             Workload::Burst(burst) => burst::run(&mut case, index, burst)?,

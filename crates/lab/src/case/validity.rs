@@ -5,6 +5,7 @@
 use std::fs;
 
 use super::queues::{queues, Queue};
+use super::windows::{self, KernelLog};
 use super::{CaseError, Doing, Namespace, Network};
 use crate::plan::{Plan, Topology, Workload};
 
@@ -15,18 +16,22 @@ const BUFFER_PER_WINDOW: u64 = 2;
 /// What the machine had dropped when the workloads began.
 pub struct Watch {
     by_processors: u64,
+    log: KernelLog,
 }
 
 impl Watch {
     /// The link was read back, which fills its buffer, before this.
     pub fn start() -> Result<Self, CaseError> {
+        // What was seen before is no matter of this run.
+        windows::take_jump();
         Ok(Self {
             by_processors: dropped_by_processors()?,
+            log: KernelLog::start(),
         })
     }
 
     /// Why the run is not to be trusted, now that its workloads are through.
-    pub fn problems(&self, network: &Network, plan: &Plan) -> Result<Vec<String>, CaseError> {
+    pub fn problems(&mut self, network: &Network, plan: &Plan) -> Result<Vec<String>, CaseError> {
         let mut problems = Vec::new();
         for host in network.hosts() {
             problems.extend(dropped(host, |_| false)?);
@@ -47,6 +52,7 @@ impl Watch {
             ));
         }
         problems.extend(small_buffers(network, plan)?);
+        problems.extend(windows::problems(&mut self.log));
         Ok(problems)
     }
 }

@@ -21,7 +21,7 @@ use super::adaptation::{self, Job};
 use super::connection::now_ns;
 use super::cpu::CpuMeter;
 use super::sample::{per_millisecond, realtime_ns, Sampler};
-use super::{Case, CaseError, Doing, Namespace};
+use super::{windows, Case, CaseError, Doing, Namespace};
 use crate::plan::{AllToAll, Program, Ranks, Skeleton, Switch};
 use crate::random::Random;
 use crate::record::{BurstRecord, Record, RunRecord, SampleRecord};
@@ -375,11 +375,15 @@ impl Process {
                 received_bytes,
                 sent,
                 done_ns,
-            } => Ok(Finished {
-                received_bytes,
-                sent,
-                done_ns,
-            }),
+                jumped,
+            } => {
+                jumped.into_iter().for_each(windows::note);
+                Ok(Finished {
+                    received_bytes,
+                    sent,
+                    done_ns,
+                })
+            }
             _ => Err(Self::OUT_OF_TURN),
         }
     }

@@ -11,6 +11,7 @@ use paceline_agent::pages::SOCKET_VARIABLE;
 use serde::{Deserialize, Serialize};
 
 use super::super::connection::{now_ns, sleep_until, Congestion, Counters};
+use super::super::windows::{self, Windows};
 use super::super::{CaseError, Doing};
 use super::messages::{Mesh, Sent};
 use super::skeleton;
@@ -64,18 +65,11 @@ pub enum Event {
         sent: Sent,
         /// A skeleton: when each part was done, CLOCK_MONOTONIC, nanoseconds.
         done_ns: Vec<u64>,
+        /// A window that no TCP computes, if it saw one.
+        jumped: Option<Windows>,
     },
     /// It could not go on.
     Failed(String),
-}
-
-/// A window at one moment, segments.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Windows {
-    /// Congestion window.
-    pub cwnd: u32,
-    /// Slow-start threshold.
-    pub ssthresh: u32,
 }
 
 /// One transfer as its sender saw it. Times are CLOCK_MONOTONIC, nanoseconds.
@@ -150,10 +144,12 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
     let Some(Order::End) = order(lines)? else {
         return Ok(());
     };
+    let sent = mesh.sent()?;
     tell(&Event::Done {
         received_bytes: mesh.received_bytes(),
-        sent: mesh.sent()?,
+        sent,
         done_ns,
+        jumped: windows::take_jump(),
     })
 }
 
@@ -246,6 +242,8 @@ fn all_to_all(
         mesh.exchange_with_all(plan.block_bytes)?;
         leave(phases)?;
         done_ns.push(now_ns());
+        // For the windows that they show (`windows::note`).
+        mesh.sent()?;
     }
     Ok(done_ns)
 }
