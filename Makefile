@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Each target is one script; read that one to see what it does.
-.PHONY: demo demo-live test bench install setup setup-test setup-bench
+.PHONY: demo demo-live test kernels bench install setup setup-test setup-bench
 
 demo: setup          ## what TCP does to bursts after idle, and what Paceline does
 	@scripts/demo.sh virtual
@@ -10,6 +10,10 @@ demo-live: setup     ## the same on this machine's own kernel, under sudo
 
 test: setup-test     ## format, lint, tests, and the lab's end-to-end runs
 	@scripts/test.sh
+
+kernels: setup       ## the lab on the kernels of Debian's suites, from 6.1 to the newest
+	@cargo build --release --locked -p paceline
+	@scripts/kernels.sh
 
 bench: setup-bench   ## the full experiments and the cost of Paceline, into docs/results/
 	@scripts/bench.sh

@@ -4,7 +4,8 @@
 # kernel (root, idle machine), the study's scenario in ns-3, and every experiment in full
 # on the virtual backend.
 # Results: docs/results/DATE-control.txt, DATE-phases.txt, DATE-burst.txt,
-# DATE-live-overhead.json, DATE-ns3, DATE-simulator-speed.txt and DATE-virtual/EXPERIMENT.
+# DATE-live-overhead.json, DATE-ns3, DATE-simulator-speed.txt, DATE-virtual/EXPERIMENT and
+# DATE-kernels/SUITE.
 # Made to be left alone for hours on 2 cores.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -67,6 +68,9 @@ for experiment in experiments/*.toml; do
 	heading "virtual: $name"
 	"$paceline" lab run "$experiment" --backend virtual --out "$place-virtual/$name" || failed+=("$name")
 done
+
+heading "every kernel"
+KERNELS_OUT="$place-kernels" scripts/kernels.sh || failed+=("kernels")
 
 heading "done"
 ls -d "$place"-*

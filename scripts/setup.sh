@@ -176,7 +176,7 @@ if [ "$architecture" = x86_64 ]; then
 	if [ -n "$(candidate "$kernel")" ]; then
 		echo "setup: done. The lab fetches the kernel of $kernel $(candidate "$kernel") into its cache, once, and does not install it."
 	else
-		echo "setup: done, but apt-get knows no $kernel: name a directory with a linux-image package in PACELINE_KERNEL_DEB_DIR"
+		echo "setup: done, but apt-get knows no $kernel: name a directory with a linux-image package in PACELINE_KERNEL_DEB_DIR, or use lab run --kernel"
 	fi
 else
 	echo "setup: done. The virtual lab runs on x86_64 only, and this is $architecture: use make demo-live"

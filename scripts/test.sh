@@ -78,6 +78,9 @@ if [ "$(uname -m)" = x86_64 ]; then
 	heading "lab: the kernel's link and the emulator's are alike"
 	lab conformance experiments/conformance.toml --quick
 
+	heading "lab: in short on other kernels"
+	scripts/kernels.sh --short trixie sid experimental
+
 	heading "lab: the same run twice gives the same bytes"
 	for number in 1 2; do
 		lab "same-$number" experiments/startup-initial-rate.toml --quick --variant paceline
