@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Each target is one script; read that one to see what it does.
-.PHONY: demo demo-live test kernels bench install setup setup-test setup-bench
+.PHONY: demo demo-live test kernels torture bench install setup setup-test setup-bench
 
 demo: setup          ## what TCP does to bursts after idle, and what Paceline does
 	@scripts/demo.sh virtual
@@ -14,6 +14,9 @@ test: setup-test     ## format, lint, tests, and the lab's end-to-end runs
 kernels: setup       ## the lab on the kernels of Debian's suites, from 6.1 to the newest
 	@cargo build --release --locked -p paceline
 	@scripts/kernels.sh
+
+torture: setup-test  ## kills at random moments, thousands of short jobs: nothing is left, nothing grows
+	@scripts/torture.sh
 
 bench: setup-bench   ## the full experiments and the cost of Paceline, into docs/results/
 	@scripts/bench.sh

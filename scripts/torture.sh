@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Two hundred kills at random moments and ten thousand short jobs: nothing may be left,
+# nothing may grow. It needs root and a host where no job of Paceline runs; an hour.
+# Other numbers: scripts/torture.sh KILLS JOBS [SEED]
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+[ "$(id -u)" -eq 0 ] || fail "this needs root: sudo -E make torture"
+build
+heading "kills"
+python3 tests/torture/kills.py --paceline "$paceline" --rounds "${1:-200}" --seed "${3:-1}"
+heading "short jobs"
+python3 tests/torture/short_jobs.py --paceline "$paceline" --jobs "${2:-10000}"
