@@ -36,6 +36,7 @@ class Scene:
 
     def __init__(self, paceline):
         self.tag = f"pltorture{os.getpid()}"
+        self.started = []
         self.place = Path(tempfile.mkdtemp(prefix="pl-torture-"))
         self.place.chmod(0o755)
         # Where it was built, not every user may look.
@@ -62,6 +63,9 @@ class Scene:
         self.inside = ["nsenter", f"--net=/run/netns/{self.a}"]
 
     def close(self):
+        for process in self.started:
+            if process.poll() is None:
+                end(process)
         self.server.kill()
         self.server.wait()
         for name in (self.a, self.b):
@@ -78,7 +82,9 @@ class Scene:
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.DEVNULL)
         options.setdefault("stdin", subprocess.PIPE)
-        return subprocess.Popen([*before, self.paceline, *arguments], **options)
+        process = subprocess.Popen([*before, self.paceline, *arguments], **options)
+        self.started = [other for other in self.started if other.poll() is None] + [process]
+        return process
 
 
 def ip(*arguments):
