@@ -235,7 +235,9 @@ struct pl_path {
 	__u16 trusted; /* good starts since it was last trusted again (loss.h) */
 	__u16 spread_us; /* over which messages that fit the initial window leave; 0: at once (incast.h) */
 	__u32 gap_us; /* between the segments of longer ones; 0: as fast as the window allows (gaps.h) */
+	__u32 lead_rtt_us; /* of the first segment of the last burst; 0: not known */
 	__u32 losing; /* timeouts of these, without the messages that had none (gaps.h) */
+	__u32 reserved;
 };
 
 /* Whose turn it is among a job's connections in one network namespace (control/turns.h). */
@@ -407,8 +409,8 @@ _Static_assert(sizeof(struct pl_job) == 240, "pl_job");
 _Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
 _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
-_Static_assert(sizeof(struct pl_path) == 144, "pl_path");
-_Static_assert(sizeof(struct pl_path_slot) == 152, "pl_path_slot");
+_Static_assert(sizeof(struct pl_path) == 152, "pl_path");
+_Static_assert(sizeof(struct pl_path_slot) == 160, "pl_path_slot");
 _Static_assert(sizeof(struct pl_place_key) == 16, "pl_place_key");
 _Static_assert(sizeof(struct pl_place) == 56, "pl_place");
 _Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");

@@ -36,7 +36,7 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 	if (!paused && (segs < path->block_segs || tcp->now_us - path->block_us < PL_BLOCK_MIN_US))
 		return;
 	if (paused) {
-		path->block_segs = PL_BLOCK_MIN_SEGS;
+		path->block_segs = pl_amount(PL_BLOCK_MIN_SEGS, tcp->mss);
 	} else {
 		/* Of ACKs that a queue on their way held up, and let go: as they were sent. */
 		__u32 gap_us = tcp->rtt_us && path->block_rtt_us > tcp->rtt_us ? path->block_rtt_us - tcp->rtt_us : 0;
@@ -48,7 +48,7 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 		} else if (path->block_segs == path->learned_segs && rate > path->learned_bps) {
 			path->learned_bps = rate;
 		}
-		if (path->block_segs < PL_BLOCK_MAX_SEGS)
+		if (path->block_segs < pl_amount(PL_BLOCK_MAX_SEGS, tcp->mss))
 			path->block_segs *= 2;
 	}
 	path->block_us = tcp->now_us;

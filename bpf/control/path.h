@@ -15,6 +15,7 @@
 #define PL_LEAD_SEGS 10 /* RFC 6928: what any TCP may send unpaced */
 #define PL_THIN_SEGS 3 /* in flight at most: a stream that the kernel takes for thin (tcp_stream_is_thin) */
 #define PL_LEAD_SPEEDUP 8 /* the lead leaves this much above the target */
+#define PL_BESIDE_SPEEDUP 4 /* where others keep a long queue: a burst leaves in a fraction of its time on the link */
 #define PL_PROBE_FROM 16 /* segments: later than the application's own start */
 #define PL_PROBE_SEGS 20 /* at twice the rate: adds 10 to a queue at most */
 #define PL_TRAIN_FROM (PL_PROBE_FROM + PL_PROBE_SEGS) /* what follows is judged */
@@ -39,9 +40,14 @@
 #define PL_SPREAD 2 /* of a wary path: a burst leaves within an RTT divided by this, at best */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
 #define PL_GOLDEN_RATIO 2654435761u /* of 2^32: multiplied by it numbers that are near each other are not */
+#define PL_CONFIDENCE 4 /* in what was just confirmed; it halves every half-life, and 1 is too little */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
 #define PL_USEC_PER_SEC 1000000ull
 #define PL_MIN_RTT_AGE_US (300 * PL_USEC_PER_SEC) /* tcp_min_rtt_wlen: routes change */
+#define PL_MIN_RTT_NEAR 32 /* a sample above it by less than this part confirms the least RTT: timers jitter */
+#define PL_MIN_RTT_ROSE 8 /* a start whose RTTs all stay above it by this part, on a path with room, says otherwise */
+#define PL_USUAL_MSS 1448 /* bytes; MTU 1500 with timestamps: amounts of data are counted in segments of it */
+#define PL_FEW_SEGS 4 /* of large ones: their ACKs have three gaps, or one where every second one is acknowledged */
 
 /* What the law sees of a connection at one moment. Counters may wrap. */
 struct pl_tcp {
@@ -108,6 +114,7 @@ struct pl_start {
 	__u32 round_segs; /* delivered counter at that moment */
 	__u32 round_cwnd; /* and the window */
 	__u32 round_rtt_us; /* least RTT of this round trip; 0: none yet */
+	__u32 least_rtt_us; /* of this burst; 0: none yet */
 	__u32 waited_us; /* what waited of the RTT of the last segment whose RTT is known */
 	__u32 epoch; /* of the path, when this connection was counted */
 	__u32 burst_segs; /* that arrived of the last burst */
@@ -154,7 +161,18 @@ static __always_inline __u32 pl_bdp_segs(__u64 rate_bps, __u32 rtt_us, __u32 mss
 	return mss ? (__u32)((bytes + mss - 1) / mss) : 0;
 }
 
-/* What is still believed of a remembered value: it halves every half-life. */
+/* As much data as `segs` segments of the usual size are, in segments of this connection's; a few at least. */
+static __always_inline __u32 pl_amount(__u32 segs, __u32 mss)
+{
+	__u32 large;
+
+	if (mss <= PL_USUAL_MSS + PL_USUAL_MSS / 8)
+		return segs;
+	large = segs * PL_USUAL_MSS / mss;
+	return large > PL_FEW_SEGS ? large : PL_FEW_SEGS;
+}
+
+/* What is left of a value that halves every half-life. */
 static __always_inline __u64 pl_aged(__u64 value, __u64 age_us, const struct pl_policy *policy)
 {
 	__u64 halvings = policy->half_life_ms ? age_us / ((__u64)policy->half_life_ms * 1000) : 0;
@@ -162,22 +180,62 @@ static __always_inline __u64 pl_aged(__u64 value, __u64 age_us, const struct pl_
 	return halvings > 31 ? 0 : value >> halvings;
 }
 
+/* Whether what is so old is believed no more. */
+static __always_inline int pl_is_old(__u64 age_us, const struct pl_policy *policy)
+{
+	return pl_aged(PL_CONFIDENCE, age_us, policy) <= 1;
+}
+
+/*
+ * What is remembered of the path's rate, as long as it is believed. Age takes confidence
+ * away, and not rate: a start that is too slow only because time has passed is slower for
+ * many bursts than one on a path that nobody ever knew.
+ */
 static __always_inline __u64 pl_remembered(const struct pl_path *path, const struct pl_policy *policy,
 					   __u64 now_us)
 {
-	__u64 rate = pl_aged(path->rate_bps, now_us - path->confirmed_us, policy);
-
-	return rate < PL_RATE_MIN_BPS ? 0 : rate;
+	if (pl_is_old(now_us - path->confirmed_us, policy) || path->rate_bps < PL_RATE_MIN_BPS)
+		return 0;
+	return path->rate_bps;
 }
 
-/* The path's least RTT, of all connections, as long as it is not too old. */
-static __always_inline void pl_see_min_rtt(struct pl_path *path, const struct pl_tcp *tcp)
+/* The same; what is not believed is forgotten, its wariness too: the path is learned as if it were new. */
+static __always_inline __u64 pl_believed(struct pl_path *path, const struct pl_policy *policy, __u64 now_us)
 {
-	if (tcp->min_rtt_us && (!path->min_rtt_us || tcp->min_rtt_us <= path->min_rtt_us ||
-				tcp->now_us - path->min_rtt_at_us > PL_MIN_RTT_AGE_US)) {
-		path->min_rtt_us = tcp->min_rtt_us;
-		path->min_rtt_at_us = tcp->now_us;
+	__u64 rate = pl_remembered(path, policy, now_us);
+
+	path->rate_bps = rate;
+	if (!rate && pl_is_old(now_us - path->confirmed_us, policy)) {
+		path->flight_segs = 0;
+		path->wary = 0;
+		path->wary_for = 0;
+		path->trusted = 0;
 	}
+	return rate;
+}
+
+/*
+ * The path's least RTT, of all connections. Its date is that of the last sample that was
+ * as small, or near: the kernel's own value is a minimum of up to 300 s, and has none.
+ */
+static __always_inline void pl_see_rtt(struct pl_path *path, __u32 rtt_us, __u64 now_us)
+{
+	__u32 least = path->min_rtt_us;
+
+	if (!rtt_us)
+		return;
+	if (!least || rtt_us < least || now_us - path->min_rtt_at_us > PL_MIN_RTT_AGE_US)
+		path->min_rtt_us = rtt_us;
+	else if (rtt_us > least + least / PL_MIN_RTT_NEAR)
+		return;
+	path->min_rtt_at_us = now_us;
+}
+
+/* A connection that has sent nothing has the RTT of its handshake to tell; of a new path any RTT is welcome. */
+static __always_inline void pl_see_first_rtt(struct pl_path *path, const struct pl_tcp *tcp)
+{
+	if (!path->min_rtt_us || !tcp->sent_segs)
+		pl_see_rtt(path, tcp->min_rtt_us, tcp->now_us);
 }
 
 static __always_inline int pl_on_path(const struct pl_start *s, const struct pl_path *path)
@@ -227,6 +285,26 @@ static __always_inline __u32 pl_active(const struct pl_path *path)
 	return path->active ? path->active : 1;
 }
 
+/* Where the probe of a start begins: later than its lead, and than the application's own start. */
+static __always_inline __u32 pl_probe_from(__u32 mss)
+{
+	__u32 from = pl_amount(PL_PROBE_FROM, mss);
+
+	return from > PL_LEAD_SEGS ? from : PL_LEAD_SEGS;
+}
+
+/* Where it ends, and the train that is judged begins. */
+static __always_inline __u32 pl_train_from(__u32 mss)
+{
+	return pl_probe_from(mss) + pl_amount(PL_PROBE_SEGS, mss);
+}
+
+/* Lead, probe and a train that can be judged: what must fit into a round trip. */
+static __always_inline __u32 pl_whole_start(__u32 mss)
+{
+	return pl_train_from(mss) + 2 * pl_amount(PL_TRAIN_MIN_SEGS, mss);
+}
+
 /* Segments of a paced packet: a millisecond of the rate, two at least (tcp_tso_autosize). */
 static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp *tcp)
 {
@@ -244,7 +322,7 @@ static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp 
  */
 static __always_inline __u32 pl_own_queue(__u64 rate_bps, const struct pl_tcp *tcp)
 {
-	return PL_QUEUE_SEGS + pl_packet_segs(rate_bps, tcp) / 4;
+	return pl_amount(PL_QUEUE_SEGS, tcp->mss) + pl_packet_segs(rate_bps, tcp) / 4;
 }
 
 /*
@@ -286,9 +364,9 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 }
 
 /* A wary path with bursts too short for their ACKs to tell much of who else is there. */
-static __always_inline int pl_cautious(const struct pl_path *path)
+static __always_inline int pl_cautious(const struct pl_path *path, __u32 mss)
 {
-	return path->wary && path->burst_segs < PL_LONG_TRAIN_SEGS;
+	return path->wary && path->burst_segs < pl_amount(PL_LONG_TRAIN_SEGS, mss);
 }
 
 /* Segments that waited in the path at least, when the least RTT of a while was `rtt_us`. */

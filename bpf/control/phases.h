@@ -19,8 +19,8 @@
  *   missing in the path is sent paced.
  * - The breaker is the class's own: starts that lose in a collective, where all send
  *   at once, say nothing of those that have the path to themselves.
- * - A class seen for the first time begins as a new connection does. What is
- *   remembered of one halves with age, as all that a path is remembered by.
+ * - A class seen for the first time begins as a new connection does, and so does one
+ *   that was not seen for so long that it is believed no more.
  * - While the base repairs a loss the switch waits: its window is then of the loss
  *   and of no phase.
  *
@@ -159,8 +159,8 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 			orders->cwnd = PL_LEAD_SEGS;
 		return;
 	}
-	pl_see_min_rtt(path, tcp);
-	rate = path->min_rtt_us ? pl_remembered(path, policy, tcp->now_us) : 0;
+	pl_see_first_rtt(path, tcp);
+	rate = path->min_rtt_us ? pl_believed(path, policy, tcp->now_us) : 0;
 	if (!tcp->packets_out) {
 		/* The start-up law begins the next burst; what it does not know, it learns. */
 		if (!rate) {
@@ -181,7 +181,6 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 	}
 	if (tcp->now_us < s->breaker_until_us)
 		return;
-	path->rate_bps = rate;
 	pl_join_path(s, path, tcp);
 	s->rate_bps = rate;
 	s->together = path->active;

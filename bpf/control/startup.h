@@ -58,6 +58,30 @@
 #include "turns.h"
 #include "wanted.h"
 
+/*
+ * The first segment of a quiet path's burst already waited behind more than our own start
+ * leaves queued: somebody else's standing queue.
+ */
+static __always_inline int pl_others_queue(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp)
+{
+	return path->lead_rtt_us &&
+	       pl_queued(path, rate_bps, tcp, path->lead_rtt_us) > pl_amount(PL_QUEUE_SEGS, tcp->mss);
+}
+
+/*
+ * A start all of whose RTTs were longer than the path's least, although its train arrived
+ * as it left, and so met no queue that others keep full: the path is longer than it was.
+ */
+static __always_inline void pl_see_longer_path(const struct pl_start *s, struct pl_path *path,
+					       const struct pl_tcp *tcp, int has_room)
+{
+	if (!has_room || s->least_rtt_us <= path->min_rtt_us + path->min_rtt_us / PL_MIN_RTT_ROSE)
+		return;
+	path->min_rtt_us = s->least_rtt_us;
+	path->min_rtt_at_us = tcp->now_us;
+	path->lead_rtt_us = 0;
+}
+
 /* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					  int lossy)
@@ -68,33 +92,39 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u64 acked_us = tcp->now_us - s->train_acked_us;
 	__u64 rate = s->rate_bps, slack_us;
 	__u32 room = pl_own_queue(rate, tcp);
+	__u32 least_segs = pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss);
 	__u32 queued;
 	int measured;
 
 	if (s->rated || !s->train_acked_us || !path->rate_bps)
 		return;
 	/* Of many that share a path each sends little: the queue tells enough. */
-	measured = sent >= PL_TRAIN_MIN_SEGS && acked >= PL_TRAIN_MIN_SEGS && sent_us && acked_us;
+	measured = sent >= least_segs && acked >= least_segs && sent_us && acked_us;
 	if (!measured && pl_voices(s) == 1 && !s->slow)
 		return;
 	s->rated = 1;
-	/* What lead and probe had queued was drained when the train's end came by. */
-	queued = s->train_rtt_us ? pl_queued(path, path->rate_bps, tcp, s->train_rtt_us) : room + 1;
-	s->drained = !lossy && queued <= room;
 	/* Under loss fewer segments arrive than were sent: compare like with like. */
 	if (measured)
 		sent_us = sent_us * acked / sent;
+	if (measured && !lossy)
+		pl_see_longer_path(s, path, tcp, acked_us <= sent_us + sent_us / 32 + 2 * sent_us / sent);
+	/* What lead and probe had queued was drained when the train's end came by. */
+	queued = s->train_rtt_us ? pl_queued(path, path->rate_bps, tcp, s->train_rtt_us) : room + 1;
+	s->drained = !lossy && queued <= room;
 	/* One ACK more or less at either end, of two segments, is much of a short train. */
 	slack_us = s->drained && sent ? sent_us / 8 + 2 * sent_us / sent : sent_us / 64;
 	if (measured && acked_us > sent_us + slack_us && (lossy || !path->wary)) {
 		/* The path gave less than it was asked for. */
 		__u64 given = rate * sent_us / acked_us;
 
+		/* To others, who were there before: that says what they send, not what the path carries. */
+		if (!lossy && pl_others_queue(path, path->rate_bps, tcp))
+			return;
 		/* A little, without a loss: jitter of the ACKs looks alike. */
 		if (!lossy && acked_us < sent_us + sent_us / 8)
 			given = (given + rate) / 2;
 		/* Of a short train the ACKs may have waited for what others lost. */
-		if ((s->together > 1 || sent < PL_LONG_TRAIN_SEGS) && given < rate / 2)
+		if ((s->together > 1 || sent < pl_amount(PL_LONG_TRAIN_SEGS, tcp->mss)) && given < rate / 2)
 			given = rate / 2;
 		rate = given;
 	} else if (!lossy && s->together > 1) {
@@ -110,7 +140,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			rate = probe < 2 * rate ? probe : 2 * rate;
 		else if (s->drained && s->probing && acked_us < sent_us - sent_us / 128)
 			rate += rate / 64;
-		else if (s->drained && pl_cautious(path))
+		else if (s->drained && pl_cautious(path, tcp->mss))
 			/* As congestion avoidance would: what each adds, all add at once. */
 			rate += pl_rate(1, tcp->mss, path->min_rtt_us);
 		else if (s->drained && s->slow)
@@ -120,7 +150,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			/* Where a qdisc paces there is no probe: only a larger step can tell. */
 			rate += rate / 16;
 	}
-	if (path->wary && path->wary + PL_WARY_STARTS / 2 > path->wary_for && path->burst_segs < PL_WARY_BURST_SEGS &&
+	if (path->wary && path->wary + PL_WARY_STARTS / 2 > path->wary_for && path->burst_segs < pl_amount(PL_WARY_BURST_SEGS, tcp->mss) &&
 	    rate > s->rate_bps + s->rate_bps / 4)
 		rate = s->rate_bps + s->rate_bps / 4;
 	path->confirmed_us = tcp->now_us;
@@ -177,11 +207,22 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 /* The pace of a start at `rate_bps`: where starts overflow a queue, not all of it at once. */
 static __always_inline __u64 pl_spread(const struct pl_path *path, __u64 rate_bps, __u32 mss)
 {
-	__u32 segs = path->burst_segs > PL_TRAIN_FROM ? path->burst_segs : PL_TRAIN_FROM;
+	__u32 segs = path->burst_segs > pl_train_from(mss) ? path->burst_segs : pl_train_from(mss);
 	__u32 together = path->expected > path->active ? path->expected : path->active;
 	__u64 spread = pl_rate(PL_SPREAD * segs, mss, path->min_rtt_us) * together;
 
 	return path->wary && spread < rate_bps ? spread : rate_bps;
+}
+
+/* What the base remembers is as old as what the path was: it begins as a new connection does. */
+static __always_inline void pl_begin_anew(const struct pl_policy *policy, const struct pl_tcp *tcp,
+					  struct pl_orders *orders)
+{
+	if (policy->base == PL_BASE_BBR)
+		return;
+	orders->ssthresh = PL_NO_SSTHRESH;
+	if (tcp->cwnd > PL_LEAD_SEGS)
+		orders->cwnd = PL_LEAD_SEGS;
 }
 
 /* The base goes on by its own slow start, to this connection's share of the path. */
@@ -189,7 +230,7 @@ static __always_inline void pl_lead_window(const struct pl_path *path, const str
 					   struct pl_orders *orders)
 {
 	__u32 share = pl_share_window(path, tcp);
-	__u32 most = PL_WARY_GROWTH_SEGS / pl_active(path);
+	__u32 most = pl_amount(PL_WARY_GROWTH_SEGS, tcp->mss) / pl_active(path);
 	__u32 more = tcp->cwnd / PL_STEP;
 
 	if (more > most)
@@ -231,13 +272,15 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	}
 	if (!s->waited && s->round_rtt_us) {
 		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us) * active;
-		__u32 waiting = pl_waiting_segs(path->rate_bps / active, tcp, PL_PROBE_SEGS);
-		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >= PL_QUEUE_SEGS;
+		__u32 waiting = pl_waiting_segs(path->rate_bps / active, tcp, pl_amount(PL_PROBE_SEGS, tcp->mss));
+		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >= pl_amount(PL_QUEUE_SEGS, tcp->mss);
 		/* With a window for more, and no receiver's window below it. */
 		int filled = s->round_cwnd >= pl_start_window(path->rate_bps, active, path->min_rtt_us, tcp) &&
 			     tcp->packets_out + waiting >= s->round_cwnd;
 
-		if (full || rate - (filled ? 0 : rate / 16) > path->rate_bps)
+		/* A queue that was there before we came says nothing of what the path carries. */
+		if (full ? !pl_others_queue(path, path->rate_bps, tcp) :
+			   rate - (filled ? 0 : rate / 16) > path->rate_bps)
 			pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, PL_ROUND_VOICE);
 		path->confirmed_us = tcp->now_us;
 		if (!full) {
@@ -264,11 +307,11 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	int within = (s->state == PL_START_PACED && s->sent0 == tcp->sent_segs) ||
 		     ((s->spread_segs || s->waits || s->turn) && tcp->unsent);
 	__u32 n, window, active, burst;
-	__u64 share, quiet_us;
+	__u64 share, quiet_us, idle_us;
 
 	if (!pl_wants_send(s, tcp->packets_out, tcp->repairing))
 		return;
-	pl_see_min_rtt(path, tcp);
+	pl_see_first_rtt(path, tcp);
 	if (s->state == PL_START_MEASURED && tcp->packets_out) {
 		if (policy->target == PL_TARGET_DELIVERY_RATE)
 			pl_repair(s, path, tcp, orders);
@@ -311,6 +354,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->train_acked_us = 0;
 		s->train_rtt_us = 0;
 		s->waited_us = path->min_rtt_us;
+		s->least_rtt_us = 0;
+		idle_us = tcp->now_us - s->began_us;
 		s->began_us = tcp->now_us;
 		s->went_us = tcp->now_us;
 		s->gap_us = 0;
@@ -340,12 +385,14 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 			rate = pl_rate(window, tcp->mss, tcp->srtt_us);
 			s->base_cwnd = window;
 		} else {
-			rate = pl_remembered(path, policy, tcp->now_us);
+			rate = pl_believed(path, policy, tcp->now_us);
+			if (!rate && pl_is_old(idle_us, policy))
+				pl_begin_anew(policy, tcp, orders);
 			if (!rate && policy->initial_rate_bps) {
 				rate = policy->initial_rate_bps;
+				path->rate_bps = rate;
 				path->flight_segs = 0;
 			}
-			path->rate_bps = rate;
 			/* A path that the initial window fills needs no more, but may need it less at once. */
 			if (pl_bdp_segs(rate, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
 				s->learning = 1;
@@ -404,15 +451,13 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	share = s->rate_bps / active;
 	s->share_bps = share;
 	/* With this packet all is sent, and the share is free for the others. */
-	if (n >= PL_PROBE_FROM && tcp->unsent <= pl_packet_segs(share, tcp) * tcp->mss)
+	if (n >= pl_probe_from(tcp->mss) && tcp->unsent <= pl_packet_segs(share, tcp) * tcp->mss)
 		pl_leave_path(s, path);
 	if (!n && tcp->timed && tcp->now_us - path->lead_us > path->min_rtt_us) {
 		/* Nobody else's lead and probe are on their way. */
 		s->leading = 1;
-		/* Lead, probe and a train that can be judged must fit into a round trip. */
-		s->slow = active == 1 && pl_bdp_segs(share, path->min_rtt_us, tcp->mss) <
-						 PL_TRAIN_FROM + 2 * PL_TRAIN_MIN_SEGS;
-		s->probing = !s->slow && !pl_cautious(path);
+		s->slow = active == 1 && pl_bdp_segs(share, path->min_rtt_us, tcp->mss) < pl_whole_start(tcp->mss);
+		s->probing = !s->slow && !pl_cautious(path, tcp->mss);
 		path->lead_us = tcp->now_us;
 	}
 	/*
@@ -428,6 +473,18 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	}
 	window = pl_proven_window(path, s->rate_bps, active, tcp);
 	orders->pacing_bps = share;
+	if (path->lead_rtt_us > 2 * path->min_rtt_us) {
+		/*
+		 * Others keep a queue there that is longer than the path. What is paced among their
+		 * packets gets half of the path at best, and such a queue has room for a burst; a
+		 * fair share is half of what is in flight.
+		 */
+		__u32 fair = pl_start_window(s->rate_bps / 2, active, path->lead_rtt_us, tcp);
+
+		orders->pacing_bps = PL_BESIDE_SPEEDUP * share;
+		if (window < fair)
+			window = fair;
+	}
 	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
 	/* A slow path may not be one for long: the base's slow start finds out. */
 	if (!s->slow || path->wary)
@@ -436,13 +493,13 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->led = 1;
 		s->starts++;
 	}
-	if (s->probing && active == 1 && n >= PL_PROBE_FROM && n < PL_TRAIN_FROM) {
+	if (s->probing && active == 1 && n >= pl_probe_from(tcp->mss) && n < pl_train_from(tcp->mss)) {
 		orders->pacing_bps = 2 * share;
-		orders->cwnd = PL_TRAIN_FROM;
+		orders->cwnd = pl_train_from(tcp->mss);
 		return;
 	}
 	/* Of many each sends little: all but its first packet counts. */
-	if (n < (s->probing ? PL_TRAIN_FROM : active > 1 ? 2 : PL_LEAD_SEGS))
+	if (n < (s->probing ? pl_train_from(tcp->mss) : active > 1 ? 2 : PL_LEAD_SEGS))
 		return;
 	if (!s->first_us) {
 		s->first_us = tcp->now_us;
@@ -461,12 +518,15 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	int over = !tcp->packets_out && !tcp->unsent;
 	int growing;
 
+	pl_see_rtt(path, tcp->rtt_us, tcp->now_us);
+	if (tcp->rtt_us && (!s->least_rtt_us || tcp->rtt_us < s->least_rtt_us))
+		s->least_rtt_us = tcp->rtt_us;
 	/* The final ACK may be a delayed one. */
 	if (tcp->rtt_us && !(s->gapped && over))
 		s->waited_us = tcp->rtt_us > path->min_rtt_us ? tcp->rtt_us - path->min_rtt_us : 0;
 	if (!s->learning) {
-		/* Who has nothing to send needs no share. */
-		if (!tcp->unsent)
+		/* Who has nothing to send needs no share, nor who may not: its receiver's window is closed. */
+		if (!tcp->unsent || !tcp->packets_out)
 			pl_leave_path(s, path);
 		else if (!pl_on_path(s, path))
 			pl_join_path(s, path, tcp);
@@ -482,6 +542,9 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		s->state = PL_START_MEASURED;
 		s->paced_segs = tcp->sent_segs - s->sent0;
 		s->paced_end = tcp->nxt;
+		/* Nobody's on this path was in front of the first one's first segment. */
+		if (s->leading || s->together == 1)
+			path->lead_rtt_us = tcp->rtt_us;
 		if (policy->target == PL_TARGET_SSTHRESH) {
 			orders->stop = 1;
 			s->pacing = 0;
@@ -494,11 +557,11 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	if (s->state == PL_START_MEASURED) {
 		__u32 probed = tcp->delivered_segs - s->probe_acked_segs;
 
-		pl_see_min_rtt(path, tcp);
-		if (s->probing && !s->probe_acked_us && done >= PL_PROBE_FROM) {
+		if (s->probing && !s->probe_acked_us && done >= pl_probe_from(tcp->mss)) {
 			s->probe_acked_us = tcp->now_us;
 			s->probe_acked_segs = tcp->delivered_segs;
-		} else if (s->probing && !s->probe_bps && done >= PL_TRAIN_FROM && probed >= PL_PROBE_SEGS / 2) {
+		} else if (s->probing && !s->probe_bps && done >= pl_train_from(tcp->mss) &&
+			   probed >= pl_amount(PL_PROBE_SEGS, tcp->mss) / 2) {
 			s->probe_bps = pl_rate(probed, tcp->mss, tcp->now_us - s->probe_acked_us);
 		}
 		if (s->first_us && !s->train_acked_us && done >= s->first_segs) {
@@ -536,7 +599,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	 */
 	growing = !s->slow && (orders->ssthresh || tcp->cwnd < tcp->ssthresh);
 	if (s->pacing && s->state == PL_START_BASE && !(s->learning && s->rounds > PL_LED) &&
-	    ((tcp->packets_out + PL_PROBE_SEGS >= tcp->cwnd && !growing) || !tcp->unsent || tcp->recovering)) {
+	    ((tcp->packets_out + pl_amount(PL_PROBE_SEGS, tcp->mss) >= tcp->cwnd && !growing) || !tcp->unsent || tcp->recovering)) {
 		orders->stop = 1;
 		s->pacing = 0;
 	}

@@ -51,6 +51,12 @@ impl Link {
         self
     }
 
+    /// A receiver that delays no ACK.
+    pub fn with_each_acknowledged(mut self) -> Self {
+        self.ack_every = 1;
+        self
+    }
+
     /// Segments that the path holds.
     pub fn bdp_segs(&self) -> u64 {
         (self.rate as u128 * self.rtt_ns as u128 / SECOND as u128) as u64 / MSS
