@@ -60,7 +60,7 @@ struct pl_policy {
 	__u32 breaker_starts; /* bad starts in a row that open the breaker */
 	__u32 breaker_hold_ms; /* how long it stays open */
 	__u64 initial_rate_bps; /* for a path not yet known; 0: slow start */
-	__u32 half_life_ms; /* what is remembered halves in this time */
+	__u32 half_life_ms; /* confidence in what is remembered halves in this time */
 	__u32 rto_least_us; /* TCP_BPF_RTO_MIN; 0: the kernel's 200 ms */
 	__u32 rto_jitter_us; /* spread added to it, per connection */
 	__u32 delayed_ack_us; /* TCP_BPF_DELACK_MAX; 0: the kernel's 40-200 ms */
