@@ -70,6 +70,14 @@ static __always_inline void address_of(u32 to[4], const struct sock_common *skc,
 	to[3] = remote ? BPF_CORE_READ(skc, skc_daddr) : BPF_CORE_READ(skc, skc_rcv_saddr);
 }
 
+/* fe80::/10: the same address behind another interface is another host. */
+static __always_inline u32 scope_of(const u32 address[4], const struct sock_common *skc)
+{
+	bool link_local = (bpf_ntohl(address[0]) & 0xffc00000) == 0xfe800000;
+
+	return link_local ? BPF_CORE_READ(skc, skc_bound_dev_if) : 0;
+}
+
 /* 127/8, ::1. */
 static __always_inline bool is_loopback_address(const u32 address[4])
 {
@@ -218,6 +226,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	conn->path.job = job_id;
 	conn->path.netns = BPF_CORE_READ(skc, skc_net.net, net_cookie);
 	address_of(conn->path.address, skc, true);
+	conn->path.scope = scope_of(conn->path.address, skc);
 	address_of(local, skc, false);
 	if (is_loopback(conn->path.address, local)) {
 		conn->reason = PL_REASON_LOOPBACK;

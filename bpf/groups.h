@@ -122,7 +122,8 @@ static __noinline int pl_join_group(struct pl_connection *conn, u64 total_bytes)
 		__sync_fetch_and_add(&job->full.groups, 1);
 		return 0;
 	}
-	if (!pl_take_slot(conn, job, group->first_free, total_bytes)) {
+	/* A full group costs nobody a look at each of its places. */
+	if (group->members >= PL_GROUP_STREAMS || !pl_take_slot(conn, job, group->first_free, total_bytes)) {
 		__sync_fetch_and_add(&job->full.members, 1);
 		pl_forget_group(&conn->group, conn->account);
 		return 0;

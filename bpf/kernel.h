@@ -73,6 +73,7 @@ struct sock_common {
 	u8 skc_state;
 	u16 skc_num;
 	u16 skc_dport;
+	int skc_bound_dev_if;
 	u32 skc_daddr;
 	u32 skc_rcv_saddr;
 	struct in6_addr skc_v6_daddr;

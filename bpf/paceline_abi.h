@@ -34,6 +34,7 @@
 #define PL_GROUP_STREAMS 4096 /* connections of one group on one host */
 #define PL_PAGE_STREAMS 20 /* of these in one page of TCP_WININFO: Python gets no more than 1024 bytes */
 #define PL_LEASE_MAX_MS 3600000 /* an hour: longer than a coordinator should be away unnoticed */
+#define PL_MOST_SEGS (1u << 20) /* in a window: more than the largest socket buffer holds, 2 GiB */
 #define PL_CLASSES 64 /* phase classes of a process; include/paceline.h says the same */
 
 /* Which algorithm of the kernel carries the connection between bursts. */
@@ -183,7 +184,7 @@ struct pl_path_key {
 	__u64 netns; /* cookie of the network namespace */
 	__u32 address[4]; /* peer, network order; IPv4 as ::ffff:a.b.c.d */
 	__u32 phase; /* class and generation; 0: point-to-point */
-	__u32 reserved;
+	__u32 scope; /* of a link-local address, the interface that it is behind; or 0 */
 };
 
 /* One process of a job: that has phases, or is a `paceline run`. */

@@ -101,7 +101,7 @@ static __always_inline int set_limits(struct bpf_sockopt *ctx, struct bpf_sock *
 		return PL_EINVAL;
 	if (limits.set & PL_WININFO_LIMITS) {
 		bounds = limits.min_segs || limits.max_segs;
-		if (limits.max_segs && limits.min_segs > limits.max_segs)
+		if (limits.min_segs > PL_MOST_SEGS || (limits.max_segs && limits.min_segs > limits.max_segs))
 			return PL_EINVAL;
 		if (bounds && (!limits.lease_ms || limits.lease_ms > PL_LEASE_MAX_MS))
 			return PL_EINVAL;

@@ -84,6 +84,14 @@ static __always_inline bool is_due(const struct sock *sk)
 	return tp->tcp_wstamp_ns <= tp->tcp_clock_cache;
 }
 
+/* Unless the program has set a rate of its own meanwhile (SO_MAX_PACING_RATE), to which it is held. */
+static __always_inline void give_pacing_back(struct sock *sk, struct pl_connection *conn)
+{
+	conn->own_pacing = 0;
+	if (sk->sk_max_pacing_rate == ~0UL)
+		sk->sk_pacing_status = SK_PACING_NONE;
+}
+
 /*
  * Pacing ends once the time for the next packet has come. The kernel stamps each packet
  * with that time, later than now by up to a packet's length at the pace: one that is sent
@@ -95,8 +103,7 @@ static __always_inline void stop_pacing(struct sock *sk, struct pl_connection *c
 	if (!is_due(sk))
 		return;
 	conn->stopping = 0;
-	conn->own_pacing = 0;
-	sk->sk_pacing_status = SK_PACING_NONE;
+	give_pacing_back(sk, conn);
 }
 
 static __always_inline void pace(struct sock *sk, struct pl_connection *conn, u64 rate_bps)
@@ -554,10 +561,8 @@ static __always_inline void leave(struct sock *sk)
 		pl_leave_path(&conn->start, &slot->path);
 		bpf_spin_unlock(&slot->lock);
 	}
-	if (conn->own_pacing) {
-		sk->sk_pacing_status = SK_PACING_NONE;
-		conn->own_pacing = 0;
-	}
+	if (conn->own_pacing)
+		give_pacing_back(sk, conn);
 }
 
 #endif

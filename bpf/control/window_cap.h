@@ -59,7 +59,7 @@ static __always_inline void pl_uwnd_add(struct pl_uwnd *to, const struct pl_uwnd
 	if (other->max_segs && (!to->max_segs || other->max_segs < to->max_segs))
 		to->max_segs = other->max_segs;
 	if (other->min_segs > to->min_segs)
-		to->min_segs = other->min_segs;
+		to->min_segs = other->min_segs < PL_MOST_SEGS ? other->min_segs : PL_MOST_SEGS;
 }
 
 /* The base's own window, where the socket has `cwnd`: it is smaller than what was in force after a loss alone. */
