@@ -33,26 +33,36 @@ static __always_inline bool has_window(const struct pl_connection *conn)
 	return conn->policy.wrap && conn->reason == PL_REASON_NONE;
 }
 
+/* Of a group's name that is read byte by byte. */
+enum pl_name_state {
+	PL_NAME_GOES_ON = 0,
+	PL_NAME_ENDED = 1,
+	PL_NAME_BAD = 2,
+};
+
+/* With one more byte. A function that the verifier looks at once, not for each byte's ways. */
+__weak __noinline u32 pl_name_with(u32 state, u32 byte)
+{
+	if (!byte)
+		return state == PL_NAME_BAD ? PL_NAME_BAD : PL_NAME_ENDED;
+	if (state != PL_NAME_GOES_ON || byte < 0x20 || byte == 0x7f)
+		return PL_NAME_BAD;
+	return PL_NAME_GOES_ON;
+}
+
 /* Reads a group's name, at most 31 bytes without control characters; returns an errno. */
 static __always_inline int read_name(struct bpf_sockopt *ctx, char name[PL_NAME_LEN])
 {
-	u8 *at = ctx->optval, *end = ctx->optval_end;
-	int length = ctx->optlen, ended = 0;
+	u32 state = PL_NAME_GOES_ON, length = ctx->optlen;
 
-	if (length < 0 || length > PL_NAME_LEN)
+	if (length > PL_NAME_LEN)
 		return PL_EINVAL;
-	for (int i = 0; i < PL_NAME_LEN; i++) {
-		u8 byte = 0;
-
-		if (i < length && at + i + 1 <= end)
-			byte = at[i];
-		if (byte && (ended || byte < 0x20 || byte == 0x7f))
-			return PL_EINVAL;
-		if (!byte)
-			ended = 1;
-		name[i] = byte;
-	}
-	return ended ? 0 : PL_EINVAL;
+	__builtin_memset(name, 0, PL_NAME_LEN);
+	if (ctx->optval + length > ctx->optval_end || bpf_probe_read_kernel(name, length, ctx->optval))
+		return PL_EINVAL;
+	for (int i = 0; i < PL_NAME_LEN; i++)
+		state = pl_name_with(state, (u8)name[i]);
+	return state == PL_NAME_ENDED ? 0 : PL_EINVAL;
 }
 
 static __always_inline int attach_group(struct bpf_sockopt *ctx, struct bpf_sock *sk)

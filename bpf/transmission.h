@@ -47,6 +47,17 @@ static __always_inline bool is_repairing(const struct tcp_sock *tp, const struct
 	return state == TCP_CA_Recovery || (state == TCP_CA_Loss && tp->delivered != conn->loss_segs);
 }
 
+/*
+ * As if it came from elsewhere: the verifier forgets by which way through the code before
+ * it was reached, or it would follow each of them through all that comes after. Without it
+ * pl_cubic_acked took 777,000 of the million instructions that the verifier looks at, and
+ * two seconds; with it 86,000.
+ */
+static __always_inline void forget_how(void *on_stack, u32 bytes)
+{
+	bpf_probe_read_kernel(on_stack, bytes, on_stack);
+}
+
 static __always_inline void see(const struct sock *sk, const struct pl_connection *conn, struct pl_tcp *tcp)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -219,6 +230,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 	if (phase == conn->phases.phase)
 		return 0;
 	see(sk, conn, &tcp);
+	forget_how(&tcp, sizeof(tcp));
 	if (tcp.recovering)
 		return 0;
 	slot = path_of(conn);
@@ -240,6 +252,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 		pl_phase_enter(&conn->phases, phase, &conn->start, &slot->path, &conn->policy, &tcp, &orders);
 		bpf_spin_unlock(&slot->lock);
 	}
+	forget_how(&orders, sizeof(orders));
 	obey(sk, conn, &orders);
 	return orders.settled;
 }
@@ -262,9 +275,11 @@ static __always_inline int start_before_send(struct sock *sk, struct pl_connecti
 		return settled;
 	see(sk, conn, &tcp);
 	tcp.repairing = repairs;
+	forget_how(&tcp, sizeof(tcp));
 	bpf_spin_lock(&slot->lock);
 	pl_start_before_send(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
+	forget_how(&orders, sizeof(orders));
 	if (conn->start.turn_lost || conn->start.turn_wants || conn->start.waits) {
 		struct pl_turn_slot *turn = turn_of(conn);
 
@@ -453,9 +468,11 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 		return settled;
 	see(sk, conn, &tcp);
 	tcp.rtt_us = rtt_of(sample);
+	forget_how(&tcp, sizeof(tcp));
 	bpf_spin_lock(&slot->lock);
 	pl_start_on_ack(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
+	forget_how(&orders, sizeof(orders));
 	if (conn->start.waits || conn->start.turn) {
 		struct pl_turn_slot *turn = turn_of(conn);
 
@@ -463,10 +480,11 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 			bpf_spin_lock(&turn->lock);
 			pl_turn_on_ack(&conn->start, &turn->turn, &tcp, &orders);
 			bpf_spin_unlock(&turn->lock);
+			forget_how(&orders, sizeof(orders));
 		}
 	}
 	obey(sk, conn, &orders);
-	return orders.settled || settled;
+	return orders.settled | settled;
 }
 
 /* Returns 1 when the window is what a paced start found, or a phase knew. */

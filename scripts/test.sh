@@ -46,6 +46,11 @@ case $counted in
 "0 passed"*) fail "no test was executed" ;;
 esac
 
+if [ "$(id -u)" -eq 0 ] && { command -v slurmd >/dev/null || [ "${CI:-}" = true ]; }; then
+	heading "jobs under Slurm"
+	tests/slurm/test.sh "$(realpath "$paceline")"
+fi
+
 heading "MPI shim"
 make --no-print-directory -C mpi test
 

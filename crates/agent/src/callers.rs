@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who has called and not said all of it yet. Nobody waits for any of them.
 
-use std::io::{self, Read};
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Callers of one user at once, so that one user cannot have all descriptors. More
 /// than the ranks that a host starts in one moment.
 const MOST_PER_USER: usize = 256;
+/// Of all users. Each is a descriptor; the agent has more of these by far.
+const MOST: usize = 2048;
 
 /// The callers of one socket.
 #[derive(Debug, Default)]
@@ -42,12 +45,30 @@ pub(crate) struct Call {
 }
 
 impl Callers {
-    /// Takes all that have called at `listener`, which does not block.
-    pub fn accept(&mut self, listener: &UnixListener) {
-        while let Ok((stream, _)) = listener.accept() {
-            match Waiting::new(stream) {
-                Ok(caller) => self.add(caller),
-                Err(error) => tracing::info!("a caller is not served: {error}"),
+    /// Takes all that have called at `listener`, which does not block. Who is not admitted
+    /// hears why at once, and takes no place from anybody.
+    pub fn accept(
+        &mut self,
+        listener: &UnixListener,
+        admit: impl Fn(&UnixStream, &UnixCredentials) -> Result<(), Vec<u8>>,
+    ) {
+        loop {
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if is_shortage(&error) && self.drop_one() => continue,
+                Err(_) => return,
+            };
+            let caller = match Waiting::new(stream) {
+                Ok(caller) => caller,
+                Err(error) => {
+                    tracing::info!("a caller is not served: {error}");
+                    continue;
+                }
+            };
+            match admit(&caller.stream, &caller.who) {
+                Ok(()) => self.add(caller),
+                // Into an empty buffer, which has room for it. Who has hung up misses it.
+                Err(why) => drop((&caller.stream).write_all(&why)),
             }
         }
     }
@@ -58,8 +79,24 @@ impl Callers {
             // The one that has kept silent for the longest.
             let oldest = self.waiting.iter().position(same);
             drop(oldest.map(|at| self.waiting.remove(at)));
+        } else if self.waiting.len() >= MOST {
+            self.drop_one();
         }
         self.waiting.push(caller);
+    }
+
+    /// Lets the oldest caller go of the user who has the most. Whether there was one.
+    fn drop_one(&mut self) -> bool {
+        let mut counts = HashMap::new();
+        for caller in &self.waiting {
+            *counts.entry(caller.who.uid()).or_insert(0) += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let oldest = most.and_then(|(user, _)| {
+            let of_user = |caller: &Waiting| caller.who.uid() == user;
+            self.waiting.iter().position(of_user)
+        });
+        oldest.map(|at| self.waiting.remove(at)).is_some()
     }
 
     /// What to poll for.
@@ -71,13 +108,13 @@ impl Callers {
 
     /// When to look again, whatever the poll says.
     pub fn timeout(&self) -> PollTimeout {
-        let now = Instant::now();
-        let first = self.waiting.iter().map(|caller| caller.until).min();
-        first.map_or(PollTimeout::NONE, |until| {
-            // Rounded up: waking before the time would only poll again.
-            let left = until.saturating_duration_since(now) + Duration::from_millis(1);
-            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-        })
+        timeout(self.patience())
+    }
+
+    /// How long the one may still take who has taken longest.
+    pub fn patience(&self) -> Option<Duration> {
+        let first = self.waiting.iter().map(|caller| caller.until).min()?;
+        Some(first.saturating_duration_since(Instant::now()))
     }
 
     /// Those that have said all of it, by `complete`, or `longest` bytes. Who has hung
@@ -99,6 +136,23 @@ impl Callers {
         }
         ready
     }
+}
+
+/// For poll(2); without a time it waits for ever.
+pub(crate) fn timeout(after: Option<Duration>) -> PollTimeout {
+    after.map_or(PollTimeout::NONE, |after| {
+        // Rounded up: waking before the time would only poll again.
+        let after = after + Duration::from_millis(1);
+        PollTimeout::try_from(after).unwrap_or(PollTimeout::MAX)
+    })
+}
+
+/// No descriptor is left for another caller.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
 }
 
 impl Waiting {
@@ -132,7 +186,6 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn a_silent_caller_holds_nobody_up() {
@@ -149,7 +202,7 @@ mod tests {
         slow.write_all(b"half").expect("it listens");
         let mut quick = call();
         quick.write_all(b"all\n").expect("it listens");
-        callers.accept(&listener);
+        callers.accept(&listener, |_, _| Ok(()));
         let ready = callers.ready(16, line);
         assert_eq!(ready.len(), 1);
         assert_eq!(ready[0].said, b"all\n");
@@ -160,7 +213,7 @@ mod tests {
         // Too long is as good as complete: nobody may fill the memory.
         let mut endless = call();
         endless.write_all(&[b'x'; 100]).expect("it listens");
-        callers.accept(&listener);
+        callers.accept(&listener, |_, _| Ok(()));
         assert_eq!(callers.ready(16, line)[0].said.len(), 16);
     }
 
@@ -174,10 +227,27 @@ mod tests {
         let mut streams = Vec::new();
         for _ in 0..=MOST_PER_USER {
             streams.push(UnixStream::connect(&path).expect("it listens"));
-            callers.accept(&listener);
+            callers.accept(&listener, |_, _| Ok(()));
         }
         assert_eq!(callers.waiting.len(), MOST_PER_USER);
         let first = streams[0].read(&mut [0]).expect("it was hung up on");
         assert_eq!(first, 0);
+    }
+
+    #[test]
+    fn who_is_not_admitted_hears_why_and_takes_no_place() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        listener.set_nonblocking(true).expect("it is a socket");
+        let mut callers = Callers::default();
+        let mut stranger = UnixStream::connect(&path).expect("it listens");
+        callers.accept(&listener, |_, _| Err(b"no\n".to_vec()));
+        assert!(callers.waiting.is_empty());
+        let mut answer = String::new();
+        stranger
+            .read_to_string(&mut answer)
+            .expect("it is hung up on");
+        assert_eq!(answer, "no\n");
     }
 }

@@ -4,6 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::refusal;
+
 /// Result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -213,7 +215,7 @@ pub enum Error {
     },
 
     /// libbpf or the verifier refused.
-    #[error("{action}: {source}")]
+    #[error("{action}: {source}{}", refusal::hint(source))]
     Bpf {
         /// What was tried.
         action: String,
@@ -275,6 +277,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the host denies bpf(2), or has nothing left for it, whatever is loaded.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Error::Bpf { source, .. } if !refusal::hint(source).is_empty())
+    }
+
     /// An I/O error with what was tried.
     pub(crate) fn system(action: impl Into<String>, source: io::Error) -> Self {
         Error::System {

@@ -155,7 +155,7 @@ impl Job {
         let id = self.cgroup.id()?;
         if let Some(found) = discover::find()?.filter(discover::Found::is_ours) {
             found.delete_run(id, own_number()?)?;
-            if found.is_run(&self.hierarchy, id, &self.cgroup)? {
+            if found.has_run(&self.hierarchy, id, &self.cgroup)? {
                 return Ok(false);
             }
         }

@@ -37,7 +37,16 @@ pub fn clean_up() -> Result<()> {
 }
 
 /// Removes what ended jobs left, and the kernel side with the last of them.
-pub(crate) fn clean(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Cleaned> {
+pub(crate) fn clean(hierarchy: &Hierarchy, lock: &Lock) -> Result<Cleaned> {
+    let mut cleaned = clean_for_next(hierarchy, lock)?;
+    if let Some(found) = cleaned.found.take_if(|found| found.job_ids().is_empty()) {
+        found.retire()?;
+    }
+    Ok(cleaned)
+}
+
+/// The same, but a kernel side of this build stays without a job, for one that comes next.
+pub(crate) fn clean_for_next(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Cleaned> {
     let mut cleaned = Cleaned::default();
     pages::clean_sockets();
     let found = discover::find()?;
@@ -72,7 +81,7 @@ pub(crate) fn clean(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Cleaned> {
             tracing::debug!("removed the entry of cgroup {id}, which is gone");
         }
     }
-    if found.job_ids().is_empty() {
+    if found.job_ids().is_empty() && !found.is_ours() {
         found.retire()?;
     } else {
         found.settle()?;
@@ -95,7 +104,7 @@ fn end_shared(hierarchy: &Hierarchy, found: &discover::Found, id: u64) -> Result
     let Some(cgroup) = hierarchy.by_id(id) else {
         return Ok(());
     };
-    if cgroup.populated() && found.is_run(hierarchy, id, &cgroup)? {
+    if cgroup.populated() && found.has_run(hierarchy, id, &cgroup)? {
         return Ok(());
     }
     release(found, &cgroup)

@@ -36,6 +36,7 @@ mod making;
 mod outside;
 pub mod pages;
 pub mod preload;
+mod refusal;
 mod seat;
 pub mod service;
 mod shortage;

@@ -57,7 +57,7 @@ pub(crate) fn make<T>(
             }
         }
     }
-    let cleaned = leftovers::clean(hierarchy, &lock)?;
+    let cleaned = leftovers::clean_for_next(hierarchy, &lock)?;
     if let Some(found) = &cleaned.found {
         found.require_ours(|| leftovers::describe_jobs(hierarchy, found))?;
         if let Some(limit) = place.most {
@@ -107,7 +107,7 @@ fn join_shared(
     let shared = there.seat == pl_seat::PL_SEAT_SHARED as u32;
     // One that nobody is left of is a leftover. What an administrator attached is there
     // for everybody.
-    if shared && !found.is_run(hierarchy, id, cgroup)? {
+    if shared && !found.has_run(hierarchy, id, cgroup)? {
         return Ok(false);
     }
     let asked = entry(options, place.owner, pl_seat::PL_SEAT_SHARED);

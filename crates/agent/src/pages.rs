@@ -41,6 +41,8 @@ const VERSION_BYTES: usize = size_of_val(&PL_ABI_VERSION);
 #[derive(Debug)]
 pub struct PageServer {
     socket: PathBuf,
+    /// The directory is Paceline's own, and goes with the last socket in it.
+    own_directory: bool,
     stop: EventFd,
     thread: Option<JoinHandle<()>>,
 }
@@ -78,6 +80,8 @@ impl PageServer {
             return Err(Error::OtherPidNamespace);
         }
         let failed = |error| Error::path("listen at", &socket, error);
+        let directory = socket.parent().unwrap_or(Path::new("/"));
+        let own_directory = directory == Path::new(DIRECTORY) || !directory.exists();
         // Whoever may connect gets its own page only.
         let listener = listen(&socket)?;
         let stop = EventFd::new().map_err(|errno| failed(errno.into()))?;
@@ -89,6 +93,7 @@ impl PageServer {
             .map_err(failed)?;
         Ok(Self {
             socket,
+            own_directory,
             stop,
             thread: Some(thread),
         })
@@ -105,8 +110,10 @@ impl Drop for PageServer {
         if let Err(error) = remove(&self.socket) {
             tracing::warn!("cannot remove {}: {error}", self.socket.display());
         }
-        // Fails while others use the directory.
-        let _ = self.socket.parent().map(fs::remove_dir);
+        if self.own_directory {
+            // Fails while others use the directory.
+            let _ = self.socket.parent().map(fs::remove_dir);
+        }
         if self.stop.write(1).is_ok() {
             drop(self.thread.take().map(JoinHandle::join));
         }
@@ -201,7 +208,7 @@ fn serve(hierarchy: &Hierarchy, listener: &UnixListener, stop: &OwnedFd, mut cli
             }
             !ended
         });
-        callers.accept(listener);
+        callers.accept(listener, |_, _| Ok(()));
         for call in callers.ready(VERSION_BYTES, |said| said.len() == VERSION_BYTES) {
             let user = call.who.uid();
             let same = clients.iter().filter(|client| client.user == user);

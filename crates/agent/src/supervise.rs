@@ -45,7 +45,14 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Holds the signals back.
+    ///
+    /// # Errors
+    /// Where that cannot be had, or a process not be waited for: before it is started.
     pub fn take() -> Result<Self> {
+        pidfd(std::process::id()).map_err(|error| {
+            let why = "cannot wait for a command by pidfd_open (a seccomp filter may deny it, as those of older container runtimes do; or too many files are open)";
+            Error::system(why, error)
+        })?;
         let set: SigSet = [
             Signal::SIGINT,
             Signal::SIGTERM,

@@ -147,6 +147,8 @@ fn without_an_agent_the_message_names_it() {
     };
     let mut agent = Agent::start();
     agent.kill();
+    // Where none has been, none is waited for.
+    fs::remove_file(agent.socket()).unwrap();
     let output = agent.run(USER, None, &["--", "true"]).output().unwrap();
     assert_refused(&output, &["root", "CAP_BPF", "paceline agent", "jobs.sock"]);
 }

@@ -11,9 +11,16 @@ use super::{sysctl, Check};
 use crate::cgroup::Hierarchy;
 use crate::error::Result;
 use crate::status::milliseconds;
-use crate::{leftovers, tick};
+use crate::{leftovers, refusal, tick};
 
-pub(super) fn privileges(root: bool) -> Check {
+pub(super) fn privileges(root: bool, agent: bool) -> Check {
+    if !root && agent {
+        return Check::ok(
+            "privileges",
+            "no root, but an agent runs jobs for members of its groups",
+            "paceline run works for them without root; attach, detach, status and the checks that follow need it",
+        );
+    }
     if root {
         Check::ok(
             "privileges",
@@ -31,7 +38,7 @@ pub(super) fn privileges(root: bool) -> Check {
 }
 
 pub(super) fn checks(root: bool) -> Vec<Check> {
-    let mut checks = vec![cgroup(root)];
+    let mut checks = vec![lockdown(), cgroup(root)];
     checks.extend([timers(), default_congestion(), idle_restart()]);
     checks.extend([
         queueing(
@@ -115,6 +122,21 @@ pub(super) fn leftovers(root: bool) -> Check {
             "something of an ended job stays",
             "paceline status names the jobs that run",
         ),
+    }
+}
+
+/// Lockdown for confidentiality denies BPF to read the kernel's memory.
+fn lockdown() -> Check {
+    const MEANING: &str = "BPF may do what Paceline needs";
+    match refusal::lockdown().as_deref() {
+        Some("confidentiality") => Check::fail(
+            "lockdown",
+            format!("{} says confidentiality", refusal::LOCKDOWN),
+            "BPF programs may not read the kernel's memory, and are refused",
+            "boot with lockdown=integrity, or without",
+        ),
+        Some(mode) => Check::ok("lockdown", mode, MEANING),
+        None => Check::ok("lockdown", "none, or not readable here", MEANING),
     }
 }
 

@@ -7,9 +7,12 @@ mod buffers;
 mod host;
 mod kernel;
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
+
+use crate::service;
 
 /// The path that buffers are judged against.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +112,8 @@ pub struct Report {
 /// for a probe is taken away again, and ended jobs' leftovers are cleaned.
 pub fn examine(path: PathOptions) -> Report {
     let root = crate::job::capable();
-    let mut checks = vec![host::privileges(root)];
+    let agent = !root && service::is_served(Path::new(service::DIRECTORY));
+    let mut checks = vec![host::privileges(root, agent)];
     // First, because the probes below clean up as every command does.
     checks.push(host::leftovers(root));
     checks.extend(kernel::checks(root));

@@ -112,7 +112,7 @@ impl KernelSide {
         let mut side = Self::load(found.as_ref(), missing, Some(&programs)).map_err(|error| match (error, missing) {
             // The functions are in the kernel's BTF, but it does not let BPF
             // call them, or the verifier refuses: say which base needs them.
-            (error @ Error::Bpf { .. }, Some(_)) => Error::BaseUnavailable {
+            (error @ Error::Bpf { .. }, Some(_)) if !error.is_refusal() => Error::BaseUnavailable {
                 policy: policy.name.clone(),
                 base: policy.base.kernel_name().unwrap_or("keep"),
                 why: format!(
@@ -168,7 +168,7 @@ impl KernelSide {
     /// Registers a congestion control under a live kernel side's absence, to see
     /// whether the kernel takes it. The caller unregisters strays afterwards.
     pub(crate) fn probe_registering(_lock: &Lock, congestion: &str) -> Result<()> {
-        Self::load(None, Some(congestion), None)?.register(congestion)
+        Self::load(None, Some(congestion), Some(&[]))?.register(congestion)
     }
 
     /// `only`: the programs that are needed, which saves the others' verification.

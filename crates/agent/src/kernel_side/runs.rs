@@ -46,17 +46,20 @@ impl Found {
             .collect()
     }
 
-    /// Whether a job's cgroup has such a process still; forgets those that have ended.
-    pub fn is_run(&self, hierarchy: &Hierarchy, job: u64, cgroup: &Cgroup) -> Result<bool> {
-        let mut lives = false;
-        for run in self.runs()?.iter().filter(|run| run.job == job) {
-            if is_inside(hierarchy, run.process, cgroup.path()) {
-                lives = true;
-            } else {
-                self.delete_run(job, run.process)?;
+    /// Whether a job's cgroup has such a process still; forgets those that are seen to have
+    /// ended. The first that lives is enough: a step may have hundreds.
+    pub fn has_run(&self, hierarchy: &Hierarchy, job: u64, cgroup: &Cgroup) -> Result<bool> {
+        for bytes in self.map_of("pl_runs")?.keys() {
+            let run: pl_process_key = from_bytes(&bytes)?;
+            if run.job != job {
+                continue;
             }
+            if is_inside(hierarchy, run.process, cgroup.path()) {
+                return Ok(true);
+            }
+            self.delete_run(job, run.process)?;
         }
-        Ok(lives)
+        Ok(false)
     }
 }
 

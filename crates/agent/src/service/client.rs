@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use paceline_abi::PL_ABI_VERSION;
 use serde::Serialize;
@@ -21,6 +21,11 @@ use crate::verdict::{self, Counts};
 /// How long the agent may take. On a slow host, loading the programs takes seconds, and
 /// others may be first.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an agent may be away: systemd starts it again after a tenth of a second, and it
+/// cleans up first.
+const RESTART: Duration = Duration::from_secs(10);
+/// Between two attempts.
+const RETRY: Duration = Duration::from_millis(100);
 /// Longer answers are no agent's.
 const LONGEST_ANSWER: u64 = 64 << 10;
 
@@ -101,7 +106,7 @@ fn listed(policy: &str) -> String {
 }
 
 fn start(directory: &Path, request: &Request) -> Result<Started> {
-    match ask(directory, request)? {
+    match ask_patiently(directory, request)? {
         Answer::Started(started) => Ok(started),
         Answer::Connections(_) => Err(Error::path(
             "ask the agent at",
@@ -116,6 +121,43 @@ fn start(directory: &Path, request: &Request) -> Result<Started> {
     }
 }
 
+/// The same again while the agent restarts: it was there, and its successor will be. Where no
+/// agent has ever been, nobody waits for one.
+fn ask_patiently(directory: &Path, request: &impl Serialize) -> Result<Answer> {
+    let until = Instant::now() + RESTART;
+    let was_there = directory.join(JOBS_SOCKET).exists();
+    let mut told = false;
+    loop {
+        match ask(directory, request) {
+            Err(error) if was_there && is_restart(&error) && Instant::now() < until => {}
+            answer => return answer,
+        }
+        if !told {
+            tracing::warn!(
+                "no answer at {}: waiting up to {} s for an agent that restarts",
+                directory.join(JOBS_SOCKET).display(),
+                RESTART.as_secs()
+            );
+            told = true;
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+/// Whether the agent has ended, or hung up because it has too much to do.
+fn is_restart(error: &Error) -> bool {
+    match error {
+        Error::NoAgent { .. } => true,
+        Error::System { source, .. } => matches!(
+            source.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+        ),
+        _ => false,
+    }
+}
+
 fn ask(directory: &Path, request: &impl Serialize) -> Result<Answer> {
     let socket = directory.join(JOBS_SOCKET);
     let failed = |error| Error::path("ask the agent at", &socket, error);
@@ -127,7 +169,14 @@ fn ask(directory: &Path, request: &impl Serialize) -> Result<Answer> {
     })?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-    stream.write_all(&request::line(request)).map_err(failed)?;
+    let said = stream.write_all(&request::line(request));
+    // Who is refused at once is hung up on, and has the answer all the same.
+    if said
+        .as_ref()
+        .is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe)
+    {
+        said.map_err(failed)?;
+    }
     let mut answer = String::new();
     BufReader::new(stream.take(LONGEST_ANSWER))
         .read_line(&mut answer)

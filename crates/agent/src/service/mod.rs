@@ -13,6 +13,7 @@ mod client;
 mod config;
 mod notify;
 mod peer;
+mod queue;
 mod request;
 mod watch;
 
@@ -20,23 +21,28 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{poll, PollFd, PollFlags};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::UnixCredentials;
 
-use crate::callers::{Call, Callers};
+use crate::callers::{self, Call, Callers};
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::group::server::GroupServer;
 use crate::job::{self, JobOptions};
 use crate::kernel_side::discover;
 use crate::leftovers;
+use crate::lock::Lock;
 use crate::making::{self, Place};
 use crate::pages::{self, PageServer};
 use crate::seat::Seat;
 use crate::verdict::Counts;
+use queue::Queue;
 use request::{About, Answer, Code, Question, Refused, Request, Started};
 use watch::Watch;
 
@@ -56,6 +62,10 @@ pub(crate) const GROUPS_SOCKET: &str = "groups.sock";
 /// PL_MAX_JOBS, so that no user can keep the others from having any.
 const MOST_JOBS_PER_USER: usize = 64;
 
+/// How long the kernel side stays without a job: a launcher starts its next rank, or a script
+/// its next command, sooner.
+const IDLE: Duration = Duration::from_secs(3);
+
 /// An agent, from its start to the signal that ends it.
 #[derive(Debug)]
 pub struct Service {
@@ -65,7 +75,11 @@ pub struct Service {
     socket: PathBuf,
     signals: SignalFd,
     callers: Callers,
+    /// What they said, until it is answered.
+    calls: Queue<Call>,
     watch: Watch,
+    /// The kernel side since its last job has ended.
+    idle: Option<Idle>,
     // Before the pages', whose end takes the directory with it.
     groups: GroupServer,
     pages: PageServer,
@@ -86,6 +100,7 @@ impl Service {
                 path: hierarchy.mount().to_path_buf(),
             });
         }
+        raise_open_files();
         // Before the other thread, which is to have this mask as well.
         let signals = hold_back_signals()?;
         let socket = directory.join(JOBS_SOCKET);
@@ -108,7 +123,9 @@ impl Service {
             socket,
             signals,
             callers: Callers::default(),
+            calls: Queue::default(),
             watch,
+            idle: None,
             pages,
             groups,
         })
@@ -128,7 +145,7 @@ impl Service {
             ];
             sources.extend(self.watch.sources());
             sources.extend(self.callers.sources());
-            match poll(&mut sources, self.callers.timeout()) {
+            match poll(&mut sources, self.timeout()) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(errno) => {
                     return Err(Error::system("cannot wait for requests", errno.into()));
@@ -139,25 +156,55 @@ impl Service {
                 .map(|source| source.any().unwrap_or(false))
                 .collect();
             if let Ok(Some(_)) = self.signals.read_signal() {
+                if self.idle.is_some() {
+                    self.clean(leftovers::clean);
+                }
                 return Ok(());
             }
             if self.watch.any_ended(&changed) {
-                self.clean();
+                self.clean(leftovers::clean_for_next);
+            } else if self.idle.as_ref().is_some_and(Idle::is_over) {
+                self.clean(leftovers::clean);
             }
-            self.callers.accept(&self.listener);
+            let config = &self.config;
+            self.callers
+                .accept(&self.listener, |stream, who| admit(config, stream, who));
             for call in self.callers.ready(request::LONGEST, request::is_complete) {
+                if self.calls.push(call.who.uid(), call).is_err() {
+                    tracing::info!("a user has too many calls waiting: one is hung up on");
+                }
+            }
+            // One, so that those who call meanwhile have their turn.
+            if let Some(call) = self.calls.next() {
                 self.answer(call);
             }
         }
     }
 
-    fn clean(&mut self) {
+    /// When to look again, whatever the poll says.
+    fn timeout(&self) -> PollTimeout {
+        if !self.calls.is_empty() {
+            return PollTimeout::ZERO;
+        }
+        let idle = self.idle.as_ref().map(Idle::left);
+        let both = self.callers.patience().into_iter().chain(idle);
+        callers::timeout(both.min())
+    }
+
+    /// Jobs that start one after the other find what the one before has loaded, if `clean`
+    /// leaves that for the next.
+    fn clean(&mut self, clean: fn(&Hierarchy, &Lock) -> Result<leftovers::Cleaned>) {
+        self.idle = None;
         let cleaned = self
             .hierarchy
             .lock()
-            .and_then(|lock| leftovers::clean(&self.hierarchy, &lock));
-        if let Err(error) = cleaned {
-            tracing::warn!("a job has ended but is not cleaned up yet: {error}");
+            .and_then(|lock| clean(&self.hierarchy, &lock));
+        match cleaned {
+            Ok(cleaned) => {
+                let found = cleaned.found.filter(|found| found.job_ids().is_empty());
+                self.idle = found.map(Idle::new);
+            }
+            Err(error) => tracing::warn!("a job has ended but is not cleaned up yet: {error}"),
         }
         self.watch.renew(&self.hierarchy);
     }
@@ -208,16 +255,6 @@ impl Service {
 
     fn start_job(&mut self, call: &Call) -> Result<Started, Refused> {
         let peer = Peer::of(&call.stream, &call.who)?;
-        if peer.user != 0 && !peer.groups.iter().any(|group| self.config.admits(*group)) {
-            return Err(Refused::new(
-                Code::Group,
-                format!(
-                    "user {} is in none of the groups that may run jobs: {}",
-                    peer.user,
-                    self.config.group_names()
-                ),
-            ));
-        }
         let request = Request::read(&call.said)?;
         let Some(policy) = self.config.policy(&request.policy) else {
             return Err(Refused::new(
@@ -245,6 +282,7 @@ impl Service {
             Some(cgroup) => peer.move_into(cgroup, &own),
             None => peer.check(),
         })?;
+        self.idle = None;
         let cgroup = made.cgroup.path().to_path_buf();
         match made.shared {
             true => self
@@ -270,6 +308,60 @@ impl Drop for Service {
             tracing::debug!("{} goes too", socket.display());
         }
     }
+}
+
+/// Before a caller has said anything: strangers are not waited for. The answer, if it is no.
+fn admit(config: &Config, stream: &UnixStream, who: &UnixCredentials) -> Result<(), Vec<u8>> {
+    let groups = peer::groups_of(stream, who).unwrap_or_default();
+    if who.uid() == 0 || groups.iter().any(|group| config.admits(*group)) {
+        return Ok(());
+    }
+    let message = format!(
+        "user {} is in none of the groups that may run jobs: {}",
+        who.uid(),
+        config.group_names()
+    );
+    tracing::info!("{message}");
+    Err(Answer::Refused(Refused::new(Code::Group, message)).to_line())
+}
+
+/// A kernel side without a job, and what would be loaded again for the next one.
+#[derive(Debug)]
+struct Idle {
+    until: Instant,
+    _found: discover::Found,
+}
+
+impl Idle {
+    fn new(found: discover::Found) -> Self {
+        Self {
+            until: Instant::now() + IDLE,
+            _found: found,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+}
+
+/// The limit of open files that this process may have: each caller and each process with a
+/// page is one.
+fn raise_open_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(errno) = raised {
+        tracing::info!("the limit of open files stays as it is: {errno}");
+    }
+}
+
+/// Whether an agent answers in this directory.
+pub fn is_served(directory: &Path) -> bool {
+    is_answered(&directory.join(JOBS_SOCKET))
 }
 
 /// Whether an agent listens there; the socket of a killed one refuses.

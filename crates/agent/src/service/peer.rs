@@ -50,11 +50,7 @@ impl Peer {
             // The kernel has none for a process that is gone.
             Err(_) => return Err(Error::PeerGone { process }),
         };
-        let mut groups = vec![0; MOST_GROUPS];
-        let mut groups = option(stream, libc::SO_PEERGROUPS, &mut groups)
-            .map_err(failed)?
-            .to_vec();
-        groups.push(who.gid());
+        let groups = groups_of(stream, who).map_err(failed)?;
         let peer = Self {
             process,
             user: who.uid(),
@@ -107,6 +103,17 @@ impl Peer {
             }
         })
     }
+}
+
+/// The groups of who has called: the primary one and the supplementary ones.
+pub(super) fn groups_of(
+    stream: &UnixStream,
+    who: &UnixCredentials,
+) -> io::Result<Vec<libc::gid_t>> {
+    let mut groups = vec![0; MOST_GROUPS];
+    let mut groups = option(stream, libc::SO_PEERGROUPS, &mut groups)?.to_vec();
+    groups.push(who.gid());
+    Ok(groups)
 }
 
 /// Before Linux 6.5 the number must do. If the process has ended and another one has it,

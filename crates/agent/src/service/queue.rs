@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who is answered next: users take turns, whatever number each of them has waiting.
+
+use std::collections::VecDeque;
+
+/// Calls of one user that wait at most; who calls more often is hung up on, and calls again.
+const MOST_PER_USER: usize = 1024;
+
+/// What users wait for, in the order in which each asked.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    waiting: VecDeque<(u32, T)>,
+    /// Whose turn was the last.
+    last: Option<u32>,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            last: None,
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    /// One more of a user's; given back where that has too many.
+    pub fn push(&mut self, user: u32, what: T) -> Result<(), T> {
+        let same = self.waiting.iter().filter(|(other, _)| *other == user);
+        if same.count() >= MOST_PER_USER {
+            return Err(what);
+        }
+        self.waiting.push_back((user, what));
+        Ok(())
+    }
+
+    /// Of the user whose turn it is, the oldest.
+    pub fn next(&mut self) -> Option<T> {
+        let users = || self.waiting.iter().map(|(user, _)| *user);
+        let later = users().filter(|user| self.last.is_none_or(|last| *user > last));
+        let user = later.min().or_else(|| users().min())?;
+        let at = users().position(|other| other == user)?;
+        self.last = Some(user);
+        self.waiting.remove(at).map(|(_, what)| what)
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_after_a_hundred_of_another_is_next_but_one() {
+        let mut queue = Queue::default();
+        for number in 0..100 {
+            queue.push(1000, number).unwrap();
+        }
+        assert_eq!(queue.next(), Some(0));
+        queue.push(1001, 500).unwrap();
+        queue.push(7, 600).unwrap();
+        let next: Vec<i32> = std::iter::from_fn(|| queue.next()).take(5).collect();
+        assert_eq!(next, [500, 600, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_user_has_no_more_than_so_many_waiting() {
+        let mut queue = Queue::default();
+        for _ in 0..MOST_PER_USER {
+            queue.push(1000, ()).unwrap();
+        }
+        assert!(queue.push(1000, ()).is_err());
+        assert!(queue.push(1001, ()).is_ok());
+    }
+}
