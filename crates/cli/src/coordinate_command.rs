@@ -21,7 +21,7 @@ use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
 use paceline_coordinator::status::Status;
 use paceline_policy::units::Time;
 
-use crate::{coordinate_local, coordinate_text, output};
+use crate::{coordinate_local, coordinate_text, output, trusted_path};
 
 /// Rounds that can be asked for. Below, hosts' own jitter is larger than what a round
 /// repairs; above, a client takes the coordinator for dead.
@@ -292,6 +292,9 @@ async fn serve(args: ServeArgs) -> Result<()> {
         .map(|name| user_number(name))
         .collect::<Result<_>>()?;
     config.timeout = args.timeout.duration();
+    if let Some(log) = &args.log {
+        trusted_path::check(log)?;
+    }
     config.log = args.log;
     allow_files(config.limits.descriptors());
     let server = Server::bind(config).await?;

@@ -2,6 +2,7 @@
 //! `paceline emulate`: a WAN link between two interfaces.
 
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use paceline_emulator::{
 use paceline_policy::units::{Rate, Size, Time};
 
 use crate::interface::Place;
+use crate::trusted_path;
 
 /// Exit status of a run that is not to be trusted.
 const INVALID: u8 = 3;
@@ -132,12 +134,29 @@ enum Direction {
     Reverse,
 }
 
-/// Opens an interface as one end; also its largest frame, bytes.
-fn open(place: &Place) -> Result<(Port, u32)> {
-    let open = || -> Result<(Port, u32)> {
+/// One end of the link.
+struct End {
+    port: Port,
+    /// Largest frame, bytes.
+    frame: u32,
+    /// Inode of its network namespace, and its number there: no other interface has both.
+    interface: (u64, u32),
+}
+
+/// Opens an interface as one end.
+fn open(place: &Place) -> Result<End> {
+    let open = || -> Result<End> {
         place.enter()?;
         let mtu = interface_mtu(&place.name)?;
-        Ok((Port::open(&place.name, mtu)?, mtu + ETHERNET_HEADER))
+        let namespace = std::fs::metadata("/proc/thread-self/ns/net")
+            .context("cannot look at the network namespace")?;
+        let number = nix::net::if_::if_nametoindex(place.name.as_str())
+            .with_context(|| format!("cannot find interface {}", place.name))?;
+        Ok(End {
+            port: Port::open(&place.name, mtu)?,
+            frame: mtu + ETHERNET_HEADER,
+            interface: (namespace.ino(), number),
+        })
     };
     // A thread of its own: this one stays in its namespace.
     std::thread::scope(|scope| scope.spawn(open).join())
@@ -182,6 +201,16 @@ fn ask(path: &Path, request: &Request) -> Result<Answer> {
     match socket::ask(path, request) {
         Ok(Answer::Error(problem)) => bail!("{problem}"),
         Ok(answer) => Ok(answer),
+        // What a killed one has left.
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            match socket::remove_dead(path) {
+                Ok(()) => bail!(
+                    "no link listens at {} any more: its emulate was killed, and the socket is removed now",
+                    path.display()
+                ),
+                Err(_) => bail!("no link listens at {}", path.display()),
+            }
+        }
         Err(error) => Err(error).with_context(|| format!("no link listens at {}", path.display())),
     }
 }
@@ -192,14 +221,22 @@ fn run_link(args: &RunArgs) -> Result<ExitCode> {
     if !nix::unistd::geteuid().is_root() {
         bail!("packet sockets are root's: sudo paceline emulate run ...");
     }
-    let (first, first_frame) = open(&args.first)?;
-    let (second, second_frame) = open(&args.second)?;
-    let link = link(args, first_frame.max(second_frame))?;
+    let (first, second) = (open(&args.first)?, open(&args.second)?);
+    if first.interface == second.interface {
+        bail!(
+            "{} is both ends: a link joins two interfaces, and what came from one would return to it for ever",
+            args.first.name
+        );
+    }
+    let link = link(args, first.frame.max(second.frame))?;
+    let (first, second) = (first.port, second.port);
     if let Some(directory) = &args.out {
-        std::fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make {}", directory.display()))?;
+        trusted_path::make_directory(directory)?;
     }
     let names = [first.name().to_owned(), second.name().to_owned()];
+    for path in args.capture.iter().chain(&args.control) {
+        trusted_path::check(path)?;
+    }
     let capture = args.capture.as_deref().map(|path| {
         Capture::start(path, [&names[0], &names[1]], args.snap)
             .with_context(|| format!("cannot capture to {}", path.display()))
@@ -331,9 +368,9 @@ fn wait(emulator: &Emulator, length: Option<Duration>) {
             report.forward.dropped.packets + report.reverse.dropped.packets,
             report
                 .forward
-                .lateness
+                .recent_lateness
                 .p99_ns
-                .max(report.reverse.lateness.p99_ns)
+                .max(report.reverse.recent_lateness.p99_ns)
                 / 1_000,
         ));
         told = (Instant::now(), report);

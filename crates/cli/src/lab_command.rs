@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use clap::{Subcommand, ValueEnum};
+use paceline_lab::experiment::Experiment;
 use paceline_lab::run::{Backend, Enough, Options};
 use paceline_lab::virtual_machine::Choice;
 use paceline_policy::units::Time;
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::{table, Report};
 
-use crate::{guest_command, testbed_command};
+use crate::{guest_command, testbed_command, trusted_path};
 
 /// Exit status of a run that says nothing.
 const INVALID: u8 = 3;
@@ -32,7 +33,8 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 enum LabCommand {
-    /// Run an experiment: exit status 1 if a claim fails, 3 if the run is invalid
+    /// Run an experiment: exit status 1 if a claim fails, 2 if the file is wrong, 3 if the
+    /// run is invalid
     Run(RunArgs),
     /// Show the results of earlier runs and write their pages again; several in one page
     Report(ReportArgs),
@@ -170,11 +172,13 @@ fn report(args: &ReportArgs) -> Result<ExitCode> {
     }
     let mut worst = Outcome::Holds;
     for (report, directory) in reports.iter().zip(&args.directories) {
+        trusted_path::check(directory)?;
         report.write(directory)?;
         print(report, args.json)?;
         worst = worst.max(Outcome::of(report));
     }
     if let Some(page) = &args.page {
+        trusted_path::check(page)?;
         let runs: Vec<Run> = reports
             .iter()
             .zip(&args.directories)
@@ -215,6 +219,9 @@ fn run_experiment(args: &RunArgs, log: Option<String>) -> Result<ExitCode> {
     if args.kernel.is_some() && !matches!(args.backend, BackendName::Virtual) {
         bail!("--kernel is what a virtual machine boots: it goes with --backend virtual");
     }
+    // A file that is wrong leaves no directory.
+    Experiment::load(&args.experiment)?;
+    trusted_path::make_directory(&out)?;
     let options = Options {
         backend: match args.backend {
             BackendName::Virtual => Backend::Virtual,

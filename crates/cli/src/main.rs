@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command `paceline`.
 
+#![forbid(unsafe_code)]
+
 mod agent_command;
 mod attach_command;
+mod bad_file;
 mod burst_command;
 mod burst_text;
 mod coordinate_command;
@@ -21,6 +24,7 @@ mod status_command;
 mod testbed_command;
 mod testbed_text;
 mod top_command;
+mod trusted_path;
 
 use std::process::ExitCode;
 
@@ -30,8 +34,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    success
   1    failure; doctor: Paceline cannot run here; lab, sim: a claim does not hold
-  2    wrong usage
-  3    lab, sim: the run is invalid; emulate, burst: it is not to be trusted
+  2    wrong usage, or an experiment, topology, scenario or link file that is wrong
+  3    lab: the run is invalid; emulate, burst: it is not to be trusted
   125  run, lab exec: paceline itself failed, the command was not started
   126  run, lab exec: the command was found but cannot be executed
   127  run, lab exec: the command was not found
@@ -40,6 +44,9 @@ Exit codes:
 
 /// What is logged, instead of what `--verbose` says.
 const LOG: &str = "PACELINE_LOG";
+
+/// Exit status where a file that the user wrote is wrong, as where the command line is.
+const BAD_FILE: u8 = 2;
 
 /// TCP for parallel and distributed computing, adapted per job on a stock kernel.
 #[derive(Parser)]
@@ -117,7 +124,10 @@ fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         output::complain(&chain(&error));
-        failure
+        match bad_file::is_cause_of(&error) {
+            true => ExitCode::from(BAD_FILE),
+            false => failure,
+        }
     })
 }
 

@@ -18,8 +18,8 @@ use paceline_simulator::scenario::{label, Point, Scenario, ScenarioError};
 use paceline_simulator::sweep::{self, Done, Job, Shard, Step};
 use paceline_simulator::{output, page, series};
 
-/// Exit status of a run that says nothing: the scenario makes no sense.
-const INVALID: u8 = 3;
+use crate::trusted_path;
+
 /// Rounds of the stochastic model before its steady state, and in it.
 const MODEL_WARM_UP: usize = 2_000;
 const MODEL_ROUNDS: usize = 20_000;
@@ -33,7 +33,7 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 enum SimCommand {
-    /// Run one point of a scenario: exit status 1 if a claim fails, 3 if it is invalid
+    /// Run one point of a scenario: exit status 1 if a claim fails, 2 if it is wrong
     Run(RunArgs),
     /// Run every point of a scenario, on all cores; goes on where it was interrupted
     Sweep(SweepArgs),
@@ -120,38 +120,23 @@ static STOP: AtomicBool = AtomicBool::new(false);
 pub fn run(args: &Args) -> Result<ExitCode> {
     ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
         .context("cannot watch for Ctrl-C")?;
-    let result = match &args.command {
+    match &args.command {
         SimCommand::Run(args) => run_point(args),
         SimCommand::Sweep(args) => run_sweep(args),
         SimCommand::Merge(args) => merge(args),
         SimCommand::Model(args) => model(args),
-    };
-    match result {
-        Err(error) if is_invalid(&error) => {
-            crate::output::complain(&crate::chain(&error));
-            Ok(ExitCode::from(INVALID))
-        }
-        result => result,
     }
-}
-
-/// Whether it is the scenario that is wrong.
-fn is_invalid(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        matches!(
-            cause.downcast_ref::<ScenarioError>(),
-            Some(ScenarioError::Invalid { .. })
-        )
-    })
 }
 
 fn stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// The directory for a scenario's results.
-fn out(asked: Option<&PathBuf>, scenario: &Scenario) -> PathBuf {
-    asked.map_or_else(|| Path::new("results").join(&scenario.name), Clone::clone)
+/// The directory for a scenario's results, where they may be written.
+fn out(asked: Option<&PathBuf>, scenario: &Scenario) -> Result<PathBuf> {
+    let directory = asked.map_or_else(|| Path::new("results").join(&scenario.name), Clone::clone);
+    trusted_path::make_directory(&directory)?;
+    Ok(directory)
 }
 
 /// The command line that makes the same results: nothing of this run's place.
@@ -192,7 +177,7 @@ fn run_point(args: &RunArgs) -> Result<ExitCode> {
             .collect::<Result<Vec<(Job, Outcome)>>>()
     })??;
     speed.tell(began);
-    let directory = out(args.common.out.as_ref(), &scenario);
+    let directory = out(args.common.out.as_ref(), &scenario)?;
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     let series: Vec<Series> = outcomes
@@ -304,7 +289,7 @@ fn run_sweep(args: &SweepArgs) -> Result<ExitCode> {
     let scenario = Scenario::load(&args.scenario)?;
     let seed = args.common.seed.unwrap_or(scenario.file.seed);
     let shard = args.shard.unwrap_or(Shard::ALL);
-    let directory = out(args.common.out.as_ref(), &scenario);
+    let directory = out(args.common.out.as_ref(), &scenario)?;
     let progress = progress();
     let (began, speed) = (Instant::now(), Speed::default());
     let told = |step: Step| {
@@ -349,7 +334,7 @@ fn run_sweep(args: &SweepArgs) -> Result<ExitCode> {
 
 fn merge(args: &MergeArgs) -> Result<ExitCode> {
     let (scenario, seed, done) = sweep::merge(&args.directories)?;
-    let directory = out(args.out.as_ref(), &scenario);
+    let directory = out(args.out.as_ref(), &scenario)?;
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     let more = if seed == scenario.file.seed {

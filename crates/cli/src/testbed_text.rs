@@ -180,12 +180,19 @@ fn line_cells(line: &Line) -> [String; 4] {
     let delay = line.one_way_delay_s;
     let delay_read = delay.read.map_or_else(unknown, |read| precise("_s", read));
     let peak = line.traffic.peak_queue_bytes.unwrap_or_default();
+    let late = line.traffic.late_s.map_or_else(String::new, |late| {
+        format!(
+            ", 99 of 100 late by {:.0} us in the last seconds, {:.0} us since lab up",
+            late.recent * 1e6,
+            late.whole * 1e6
+        )
+    });
     [
         rate(line.rate_bps),
         format!("{} / {delay_read}", alone("_s", delay.asked)),
         alone("_bytes", line.buffer_bytes as f64),
         format!(
-            "{}, at most {} queued",
+            "{}, at most {} queued{late}",
             traffic(line.traffic),
             alone("_bytes", peak as f64)
         ),

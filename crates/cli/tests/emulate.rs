@@ -281,6 +281,15 @@ fn a_running_link_is_changed_and_a_dead_ones_socket_is_replaced() {
     link.child.kill().unwrap();
     link.child.wait().unwrap();
     assert!(link.control.exists());
+    // Who asks there is told, and the file goes; or else the next link takes its place.
+    let control = link.control.to_str().unwrap();
+    let told = output(&["emulate", "show", control]);
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(told.contains("its emulate was killed"), "{told}");
+    assert!(!link.control.exists());
+    let mut link = place.start(&options);
+    link.child.kill().unwrap();
+    link.child.wait().unwrap();
     let link = place.start(&options);
     drop(sockets);
     greet(&place.sockets());
@@ -302,7 +311,11 @@ fn what_cannot_be_is_one_clear_error() {
     )
     .unwrap();
     let [first, second] = place.interfaces();
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
+        (
+            &[&first, &first, "--rate", "1mbit", "--buffer", "64KiB"],
+            " is both ends",
+        ),
         (
             &[&first, &second, "--file", file.to_str().unwrap()],
             "wan.toml:4: los: unknown field",

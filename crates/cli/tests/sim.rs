@@ -259,7 +259,7 @@ fn what_is_wrong_is_said_once_with_file_line_and_key() {
         for verb in ["run", "sweep", "model"] {
             let output = place.sim(&[verb, "small.toml", "--out", "out"]);
             let message = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(3), "{verb}: {message}");
+            assert_eq!(output.status.code(), Some(2), "{verb}: {message}");
             assert_eq!(message.matches("error").count(), 1, "{verb}: {message}");
             assert!(message.contains(expected), "{verb}: {message}");
             assert!(!place.path("out").exists(), "{verb} left something behind");

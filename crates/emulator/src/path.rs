@@ -9,7 +9,7 @@ use crate::forward::Observe;
 use crate::link::{Cause, Delivered, Link};
 use crate::port::{Received, SEND_BATCH};
 use crate::realtime::clock;
-use crate::statistics::{Bins, DirectionReport, Drop, Histogram};
+use crate::statistics::{Bins, DirectionReport, Drop, Histogram, Recent};
 use crate::{Buffer, Change, LinkConfig, Port};
 
 /// Frames allocated before the start, at most.
@@ -33,6 +33,7 @@ pub(crate) struct Path {
     /// Being sent; kept for its allocation.
     due: VecDeque<Delivered<Frame>>,
     lateness: Histogram,
+    recent: Recent,
     report: DirectionReport,
     started_ns: u64,
     most_drops: usize,
@@ -64,6 +65,7 @@ impl Path {
             free,
             due: VecDeque::with_capacity(SEND_BATCH),
             lateness: Histogram::new(),
+            recent: Recent::new(),
             report,
             started_ns: 0,
             most_drops: observe.most_drops,
@@ -179,7 +181,9 @@ impl Path {
                     self.report.carried.add(delivered.size);
                     self.report.carried_bins.add(departure, delivered.size);
                 }
-                self.lateness.add(now.saturating_sub(delivered.due));
+                let late = now.saturating_sub(delivered.due);
+                self.lateness.add(late);
+                self.recent.add(now, late);
                 self.free.push(delivered.packet.slot);
             }
         }
@@ -204,6 +208,7 @@ impl Path {
         self.report.missed += port.take_missed();
         DirectionReport {
             lateness: self.lateness.summary(),
+            recent_lateness: self.recent.summary(clock(libc::CLOCK_MONOTONIC)),
             peak_backlog: self.link.peak_backlog(),
             in_flight: self.link.inside(),
             ..self.report.clone()

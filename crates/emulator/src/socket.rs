@@ -76,7 +76,8 @@ pub enum Answer {
 }
 
 impl ChangeRequest {
-    fn change(&self) -> Change {
+    /// As a link takes it.
+    pub fn change(&self) -> Change {
         Change {
             rate_bits: self.rate.map(Rate::bits_per_second),
             delay_ns: self.delay.map(nanos),
@@ -184,7 +185,11 @@ impl Drop for Server {
     }
 }
 
-fn remove_dead(path: &Path) -> io::Result<()> {
+/// Removes a socket's file that nobody listens at any more.
+///
+/// # Errors
+/// When it is no socket, or cannot be removed.
+pub fn remove_dead(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),

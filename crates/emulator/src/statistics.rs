@@ -123,6 +123,20 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    fn clear(&mut self) {
+        self.counts.fill(0);
+        self.total = 0;
+        self.max = 0;
+    }
+
+    fn join(&mut self, other: &Histogram) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.total += other.total;
+        self.max = self.max.max(other.max);
+    }
+
     /// The upper edge of the bucket where `share` (0 to 1) of the values lie
     /// at or below.
     pub(crate) fn quantile(&self, share: f64) -> u64 {
@@ -143,6 +157,52 @@ impl Histogram {
             p99_ns: self.quantile(0.99),
             max_ns: self.max,
         }
+    }
+}
+
+/// Half of what [`Recent`] looks back at most.
+const RECENT_HALF_NS: u64 = 5_000_000_000;
+
+/// The lateness of the last 5 to 10 s.
+pub(crate) struct Recent {
+    /// When `now` begins.
+    begun_ns: u64,
+    now: Histogram,
+    before: Histogram,
+}
+
+impl Recent {
+    pub(crate) fn new() -> Self {
+        Recent {
+            begun_ns: 0,
+            now: Histogram::new(),
+            before: Histogram::new(),
+        }
+    }
+
+    fn go_on(&mut self, at_ns: u64) {
+        let age = at_ns.saturating_sub(self.begun_ns);
+        if age < RECENT_HALF_NS {
+            return;
+        }
+        std::mem::swap(&mut self.now, &mut self.before);
+        self.now.clear();
+        if age >= 2 * RECENT_HALF_NS {
+            self.before.clear();
+        }
+        self.begun_ns = at_ns;
+    }
+
+    pub(crate) fn add(&mut self, at_ns: u64, value: u64) {
+        self.go_on(at_ns);
+        self.now.add(value);
+    }
+
+    pub(crate) fn summary(&mut self, at_ns: u64) -> Lateness {
+        self.go_on(at_ns);
+        let mut both = self.now.clone();
+        both.join(&self.before);
+        both.summary()
     }
 }
 
@@ -207,6 +267,8 @@ pub struct DirectionReport {
     pub refused: u64,
     /// How late packets were.
     pub lateness: Lateness,
+    /// How late they were in the last 5 to 10 s.
+    pub recent_lateness: Lateness,
     /// `offered` by arrival time.
     #[serde(skip)]
     pub offered_bins: Bins,
@@ -321,6 +383,8 @@ pub enum Problem {
         direction: &'static str,
         /// The 99th percentile, nanoseconds.
         p99_ns: u64,
+        /// That of the last seconds.
+        recent_p99_ns: u64,
     },
     /// Packets were lost that no buffer dropped.
     Lost {
@@ -341,10 +405,15 @@ pub enum Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::Late { direction, p99_ns } => write!(
+            Problem::Late {
+                direction,
+                p99_ns,
+                recent_p99_ns,
+            } => write!(
                 f,
-                "emulator too late ({direction}): 99th percentile {} us, limit {} us; free a CPU or lower the rate",
+                "emulator too late ({direction}): 99th percentile {} us since it began, {} us in the last seconds, limit {} us; free a CPU or lower the rate",
                 p99_ns / 1_000,
+                recent_p99_ns / 1_000,
                 LATENESS_LIMIT_NS / 1_000
             ),
             Problem::Lost { direction, packets } => write!(
@@ -366,7 +435,11 @@ impl Report {
         for (direction, report) in [("forward", &self.forward), ("reverse", &self.reverse)] {
             let p99_ns = report.lateness.p99_ns;
             if p99_ns > LATENESS_LIMIT_NS {
-                problems.push(Problem::Late { direction, p99_ns });
+                problems.push(Problem::Late {
+                    direction,
+                    p99_ns,
+                    recent_p99_ns: report.recent_lateness.p99_ns,
+                });
             }
             let packets = report.missed + report.refused;
             if packets > 0 {
@@ -410,6 +483,20 @@ mod tests {
         assert!((99_000..=100_000).contains(&p99_ns), "{p99_ns}");
         assert_eq!(max_ns, 100_000);
         assert_eq!(Histogram::new().summary(), Lateness::default());
+    }
+
+    #[test]
+    fn a_bad_moment_is_over_after_some_seconds() {
+        let second = 1_000_000_000;
+        let mut recent = Recent::new();
+        recent.add(100 * second, 900_000);
+        recent.add(103 * second, 1_000);
+        assert_eq!(recent.summary(104 * second).max_ns, 900_000);
+        recent.add(106 * second, 1_000);
+        assert_eq!(recent.summary(107 * second).max_ns, 900_000);
+        recent.add(112 * second, 2_000);
+        assert_eq!(recent.summary(112 * second).max_ns, 2_000);
+        assert_eq!(recent.summary(200 * second), Lateness::default());
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! A value is a decimal number followed directly by its unit: `500mbit`,
 //! `128KiB`, `1.5ms`. A number without a unit is refused, because nobody can
-//! tell bits from bytes or milliseconds from seconds by looking at it. All
+//! tell bits from bytes or milliseconds from seconds by looking at it. `Mbit` is as
+//! good as `mbit`, and `kB` as `KB`; `b` alone is nothing, for it may be either. All
 //! arithmetic is exact: what cannot be held in whole bits per second, bytes or
 //! microseconds is refused rather than rounded.
 
@@ -74,6 +75,20 @@ impl Quantity {
             Self::Time => "microsecond",
             Self::Share => "thousandth (0.1%)",
         }
+    }
+
+    /// What `unit` is worth, if it is one. The letters' case of a rate says nothing: there
+    /// are no millibits.
+    fn scale(self, unit: &str) -> Option<u64> {
+        let is = |name: &str| match self {
+            Self::Rate => name.eq_ignore_ascii_case(unit),
+            Self::Size => name == unit || (name == "KB" && unit == "kB"),
+            Self::Time | Self::Share => name == unit,
+        };
+        self.units()
+            .iter()
+            .find(|(name, _)| is(name))
+            .map(|(_, scale)| *scale)
     }
 
     /// The unit meant by `wrong`, if it is a known unit in other letters
@@ -199,7 +214,7 @@ fn parse(quantity: Quantity, text: &str) -> Result<u64, UnitError> {
             text: quoted(text),
         });
     }
-    let Some((_, scale)) = quantity.units().iter().find(|(name, _)| *name == unit) else {
+    let Some(scale) = quantity.scale(unit) else {
         let trimmed = unit.trim();
         return Err(match quantity.nearest_unit(trimmed) {
             Some(nearest) => UnitError::MisspeltUnit {
@@ -234,7 +249,7 @@ fn parse(quantity: Quantity, text: &str) -> Result<u64, UnitError> {
         let scaled = decimals
             .parse::<u128>()
             .ok()
-            .and_then(|decimals| decimals.checked_mul(u128::from(*scale)))
+            .and_then(|decimals| decimals.checked_mul(u128::from(scale)))
             .ok_or_else(too_fine)?;
         if scaled % power != 0 {
             return Err(too_fine());
@@ -242,7 +257,7 @@ fn parse(quantity: Quantity, text: &str) -> Result<u64, UnitError> {
         u64::try_from(scaled / power).map_err(|_| too_large())?
     };
     whole
-        .checked_mul(*scale)
+        .checked_mul(scale)
         .and_then(|value| value.checked_add(fraction))
         .ok_or_else(too_large)
 }
@@ -251,7 +266,7 @@ fn parse(quantity: Quantity, text: &str) -> Result<u64, UnitError> {
 ///
 /// # Errors
 /// When the text is not a decimal number with one of the units `bit`, `kbit`,
-/// `mbit`, `gbit`, or does not come to whole bits per second that fit 64 bits.
+/// `mbit`, `gbit` in any case, or does not come to whole bits per second that fit 64 bits.
 pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
     parse(Quantity::Rate, text)
 }

@@ -13,7 +13,11 @@ fn units_mean_what_they_say() {
     assert_eq!(parse_rate("500mbit"), Ok(500_000_000));
     assert_eq!(parse_rate("2.5gbit"), Ok(2_500_000_000));
     assert_eq!(parse_rate("0.008kbit"), Ok(8));
+    for text in ["500Mbit", "500MBIT", "0.5Gbit", "500000Kbit"] {
+        assert_eq!(parse_rate(text), Ok(500_000_000), "{text}");
+    }
     assert_eq!(parse_size("100KB"), Ok(100_000));
+    assert_eq!(parse_size("100kB"), Ok(100_000));
     assert_eq!(parse_size("128KiB"), Ok(131_072));
     assert_eq!(parse_size("1.5MiB"), Ok(1_572_864));
     assert_eq!(parse_size("0B"), Ok(0));
@@ -93,6 +97,16 @@ fn messages_show_the_right_form() {
     ];
     for (result, expected) in cases {
         assert_eq!(message(result), expected);
+    }
+    // Bits or bytes, milli or mega: nobody can tell.
+    for text in ["500Mb", "500MB", "500mb", "500b", "500M"] {
+        assert!(parse_rate(text).is_err(), "{text:?} is a rate");
+    }
+    for text in ["10b", "10kb", "10Mb", "10mB", "10MBIT"] {
+        assert!(parse_size(text).is_err(), "{text:?} is a size");
+    }
+    for text in ["10MS", "10S", "10M"] {
+        assert!(parse_duration(text).is_err(), "{text:?} is a time");
     }
     for text in [
         "", ".", "1.", ".5s", "1..2s", "1.2.3s", "s", "1e3s", "+1s", "∞s",

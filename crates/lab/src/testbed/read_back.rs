@@ -110,6 +110,7 @@ fn ports(network: &Network) -> Result<Vec<Port>, CaseError> {
                     carried_bytes: queue.bytes,
                     dropped_packets: queue.drops,
                     peak_queue_bytes: None,
+                    late_s: None,
                 }),
             }
         };

@@ -123,7 +123,7 @@ pub struct Line {
 }
 
 /// What went through a queue since the lab was made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Packets.
     pub carried_packets: u64,
@@ -133,6 +133,17 @@ pub struct Traffic {
     pub dropped_packets: u64,
     /// The most that was queued, bytes; none where nobody counts it.
     pub peak_queue_bytes: Option<u64>,
+    /// How late 99 of 100 packets left at most, seconds; none where nobody measures it.
+    pub late_s: Option<Lateness>,
+}
+
+/// How late packets left, seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Since the lab was made.
+    pub whole: f64,
+    /// In the last 5 to 10 s.
+    pub recent: f64,
 }
 
 /// A way between two clusters.

@@ -13,7 +13,7 @@ use paceline_emulator::{
     Report, Settings,
 };
 
-use super::state::Traffic;
+use super::state::{Lateness, Traffic};
 use super::topology::{Line, Wan};
 use crate::case::{CaseError, Namespace};
 
@@ -96,6 +96,10 @@ fn traffic(report: &DirectionReport) -> Traffic {
         carried_bytes: report.carried.bytes,
         dropped_packets: report.dropped.packets,
         peak_queue_bytes: Some(report.peak_backlog),
+        late_s: Some(Lateness {
+            whole: report.lateness.p99_ns as f64 / 1e9,
+            recent: report.recent_lateness.p99_ns as f64 / 1e9,
+        }),
     }
 }
 

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whether an error is about a file that the user wrote: what it is used for was not begun.
+
+use paceline_emulator::file::FileError;
+use paceline_lab::experiment::ExperimentError;
+use paceline_lab::run::RunError;
+use paceline_lab::testbed::TopologyError;
+use paceline_simulator::scenario::ScenarioError;
+use paceline_simulator::sweep::SweepError;
+
+/// An experiment, a topology, a scenario or a link that cannot be read, makes no sense, or
+/// has not what the command line asks of it.
+pub fn is_cause_of(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.is::<ExperimentError>()
+            || cause.is::<TopologyError>()
+            || cause.is::<ScenarioError>()
+            || cause.is::<FileError>()
+            || matches!(
+                cause.downcast_ref(),
+                Some(RunError::Experiment(_) | RunError::OnlyLive { .. })
+            )
+            || matches!(cause.downcast_ref(), Some(SweepError::Scenario(_)))
+    })
+}

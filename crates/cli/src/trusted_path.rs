@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where root may write what a command line asks for.
+//!
+//! In a directory that somebody else may change, a name can become a symbolic link to any
+//! file of the system between one look and the next. So root writes only where nobody else
+//! could have put or could put a link: as sshd does with a user's keys (StrictModes), each
+//! directory on the way belongs to root or to somebody whose word root takes anyhow. With
+//! that nothing has to be opened in a special way.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{bail, Context, Result};
+use nix::unistd::geteuid;
+
+/// As the kernel's own limit (MAXSYMLINKS).
+const MOST_LINKS: usize = 40;
+const STICKY: u32 = 0o1000;
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+
+/// Makes the directory, if it is not there, for this process to write into.
+///
+/// # Errors
+/// Where it cannot be made, or this is root and somebody else has a hand in its path.
+pub fn make_directory(path: &Path) -> Result<()> {
+    check(path)?;
+    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    check(path)
+}
+
+/// Whether this process may write a file there: always, unless it is root.
+///
+/// # Errors
+/// As [`make_directory`].
+pub fn check(path: &Path) -> Result<()> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let path = std::path::absolute(path)
+        .with_context(|| format!("cannot tell where {} is", path.display()))?;
+    Trusted::here().check(&path)
+}
+
+/// Users and groups whose word root takes.
+struct Trusted {
+    users: BTreeSet<u32>,
+    groups: BTreeSet<u32>,
+}
+
+impl Trusted {
+    /// Root; who called sudo; and who could have replaced the program that root runs here.
+    fn here() -> Self {
+        let number = |name| std::env::var(name).ok()?.parse().ok();
+        let mut users: BTreeSet<u32> = [Some(0), number("SUDO_UID")]
+            .into_iter()
+            .flatten()
+            .collect();
+        let program = std::env::current_exe().ok();
+        for place in program
+            .iter()
+            .flat_map(|program| program.ancestors().take(2))
+        {
+            users.extend(fs::metadata(place).map(|found| found.uid()));
+        }
+        Self {
+            users,
+            groups: [Some(0), number("SUDO_GID")]
+                .into_iter()
+                .flatten()
+                .collect(),
+        }
+    }
+
+    /// Each name on the way, and what it is a link to. What is not there yet is not judged:
+    /// who could make it is.
+    fn check(&self, path: &Path) -> Result<()> {
+        let mut links = 0;
+        let mut at = PathBuf::new();
+        // Last first.
+        let mut left: Vec<PathBuf> = parts(path);
+        while let Some(part) = left.pop() {
+            if part == Path::new("..") {
+                at.pop();
+                continue;
+            }
+            let next = at.join(&part);
+            let found = match fs::symlink_metadata(&next) {
+                Ok(found) => found,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot look at {}", next.display()))
+                }
+            };
+            if !self.users.contains(&found.uid()) {
+                bail!(
+                    "root does not write to {}: {} belongs to user {}, who could have it lead anywhere; choose a place of root's",
+                    path.display(),
+                    next.display(),
+                    found.uid()
+                );
+            }
+            if found.is_symlink() {
+                links += 1;
+                if links > MOST_LINKS {
+                    bail!("{}: too many symbolic links", path.display());
+                }
+                let target = fs::read_link(&next)
+                    .with_context(|| format!("cannot look at {}", next.display()))?;
+                left.extend(parts(&target));
+                if target.is_absolute() {
+                    at = PathBuf::new();
+                }
+                continue;
+            }
+            if found.is_dir() && self.others_write(&found) {
+                bail!(
+                    "root does not write to {}: others may write to {}; choose a place of root's",
+                    path.display(),
+                    next.display()
+                );
+            }
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// In a sticky directory nobody can replace what is somebody else's, and whose it is is
+    /// looked at next.
+    fn others_write(&self, directory: &fs::Metadata) -> bool {
+        let mode = directory.mode();
+        let others = mode & OTHERS_WRITE != 0;
+        let group = mode & GROUP_WRITES != 0 && !self.groups.contains(&directory.gid());
+        mode & STICKY == 0 && (others || group)
+    }
+}
+
+/// The path's names, last first.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    path.components()
+        .rev()
+        .filter(|part| *part != Component::CurDir)
+        .map(|part| PathBuf::from(part.as_os_str()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::os::unix::fs::{chown, symlink, PermissionsExt};
+
+    /// Of a user that does not exist on any test machine.
+    const STRANGER: u32 = 64_321;
+
+    fn refusal(path: &Path) -> Option<String> {
+        let own = geteuid().as_raw();
+        let trusted = Trusted {
+            users: [0, own].into(),
+            groups: [0, nix::unistd::getegid().as_raw()].into(),
+        };
+        trusted.check(path).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_others_can_change_is_no_place_for_root() {
+        let place = tempfile::tempdir().expect("a directory");
+        let root = place.path().canonicalize().expect("it is there");
+        let path = |name: &str| root.join(name);
+        fs::create_dir(path("own")).expect("made");
+        symlink("own", path("link")).expect("made");
+        symlink(path("link"), path("far")).expect("made");
+        symlink("loop", path("loop")).expect("made");
+        assert_eq!(refusal(&path("far/../own/results.json")), None);
+        assert_eq!(refusal(&path("not/there/yet")), None);
+        assert!(refusal(&path("loop/x"))
+            .expect("no end")
+            .contains("too many"));
+
+        let open = path("open");
+        fs::create_dir(&open).expect("made");
+        symlink("open", path("to-open")).expect("made");
+        for (mode, refused) in [(0o777, true), (0o1777, false), (0o755, false)] {
+            fs::set_permissions(&open, fs::Permissions::from_mode(mode)).expect("ours");
+            for way in ["open/results.json", "to-open/results.json"] {
+                let told = refusal(&path(way));
+                assert_eq!(told.is_some(), refused, "{mode:o}: {told:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_strangers_link_is_not_followed() {
+        if !geteuid().is_root() {
+            println!("skipped: needs root");
+            return;
+        }
+        let place = tempfile::tempdir().expect("a directory");
+        let root = place.path().canonicalize().expect("it is there");
+        let (theirs, link) = (root.join("theirs"), root.join("theirs/out"));
+        fs::create_dir(&theirs).expect("made");
+        symlink("/etc", &link).expect("made");
+        std::os::unix::fs::lchown(&link, Some(STRANGER), None).expect("root may");
+        let told = refusal(&link).expect("refused");
+        assert!(told.contains(&format!("user {STRANGER}")), "{told}");
+        chown(&theirs, Some(STRANGER), None).expect("root may");
+        assert!(refusal(&theirs.join("new")).is_some());
+        assert!(refusal(Path::new("/")).is_none());
+    }
+}
