@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Each target is one script; read that one to see what it does.
-.PHONY: demo demo-live test kernels torture bench install setup setup-test setup-bench
+.PHONY: demo demo-live test kernels torture audit bench install setup setup-test setup-bench
 
 demo: setup          ## what TCP does to bursts after idle, and what Paceline does
 	@scripts/demo.sh virtual
@@ -17,6 +17,9 @@ kernels: setup       ## the lab on the kernels of Debian's suites, from 6.1 to t
 
 torture: setup-test  ## kills at random moments, thousands of short jobs: nothing is left, nothing grows
 	@scripts/torture.sh
+
+audit:               ## licences, sources, bans and known faults of what is linked in
+	@scripts/audit.sh
 
 bench: setup-bench   ## the full experiments and the cost of Paceline, into docs/results/
 	@scripts/bench.sh

@@ -51,6 +51,10 @@ if [ "$(id -u)" -eq 0 ] && { command -v slurmd >/dev/null || [ "${CI:-}" = true 
 	tests/slurm/test.sh "$(realpath "$paceline")"
 fi
 
+heading "control laws with UndefinedBehaviorSanitizer"
+# Which their build has without optimisation.
+cargo test --locked -p paceline-control
+
 heading "MPI shim"
 make --no-print-directory -C mpi test
 
@@ -63,6 +67,14 @@ heading "lint"
 if tool clippy; then
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
 fi
+
+heading "dependencies"
+# Licences, sources and bans were held against deny.toml by a test; what else there is
+# to say needs a tool and the network.
+if cargo deny --version >/dev/null 2>&1; then
+	cargo deny check licenses sources bans
+fi
+echo "not checked here: advisories (make audit)"
 
 if [ "$(uname -m)" = x86_64 ]; then
 	heading "lab: bursts after idle"

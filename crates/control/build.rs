@@ -25,6 +25,11 @@ fn main() {
         .include(&bpf)
         .flag("-std=gnu11")
         .flag_if_supported("-Wno-unused-parameter");
+    // Under a compiler with sanitizers (RUSTFLAGS=-Zsanitizer=address) the laws have it, too;
+    // the runtime is rustc's, so it has to be clang's kind.
+    if env::var("CARGO_CFG_SANITIZE").is_ok_and(|sanitizers| sanitizers.contains("address")) {
+        compiler.compiler("clang").flag("-fsanitize=address");
+    }
     if env::var("PROFILE").as_deref() == Ok("debug") {
         // Undefined behaviour ends the process, without a runtime library.
         let clang = compiler.get_compiler().is_like_clang();

@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is done with a file that a user may have written, up to the point where root
-//! or a clock would be needed. Each function panics where Paceline would.
+//! What is done with a file that a user may have written, or with what somebody says at a
+//! socket, up to the point where root or a clock would be needed. Each function panics
+//! where Paceline would.
 //!
 //! `cargo fuzz run --features libfuzzer TARGET` looks for such files; those in
 //! `corpus/TARGET` are tried by `make test`.
 
+#![forbid(unsafe_code)]
+
 use std::path::Path;
 use std::sync::Arc;
 
+use paceline_agent::{group, service};
 use paceline_coordinator::algorithm::Choice;
 use paceline_coordinator::protocol::{Message, Request};
 use paceline_emulator::file::LinkFile;
+use paceline_emulator::socket;
 use paceline_emulator::trace::Trace;
 use paceline_emulator::{Buffer, Line, Link, LinkConfig};
 use paceline_lab::experiment::Experiment;
-use paceline_lab::testbed::{address, Topology};
+use paceline_lab::testbed::mark::Mark;
+use paceline_lab::testbed::{self, address, Topology};
 use paceline_policy::Policy;
+use paceline_report::html::comparison::{comparison, Run};
+use paceline_report::results::Results;
+use paceline_report::table;
 use paceline_simulator::measures;
 use paceline_simulator::scenario::Scenario;
 
@@ -30,13 +39,28 @@ const FRAME_BYTES: u32 = 1514;
 pub type Target = fn(&str);
 
 /// A name and a function for each kind of file.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("topology", topology),
     ("experiment", experiment),
     ("trace", trace),
     ("link", link),
     ("policy", policy),
     ("scenario", scenario),
+    ("agent-config", service::fuzz_config),
+    ("mounts", mounts),
+    ("results", results),
+];
+
+/// What is done with bytes that came by a socket.
+pub type Said = fn(&[u8]);
+
+/// A name and a function for each socket. That of phase pages takes a number and no more.
+pub const SOCKETS: [(&str, Said); 5] = [
+    ("coordinator", coordinator),
+    ("jobs", service::fuzz_request),
+    ("groups", group::fuzz),
+    ("emulate-control", emulate_control),
+    ("lab-keeper", testbed::socket::fuzz),
 ];
 
 /// `lab up FILE`, until the network would be built.
@@ -62,12 +86,55 @@ pub fn experiment(text: &str) {
     }
 }
 
+/// /proc/PID/mountinfo: where cgroups are, and in which labs a process is. Any user can
+/// give a mount any source.
+pub fn mounts(text: &str) {
+    paceline_agent::cgroup::fuzz(text);
+    for mark in testbed::mark::marks_of_mounts(text) {
+        assert_eq!(Mark::parse(&mark.to_string()), Some(mark));
+    }
+}
+
+/// `lab report DIR`: table, page and CSV of what a results.json says.
+pub fn results(text: &str) {
+    if let Ok(results) = Results::from_json(text, Path::new("results.json")) {
+        let _ = table::render(
+            &results,
+            table::Options {
+                color: true,
+                width: 80,
+            },
+        );
+        let results = &results;
+        let _ = comparison(&[Run {
+            results,
+            page: "report.html".to_owned(),
+        }]);
+    }
+}
+
+/// A line that is said to a running link, and what a link may answer.
+pub fn emulate_control(said: &[u8]) {
+    if let Ok(socket::Request::Change(change)) = serde_json::from_slice(said) {
+        let (change, config) = (
+            change.change(),
+            LinkConfig::new(1_000_000, 0, Buffer::Packets(10)),
+        );
+        if config.check_change(&change, FRAME_BYTES).is_ok() {
+            let mut link = Link::new(config, 0);
+            link.change(0, &change);
+            carry(link);
+        }
+    }
+    let _ = serde_json::from_slice::<socket::Answer>(said);
+}
+
 /// A mahimahi trace, and a line that follows it.
 pub fn trace(text: &str) {
     if let Ok(trace) = Trace::parse(text, "trace") {
         let mut config = LinkConfig::new(1, 0, Buffer::Packets(100));
         config.line = Line::Trace(Arc::new(trace));
-        carry(config);
+        carry(Link::new(config, 0));
     }
 }
 
@@ -75,8 +142,8 @@ pub fn trace(text: &str) {
 pub fn link(text: &str) {
     let load = |_: &str| Ok(Trace::parse("1\n3\n3\n9", "trace").expect("a good trace"));
     if let Ok(file) = LinkFile::parse(text, "link.toml", FRAME_BYTES, &load) {
-        carry(file.forward);
-        carry(file.reverse);
+        carry(Link::new(file.forward, 0));
+        carry(Link::new(file.reverse, 0));
     }
 }
 
@@ -134,8 +201,7 @@ pub fn scenario(text: &str) {
 }
 
 /// Sends packets over a link; what it takes in is inside until it comes out.
-fn carry(config: LinkConfig) {
-    let mut link = Link::new(config, 0);
+fn carry(mut link: Link<u32>) {
     let mut inside = 0;
     for number in 0..PACKETS {
         let now = u64::from(number) * SPACING_NS;

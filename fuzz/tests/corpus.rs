@@ -43,12 +43,14 @@ fn nor_do_those_of_this_repository() {
 }
 
 #[test]
-fn no_frame_that_was_found_makes_the_coordinator_panic() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/coordinator");
-    let files = files(&corpus);
-    for path in &files {
-        println!("{}", path.display());
-        paceline_fuzz::coordinator(&fs::read(path).expect("a file"));
+fn nothing_that_was_said_at_a_socket_makes_its_listener_panic() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for (name, said) in paceline_fuzz::SOCKETS {
+        let files = files(&corpus.join(name));
+        for path in &files {
+            println!("{}", path.display());
+            said(&fs::read(path).expect("a file"));
+        }
+        assert!(files.len() > 10, "{name}: only {} files", files.len());
     }
-    assert!(files.len() > 10, "only {} files", files.len());
 }

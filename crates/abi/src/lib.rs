@@ -5,7 +5,14 @@
 //! unit of each field are written. The layout that clang gives the structs is
 //! compared with rustc's at compile time, field by field.
 
+#![deny(unsafe_code)]
+
+#[allow(
+    unsafe_code,
+    reason = "generated: a struct with padding begins as zeros"
+)]
 mod bindings;
+#[allow(unsafe_code, reason = "structs as the bytes that maps take")]
 mod bytes;
 
 pub use bindings::*;

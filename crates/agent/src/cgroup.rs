@@ -341,6 +341,13 @@ fn parse_mountinfo(text: &str) -> Vec<Hierarchy> {
         .collect()
 }
 
+/// For the fuzzer: /proc/self/mountinfo, and /proc/self/cgroup.
+#[doc(hidden)]
+pub fn fuzz(text: &str) {
+    parse_mountinfo(text);
+    parse_own(text);
+}
+
 /// Undoes the octal escapes (`\040`) of /proc/self/mountinfo.
 fn unescape(field: &str) -> PathBuf {
     let bytes = field.as_bytes();

@@ -20,14 +20,21 @@
 //!
 //! Everything here needs root and Linux 6.1 or later.
 
+#![deny(unsafe_code)]
+
 pub mod attach;
+#[allow(unsafe_code, reason = "BPF and rings that the kernel shares")]
 pub mod burst;
 mod callers;
+#[allow(unsafe_code, reason = "file handles")]
 pub mod cgroup;
+#[allow(unsafe_code, reason = "descriptors of other processes")]
 pub mod doctor;
 mod error;
 pub mod group;
+#[allow(unsafe_code, reason = "between fork and exec")]
 pub mod job;
+#[allow(unsafe_code, reason = "functions of libbpf")]
 mod kernel_side;
 pub mod launcher;
 mod leftovers;
@@ -38,11 +45,15 @@ pub mod pages;
 pub mod preload;
 mod refusal;
 mod seat;
+#[allow(unsafe_code, reason = "credentials of a peer")]
 pub mod service;
 mod shortage;
 pub mod status;
+#[allow(unsafe_code, reason = "fork, signals")]
 mod supervise;
+#[allow(unsafe_code, reason = "a filter of system calls")]
 mod terminal;
+#[allow(unsafe_code, reason = "clock_getres")]
 pub mod tick;
 mod verdict;
 

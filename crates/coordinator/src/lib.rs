@@ -8,6 +8,8 @@
 //! - [`protocol`], [`security`]: what they say to each other, and who may;
 //! - [`status`]: what can be seen of a group.
 
+#![forbid(unsafe_code)]
+
 pub mod algorithm;
 pub mod client;
 mod error;

@@ -14,16 +14,22 @@
 //! Interfaces that face a link must not leave segmentation or checksums to
 //! "hardware": [`disable_offloads`]. Hosts one hop behind may.
 
+#![deny(unsafe_code)]
+
 pub mod capture;
 mod config;
 pub mod file;
+#[allow(unsafe_code, reason = "eventfd and poll")]
 mod forward;
 mod impairment;
 mod link;
+#[allow(unsafe_code, reason = "ethtool ioctls")]
 mod offload;
 mod path;
+#[allow(unsafe_code, reason = "packet rings that the kernel shares")]
 mod port;
 pub mod probe;
+#[allow(unsafe_code, reason = "clocks and scheduling classes")]
 mod realtime;
 pub mod record;
 mod red;

@@ -368,7 +368,7 @@ impl<T> Link<T> {
                     + u128::from(self.remainder);
                 let rate = u128::from(*rate);
                 self.remainder = (work % rate) as u64;
-                start + (work / rate) as u64
+                start.saturating_add((work / rate) as u64)
             }
         };
         self.last_departure

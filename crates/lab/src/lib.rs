@@ -14,10 +14,14 @@
 //! - [`plan`], [`record`]: what goes into a case run and what comes out;
 //! - [`collect`], [`bounds`]: from records to metrics and their limits.
 
+#![deny(unsafe_code)]
+
 pub mod bounds;
+#[allow(unsafe_code, reason = "sockets, namespaces and fork")]
 pub mod case;
 pub mod collect;
 pub mod experiment;
+#[allow(unsafe_code, reason = "the first process of a guest")]
 pub mod guest;
 mod hash;
 pub mod live;
@@ -32,6 +36,8 @@ mod rounds;
 pub mod run;
 pub mod simulated;
 pub mod skeleton;
+#[allow(unsafe_code, reason = "descriptors and processes by number")]
 pub mod testbed;
 pub mod unfinished;
+#[allow(unsafe_code, reason = "scheduling of QEMU")]
 pub mod virtual_machine;

@@ -6,6 +6,8 @@
 //! clock, socket or global state; files are read by [`Policy::load`] alone.
 //! Keys, units, defaults and ranges are described in `docs/policies.md`.
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod parse;
 mod policy;

@@ -14,6 +14,8 @@
 //! - [`precision`]: the least sure ratio of a run.
 //! - [`quantity`]: numbers with the unit that suits them.
 
+#![forbid(unsafe_code)]
+
 pub mod burstiness;
 pub mod claims;
 pub mod csv;

@@ -12,11 +12,15 @@
 //!
 //! `docs/simulator.md` describes files, metrics and models.
 
+#![deny(unsafe_code)]
+
 pub mod agenda;
+#[allow(unsafe_code, reason = "prefetch")]
 mod ahead;
 pub mod event;
 pub mod link;
 pub mod measures;
+#[allow(unsafe_code, reason = "madvise")]
 mod memory;
 pub mod meter;
 pub mod model;

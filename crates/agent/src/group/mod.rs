@@ -10,6 +10,9 @@ mod protocol;
 mod remote;
 pub(crate) mod server;
 
+#[doc(hidden)]
+pub use protocol::fuzz;
+
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;

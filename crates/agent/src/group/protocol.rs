@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 
 use paceline_abi::{as_bytes, from_bytes, pl_stream_record, PL_ABI_VERSION};
 
-use super::Bounds;
+use super::{Bounds, Stream};
 
 /// Of a frame: more than PL_MAX_MEMBERS records.
 const LONGEST: usize = 16 << 20;
@@ -152,6 +152,24 @@ pub(super) fn read_list(answer: &[u8]) -> io::Result<Vec<pl_stream_record>> {
 pub(super) fn read_applied(answer: &[u8]) -> io::Result<usize> {
     let count = answer.try_into().map_err(|_| no_answer())?;
     Ok(u64::from_ne_bytes(count) as usize)
+}
+
+/// For the fuzzer: what was said at groups.sock, as a client's frames and as an agent's.
+pub fn fuzz(said: &[u8]) {
+    let mut frames = said;
+    while let Ok(Some(frame)) = read_frame(&mut frames, LONGEST_QUESTION) {
+        read_hello(&frame);
+        if let Some(question) = Question::read(&frame) {
+            assert_eq!(Question::read(&question.to_frame()), Some(question));
+        }
+    }
+    let mut answers = said;
+    while let Ok(answer) = read_answer(&mut answers) {
+        if let Ok(answer) = answer {
+            let _ = read_list(&answer).map(|records| records.iter().map(Stream::of).count());
+            let _ = read_applied(&answer);
+        }
+    }
 }
 
 fn no_answer() -> io::Error {

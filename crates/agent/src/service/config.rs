@@ -97,6 +97,12 @@ impl Config {
     }
 }
 
+/// For the fuzzer: agent.toml, on a machine that has any group.
+pub fn fuzz(text: &str) {
+    // Panics are what is looked for.
+    let _ = Config::parse(text, "agent.toml", &|_| Ok(1));
+}
+
 fn names<T>(list: &[(String, T)]) -> String {
     let names: Vec<&str> = list.iter().map(|(name, _)| name.as_str()).collect();
     if names.is_empty() {

@@ -47,9 +47,13 @@ use request::{About, Answer, Code, Question, Refused, Request, Started};
 use watch::Watch;
 
 pub use client::run_by_agent;
+#[doc(hidden)]
+pub use config::fuzz as fuzz_config;
 pub use config::{Config, DEFAULT_CONFIG};
 pub use pages::DIRECTORY;
 pub(crate) use peer::Peer;
+#[doc(hidden)]
+pub use request::fuzz as fuzz_request;
 
 /// Below the directory: where programs ask for their pages. libpaceline knows the name.
 const PAGES_SOCKET: &str = "agent.sock";

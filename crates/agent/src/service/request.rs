@@ -174,6 +174,14 @@ pub(super) fn line(value: &impl Serialize) -> Vec<u8> {
     line
 }
 
+/// For the fuzzer: what was said at jobs.sock, and an agent's answer as its client reads it.
+pub fn fuzz(said: &[u8]) {
+    if let Ok(request) = Request::read(said) {
+        assert_eq!(Request::read(&line(&request)), Ok(request));
+    }
+    let _ = serde_json::from_slice::<Answer>(said);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -133,6 +133,11 @@ pub fn own_marks() -> Vec<Mark> {
 fn marks_in(directory: &str) -> Vec<Mark> {
     // One that has ended has no mounts.
     let mountinfo = fs::read_to_string(format!("{directory}/mountinfo")).unwrap_or_default();
+    marks_of_mounts(&mountinfo)
+}
+
+/// The marks in a process's mountinfo.
+pub fn marks_of_mounts(mountinfo: &str) -> Vec<Mark> {
     let mut marks: Vec<Mark> = Vec::new();
     for line in mountinfo.lines().filter(|line| line.contains(PREFIX)) {
         // ... - TYPE SOURCE OPTIONS

@@ -8,7 +8,7 @@
 //! one is.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write};
+use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -28,6 +28,8 @@ const PREFIX: &str = "paceline-lab.";
 pub const LONGEST_NAME: usize = 64;
 /// Room for the reply that comes with descriptors.
 const SHORT_REPLY_BYTES: usize = 4096;
+/// Bytes of a line at most: more than the state of the largest lab.
+const LONGEST: u64 = 16 << 20;
 /// `SO_ACCEPTCON` in /proc/net/unix: a socket that listens.
 const LISTENS: &str = "00010000";
 
@@ -119,9 +121,9 @@ pub fn write<T: Serialize>(mut stream: impl Write, value: &T) -> io::Result<()> 
 }
 
 /// Reads a line; none if the other side has gone.
-pub fn read<T: for<'de> Deserialize<'de>>(stream: impl io::Read) -> io::Result<Option<T>> {
+pub fn read<T: for<'de> Deserialize<'de>>(stream: impl Read) -> io::Result<Option<T>> {
     let mut line = String::new();
-    match BufReader::new(stream).read_line(&mut line)? {
+    match BufReader::new(stream.take(LONGEST)).read_line(&mut line)? {
         0 => Ok(None),
         _ => Ok(Some(serde_json::from_str(&line)?)),
     }
@@ -169,6 +171,15 @@ pub fn receive_node(stream: &UnixStream) -> io::Result<(Option<Reply>, Vec<Owned
         _ => Some(serde_json::from_slice(&buffer[..length])?),
     };
     Ok((reply, descriptors))
+}
+
+/// For the fuzzer: what somebody says to a keeper, or for one.
+pub fn fuzz(said: &[u8]) {
+    let _ = read::<Request>(said);
+    if let Ok(Some(reply)) = read::<Reply>(said) {
+        let mut again = Vec::new();
+        write(&mut again, &reply).expect("it was read");
+    }
 }
 
 #[cfg(test)]
