@@ -19,8 +19,9 @@ use super::node::Node;
 use super::probe::{self, Measured};
 use super::topology::{Topology, Wan};
 use super::wan::RunningWan;
-use crate::case::topology::{EDGE_QUEUE_BYTES, FRAMING_BYTES, SHAPER_BURST_BYTES};
+use crate::case::topology::{shaper, EDGE_QUEUE_BYTES};
 use crate::case::{CaseError, Namespace};
+use crate::plan::ETHERNET_MTU;
 
 /// The bridge of a switch, which has the gateway's address.
 const BRIDGE: &str = "switch";
@@ -112,7 +113,7 @@ impl Network {
                      link set {port} master {BRIDGE}\nlink set {port} up\n",
                     host.path()
                 );
-                queues += &shaper(&port, cluster.edge_rate_bps, cluster.switch_buffer_bytes);
+                queues += &port_shaper(&port, cluster.edge_rate_bps, cluster.switch_buffer_bytes);
             }
             switch.ip(&lines)?;
             switch.tc(&queues)?;
@@ -127,7 +128,7 @@ impl Network {
                 ))?;
                 let queue = u64::from(EDGE_QUEUE_BYTES);
                 node.network()
-                    .tc(&shaper(HOST_DEVICE, cluster.edge_rate_bps, queue))?;
+                    .tc(&port_shaper(HOST_DEVICE, cluster.edge_rate_bps, queue))?;
             }
         }
         Ok(())
@@ -263,8 +264,6 @@ fn route(v4: &str, v6: &str, via: Addresses, table: &str) -> String {
 }
 
 /// A line of `tc` for a rate and a drop-tail queue.
-fn shaper(device: &str, rate_bps: u64, queue_bytes: u64) -> String {
-    format!(
-        "qdisc add dev {device} root tbf rate {rate_bps}bit burst {SHAPER_BURST_BYTES} limit {queue_bytes} overhead {FRAMING_BYTES}\n"
-    )
+fn port_shaper(device: &str, rate_bps: u64, queue_bytes: u64) -> String {
+    shaper("add", device, rate_bps, queue_bytes, ETHERNET_MTU)
 }
