@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 
 use super::address::{self, Addresses};
+use super::congestion;
 use super::has_ipv6;
 use super::mark::Mark;
 use super::node::Node;
@@ -42,6 +43,9 @@ pub struct Network {
     pub switches: Vec<Node>,
     /// One for each link.
     pub wans: Vec<RunningWan>,
+    /// The congestion control that connections had when the network was new, where one was
+    /// asked for.
+    pub congestion: Option<String>,
     /// What each link was like when it was new: forward, reverse.
     pub measured: Vec<[Measured; 2]>,
 }
@@ -60,6 +64,7 @@ impl Network {
             switches: Vec::new(),
             wans: Vec::new(),
             measured: Vec::new(),
+            congestion: None,
         };
         for cluster in &topology.clusters {
             network.switches.push(node(&cluster.name)?);
@@ -75,10 +80,16 @@ impl Network {
         for at in 0..topology.clusters.len() {
             network.route(at)?;
         }
+        if let Some(name) = &topology.congestion {
+            congestion::set(&network, name)?;
+        }
         for host in &network.hosts {
             for (key, value) in &topology.sysctl {
                 host.network().sysctl(key, value)?;
             }
+        }
+        if topology.congestion.is_some() {
+            network.congestion = congestion::read(&network)?;
         }
         for (index, wan) in topology.wans.iter().enumerate() {
             let measured = network.measure(index, wan)?;
