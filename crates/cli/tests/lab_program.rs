@@ -270,7 +270,7 @@ fn the_virtual_backend_has_no_programs() {
     fs::write(&file, format!("{NETWORK}\n{program}\n{CUBIC}")).unwrap();
     let run = common::output(&["lab", "run", file.to_str().unwrap()]);
     let errors = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(1));
+    assert_eq!(run.status.code(), Some(2));
     assert!(
         errors.contains("[[program]] hpcc") && errors.contains("--backend live"),
         "{errors}"
