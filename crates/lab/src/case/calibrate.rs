@@ -95,8 +95,11 @@ pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
     let sampler = Sampler::start(network)?;
     let count = train_length(&network.wanted);
     let mut arrivals = train((&sender, &receiver), &network.wanted, count, 2 * rtt_ns)?;
-    // Between clusters half of the round trip lies behind the queue.
-    let behind_ns = network.far.as_ref().map_or(0, |_| rtt_ns / 2);
+    // Of two ways with lines of their own half of the round trip lies behind the queue.
+    let behind_ns = match network.wanted.has_two_ways() {
+        true => rtt_ns / 2,
+        false => 0,
+    };
     for (_, time_ns) in &mut arrivals {
         *time_ns = time_ns.saturating_sub(behind_ns);
     }
@@ -158,8 +161,12 @@ fn receive_number(socket: &UdpSocket, number: u64) -> Result<Option<u64>, CaseEr
     Ok(None)
 }
 
-/// Of a rate that is measured without an overflow, packets.
-const LEAST_TRAIN: u64 = 400;
+/// Packets over which a rate beside the bottleneck's is measured, at least and at most.
+const LEAST_PASSING: u64 = 400;
+const MOST_PASSING: u64 = 4_000;
+/// Between two packets, or two lots of packets, of that at least, nanoseconds.
+const LEAST_PAUSE_NS: u64 = 100_000;
+const SECOND_NS: u64 = 1_000_000_000;
 /// More than these would overflow the queue of the sender's own link.
 const MOST_PACKETS: u64 = 40_000;
 
@@ -204,7 +211,6 @@ fn train(
     // All of it has arrived, or been dropped, by then; nothing reads meanwhile,
     // so that the reader does not take the CPU from the packets.
     let slowest_bps = wanted.rate_bps.min(wanted.edge_rate_bps);
-    let slowest_bps = slowest_bps.min(wanted.impairments.return_rate_bps.unwrap_or(u64::MAX));
     let longest_ns = count * full.wire * 8 * 1_000_000_000 / slowest_bps;
     sleep_until(begun_ns + longest_ns + settled_ns + Duration::from_millis(20).as_nanos() as u64);
     let mut packet = vec![0; payload];
@@ -221,23 +227,43 @@ fn train(
     Ok(arrivals)
 }
 
-/// Rate of what passes from one socket to the other, bits per second, framing included, once
-/// `burst_bytes` have passed at any rate; `None` if hardly anything does.
+/// What passes of twice `rate_bps` from one socket to the other, bits per second, framing
+/// included, once `burst_bytes` have passed at any rate; `None` if hardly anything does.
 pub(super) fn passed_bps(
-    sockets: (&UdpSocket, &UdpSocket),
+    (from, to): (&UdpSocket, &UdpSocket),
     wanted: &Topology,
+    rate_bps: u64,
     burst_bytes: u64,
     settled_ns: u64,
 ) -> Result<Option<u64>, CaseError> {
     let full = Full::of(wanted);
-    let burst = burst_bytes / full.wire;
-    let arrivals = train(sockets, wanted, 4 * burst + LEAST_TRAIN, settled_ns)?;
-    // A policer lets its burst through, and what comes in meanwhile.
+    let packet_ns = (full.wire * 8_000_000_000 / rate_bps.max(1)).max(1);
+    // A second of the rate, and the burst twice: half of it passes while that empties.
+    let passing = (SECOND_NS / packet_ns).clamp(LEAST_PASSING, MOST_PASSING);
+    let sent = 2 * (passing + 2 * burst_bytes / full.wire);
+    let at_once = (LEAST_PAUSE_NS * 2).div_ceil(packet_ns);
+    let mut packet = vec![0; full.payload];
+    let begun_ns = now_ns();
+    for number in 0..sent {
+        if number % at_once == 0 {
+            sleep_until(begun_ns + number * packet_ns / 2);
+        }
+        // One by one: not every interface of a host here cuts what is larger.
+        from.send(&packet).doing("sending a packet train")?;
+    }
+    let queued_ns = wanted.buffer_bytes * 8_000_000_000 / rate_bps.min(wanted.rate_bps).max(1);
+    sleep_until(now_ns() + settled_ns + queued_ns);
+    let mut arrivals = Vec::new();
+    while let Some((length, time_ns)) = receive(to, &mut packet, false)? {
+        if length == full.payload {
+            arrivals.push(time_ns);
+        }
+    }
     let steady = arrivals.get(arrivals.len() / 2..).unwrap_or_default();
     Ok(match (steady.first(), steady.last()) {
-        (Some(first), Some(last)) if last.1 > first.1 => {
+        (Some(first), Some(last)) if last > first => {
             let bits = (steady.len() as u64 - 1) * full.wire * 8;
-            Some(bits * 1_000_000_000 / (last.1 - first.1))
+            Some(bits * SECOND_NS / (last - first))
         }
         _ => None,
     })

@@ -8,7 +8,7 @@ use super::calibrate::{self, receive};
 use super::connection::{now_ns, sleep_until};
 use super::sample::realtime_ns;
 use super::{CaseError, Doing, Network};
-use crate::plan::Topology;
+use crate::plan::{Impairments, Topology};
 use crate::record::ImpairmentReading;
 
 /// Small packets that are sent towards the receiver at most,
@@ -60,16 +60,26 @@ pub fn read_back(network: &Network, rtt_ns: u64) -> Result<ImpairmentReading, Ca
         }
     }
     if let Some(policer) = impairments.policer {
-        reading.policer_bps = calibrate::passed_bps(
-            (&sender, &receiver),
-            wanted,
-            policer.burst_bytes,
-            rtt_ns + settled_ns(wanted, rtt_ns),
-        )?;
+        // What the line loses would be missing in the rate.
+        let lossless = Topology {
+            impairments: Impairments {
+                loss: None,
+                ..*impairments
+            },
+            ..wanted.clone()
+        };
+        network.change(&lossless, false)?;
+        let settled_ns = settled_ns(wanted, rtt_ns);
+        let rate_bps = policer.rate_bps.min(wanted.rate_bps);
+        let sockets = (&sender, &receiver);
+        reading.policer_bps =
+            calibrate::passed_bps(sockets, wanted, rate_bps, policer.burst_bytes, settled_ns)?;
+        network.change(wanted, false)?;
     }
-    if impairments.return_rate_bps.is_some() {
-        reading.return_rate_bps =
-            calibrate::passed_bps((&receiver, &sender), wanted, 0, settled_ns(wanted, rtt_ns))?;
+    if let Some(rate_bps) = impairments.return_rate_bps {
+        let settled_ns = settled_ns(wanted, rtt_ns);
+        let sockets = (&receiver, &sender);
+        reading.return_rate_bps = calibrate::passed_bps(sockets, wanted, rate_bps, 0, settled_ns)?;
     }
     if impairments.ack_slot_ns > 0 {
         let slot_ns = impairments.ack_slot_ns;

@@ -68,11 +68,11 @@ struct DelayLine {
 impl DelayLine {
     fn line(&self, device: &str) -> String {
         let mut line = format!(
-            "qdisc replace dev {device} root handle {DELAY_HANDLE} netem limit {DELAY_LINE_PACKETS} delay {}ns",
-            self.delay_ns
+            "qdisc replace dev {device} root handle {DELAY_HANDLE} netem limit {DELAY_LINE_PACKETS} delay {}",
+            time(self.delay_ns)
         );
         if self.jitter_ns > 0 {
-            let _ = write!(line, " {}ns", self.jitter_ns);
+            let _ = write!(line, " {}", time(self.jitter_ns));
         }
         match self.loss {
             None => {}
@@ -93,10 +93,15 @@ impl DelayLine {
             line += IN_ORDER;
         }
         if self.slot_ns > 0 {
-            let _ = write!(line, " slot {0}ns {0}ns", self.slot_ns);
+            let _ = write!(line, " slot {0} {0}", time(self.slot_ns));
         }
         line + "\n"
     }
+}
+
+/// As tc takes it, which knows no nanoseconds by their name.
+fn time(ns: u64) -> String {
+    format!("{}.{:03}us", ns / 1000, ns % 1000)
 }
 
 fn percent(share: f64) -> String {
@@ -140,9 +145,9 @@ fn policer(device: &str, policer: &Policer, mtu: u32) -> String {
 
 /// A line of `tc` behind a delay line: some packets are later, the others are not.
 fn overtaken(device: &str, reorder: &Reorder) -> String {
-    let half_ns = (reorder.by_ns / 2).max(1);
+    let half = time((reorder.by_ns / 2).max(1));
     format!(
-        "qdisc replace dev {device} parent {DELAY_HANDLE}1 handle {OVERTAKEN_HANDLE} netem limit {DELAY_LINE_PACKETS} delay {half_ns}ns {half_ns}ns distribution {TABLE}\n"
+        "qdisc replace dev {device} parent {DELAY_HANDLE}1 handle {OVERTAKEN_HANDLE} netem limit {DELAY_LINE_PACKETS} delay {half} {half} distribution {TABLE}\n"
     )
 }
 
@@ -313,7 +318,7 @@ mod tests {
         };
         assert_eq!(
             line.line("far"),
-            "qdisc replace dev far root handle 2: netem limit 100000 delay 10000000ns 2000000ns loss gemodel 0.1000000% 20.0000000% 100.0000000% 0.0000000% rate 100gbit\n"
+            "qdisc replace dev far root handle 2: netem limit 100000 delay 10000.000us 2000.000us loss gemodel 0.1000000% 20.0000000% 100.0000000% 0.0000000% rate 100gbit\n"
         );
     }
 }
