@@ -102,7 +102,6 @@ fn drops(directions: &[(&str, &DirectionReport)]) -> Table {
             };
             let cause = match drop.cause {
                 Cause::BufferFull => "buffer",
-                Cause::Policer => "policer",
                 Cause::Red => "red",
                 Cause::Line => "line",
             };
