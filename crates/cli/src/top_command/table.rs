@@ -218,9 +218,9 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
         true => "nothing is changed".to_owned(),
         false => foreign(&job.changes.join("; ")),
     };
+    // What changes and what is wrong first: the last lines may find no room.
     let mut details = vec![
         foreign(&place),
-        format!("asks of each connection: {changes}"),
         format!(
             "{} connections governed so far, {} refused by the kernel; breakers opened {opened} times",
             job.governed, job.refused
@@ -231,6 +231,7 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
             .iter()
             .map(|warning| format!("warning: {}", foreign(warning))),
     );
+    details.push(format!("asks of each connection: {changes}"));
     Row {
         key: job.id.to_string(),
         cells: vec![
