@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Builds as whoever calls it, and installs below DESTDIR/PREFIX: the binary, the
-# phase library with its header and its Python module, the MPI shim, and the unit of the agent, which is
+# phase library with its header and its Python module, the MPI shim, and the units of the agent, which are
 # neither enabled nor started.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -27,4 +27,5 @@ unit=$(mktemp)
 trap 'rm -f "$unit"' EXIT
 sed "s|/usr/local/bin|$prefix/bin|" packaging/paceline-agent.service >"$unit"
 as_owner install -D -m 644 "$unit" "$to/lib/systemd/system/paceline-agent.service"
+as_owner install -D -m 644 packaging/paceline-agent.socket "$to/lib/systemd/system/paceline-agent.socket"
 echo "installed $to/bin/paceline; next: sudo paceline doctor"

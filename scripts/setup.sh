@@ -38,6 +38,7 @@ if [ "${1:-}" = test ] || [ "${1:-}" = bench ]; then
 		python3-dev python3-pip # mpi4py, below
 		musl-tools # programs with another C library
 		slurmctld slurmd slurm-client munge # jobs in steps of Slurm
+		systemd cpio # the agent as its service, in a guest
 	)
 fi
 

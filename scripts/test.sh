@@ -51,6 +51,11 @@ if [ "$(id -u)" -eq 0 ] && { command -v slurmd >/dev/null || [ "${CI:-}" = true 
 	tests/slurm/test.sh "$(realpath "$paceline")"
 fi
 
+if [ "$(id -u)" -eq 0 ] && [ "$(uname -m)" = x86_64 ]; then
+	heading "the agent under systemd"
+	python3 tests/systemd/test.py "$paceline"
+fi
+
 heading "control laws with UndefinedBehaviorSanitizer"
 # Which their build has without optimisation.
 cargo test --locked -p paceline-control

@@ -50,6 +50,13 @@ pub enum Error {
         socket: PathBuf,
     },
 
+    /// A service manager's socket that is none of the agent's.
+    #[error("the service manager listens at {}, which is none of the agent's sockets: jobs.sock, agent.sock and groups.sock in its --directory", path.display())]
+    StrangeSocket {
+        /// Where.
+        path: PathBuf,
+    },
+
     /// The agent's configuration; one line for each problem.
     #[error("{}", problems.join("\n"))]
     Configuration {

@@ -38,6 +38,7 @@ pub mod job;
 mod kernel_side;
 pub mod launcher;
 mod leftovers;
+mod listening;
 mod lock;
 mod making;
 mod outside;

@@ -6,10 +6,9 @@
 //! else's, whatever it asks. A page goes when its process ends.
 
 use std::fs;
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -23,6 +22,7 @@ use crate::callers::{Call, Callers};
 use crate::cgroup::Hierarchy;
 use crate::error::{Error, Result};
 use crate::kernel_side::discover;
+use crate::listening::{self, Listening};
 use crate::service::Peer;
 use crate::supervise::pidfd;
 
@@ -41,8 +41,6 @@ const VERSION_BYTES: usize = size_of_val(&PL_ABI_VERSION);
 #[derive(Debug)]
 pub struct PageServer {
     socket: PathBuf,
-    /// The directory is Paceline's own, and goes with the last socket in it.
-    own_directory: bool,
     stop: EventFd,
     thread: Option<JoinHandle<()>>,
 }
@@ -63,37 +61,34 @@ impl PageServer {
     pub fn start(hierarchy: &Hierarchy) -> Result<Self> {
         clean_sockets();
         let socket = format!("{DIRECTORY}/{}.sock", std::process::id());
-        Self::serve_at(hierarchy, PathBuf::from(socket), Vec::new())
+        Self::serve(hierarchy, Listening::at(PathBuf::from(socket))?, Vec::new())
     }
 
-    /// The same at `socket`, which is replaced if it exists, in place of a server that
-    /// was killed: its processes' pages go with them, too.
+    /// The same at a socket in place of a server that was killed: its processes' pages go
+    /// with them, too.
     ///
     /// # Errors
-    /// Where the socket cannot be made; or [`Error::OtherPidNamespace`].
-    pub fn listen_at(hierarchy: &Hierarchy, socket: PathBuf) -> Result<Self> {
-        Self::serve_at(hierarchy, socket, clients_of_a_former_server())
+    /// Where it cannot begin; or [`Error::OtherPidNamespace`].
+    pub(crate) fn in_place_of_a_former(hierarchy: &Hierarchy, socket: Listening) -> Result<Self> {
+        Self::serve(hierarchy, socket, clients_of_a_former_server())
     }
 
-    fn serve_at(hierarchy: &Hierarchy, socket: PathBuf, clients: Vec<Client>) -> Result<Self> {
+    /// Whoever may connect gets its own page only.
+    fn serve(hierarchy: &Hierarchy, socket: Listening, clients: Vec<Client>) -> Result<Self> {
         if !in_first_pid_namespace()? {
             return Err(Error::OtherPidNamespace);
         }
-        let failed = |error| Error::path("listen at", &socket, error);
-        let directory = socket.parent().unwrap_or(Path::new("/"));
-        let own_directory = directory == Path::new(DIRECTORY) || !directory.exists();
-        // Whoever may connect gets its own page only.
-        let listener = listen(&socket)?;
+        let path = socket.path().to_path_buf();
+        let failed = |error| Error::path("listen at", &path, error);
         let stop = EventFd::new().map_err(|errno| failed(errno.into()))?;
         let stopped = stop.as_fd().try_clone_to_owned().map_err(failed)?;
         let hierarchy = hierarchy.clone();
         let thread = std::thread::Builder::new()
             .name("pages".to_owned())
-            .spawn(move || serve(&hierarchy, &listener, &stopped, clients))
+            .spawn(move || serve(&hierarchy, &socket, &stopped, clients))
             .map_err(failed)?;
         Ok(Self {
-            socket,
-            own_directory,
+            socket: path,
             stop,
             thread: Some(thread),
         })
@@ -107,13 +102,6 @@ impl PageServer {
 
 impl Drop for PageServer {
     fn drop(&mut self) {
-        if let Err(error) = remove(&self.socket) {
-            tracing::warn!("cannot remove {}: {error}", self.socket.display());
-        }
-        if self.own_directory {
-            // Fails while others use the directory.
-            let _ = self.socket.parent().map(fs::remove_dir);
-        }
         if self.stop.write(1).is_ok() {
             drop(self.thread.take().map(JoinHandle::join));
         }
@@ -130,39 +118,11 @@ pub(crate) fn clean_sockets() {
             .file_stem()
             .and_then(|name| name.to_str()?.parse::<u32>().ok());
         let dead = owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-        if dead && remove(&path).is_ok() {
+        if dead && listening::remove(&path).is_ok() {
             tracing::debug!("removed {}, left by an ended process", path.display());
         }
     }
     let _ = fs::remove_dir(DIRECTORY);
-}
-
-/// A socket that anybody may connect to, in place of one that a killed process left.
-pub(crate) fn listen(socket: &Path) -> Result<UnixListener> {
-    let failed = |error| Error::path("listen at", socket, error);
-    let listener = loop {
-        if let Some(directory) = socket.parent() {
-            fs::create_dir_all(directory).map_err(failed)?;
-        }
-        remove(socket).map_err(failed)?;
-        match UnixListener::bind(socket) {
-            Ok(listener) => break listener,
-            // Another one that starts or ends has found the directory empty meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
-        }
-    };
-    fs::set_permissions(socket, fs::Permissions::from_mode(0o666)).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
-}
-
-/// Removes a socket. Gone already is success.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// Whether the kernel side knows processes by the numbers that they have here.
@@ -173,12 +133,12 @@ pub(crate) fn in_first_pid_namespace() -> Result<bool> {
         .map_err(|error| Error::path("look at", Path::new(PATH), error))
 }
 
-fn serve(hierarchy: &Hierarchy, listener: &UnixListener, stop: &OwnedFd, mut clients: Vec<Client>) {
+fn serve(hierarchy: &Hierarchy, socket: &Listening, stop: &OwnedFd, mut clients: Vec<Client>) {
     let mut callers = Callers::default();
     loop {
         let mut sources = vec![
             PollFd::new(stop.as_fd(), PollFlags::POLLIN),
-            PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+            PollFd::new(socket.as_fd(), PollFlags::POLLIN),
         ];
         sources.extend(
             clients
@@ -208,7 +168,7 @@ fn serve(hierarchy: &Hierarchy, listener: &UnixListener, stop: &OwnedFd, mut cli
             }
             !ended
         });
-        callers.accept(listener, |_, _| Ok(()));
+        callers.accept(socket.listener(), |_, _| Ok(()));
         for call in callers.ready(VERSION_BYTES, |said| said.len() == VERSION_BYTES) {
             let user = call.who.uid();
             let same = clients.iter().filter(|client| client.user == user);

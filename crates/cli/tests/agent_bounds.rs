@@ -6,13 +6,23 @@ mod common;
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use common::agent::{Agent, OTHER_USER, USER};
 use common::{alone, is_root, paceline};
 use libbpf_rs::query::ProgInfoIter;
+
+fn end(agent: &mut Agent) {
+    // SAFETY: no pointers; the process is our child and not waited for yet.
+    assert_eq!(
+        unsafe { libc::kill(agent.process.id() as i32, libc::SIGTERM) },
+        0
+    );
+    assert!(agent.process.wait().unwrap().success());
+}
 
 #[test]
 fn strangers_are_hung_up_on_and_take_no_place() {
@@ -84,6 +94,47 @@ fn a_run_waits_for_an_agent_that_restarts() {
     assert_eq!(output.stdout, b"started\n", "{output:?}");
 }
 
+/// As systemd does with a socket unit: the sockets are there before the agent, and after it.
+#[test]
+fn a_managers_sockets_outlive_the_agent() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let mut agent = Agent::start();
+    end(&mut agent);
+    let directory = agent.place.join("run");
+    fs::create_dir(&directory).unwrap();
+    let listen = |name: &str| {
+        let path = directory.join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        listener
+    };
+    let sockets = ["jobs.sock", "groups.sock", "agent.sock"].map(listen);
+    let user = |agent: &Agent| {
+        let mut command = agent.run(USER, None, &["--", "echo", "started"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    for _ in 0..2 {
+        let early = user(&agent);
+        agent.begin_with(&sockets);
+        agent.wait_until_ready();
+        for run in [early, user(&agent)] {
+            let output = run.wait_with_output().unwrap();
+            assert_eq!(output.stdout, b"started\n", "{output:?}");
+        }
+        end(&mut agent);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), sockets.len());
+    }
+
+    // One that the agent does not know: nobody would ever answer there.
+    let strange = [listen("strange.sock")];
+    agent.begin_with(&strange);
+    assert_eq!(agent.process.wait().unwrap().code(), Some(1));
+}
+
 #[test]
 fn a_directory_that_was_there_stays() {
     if !is_root() {
@@ -92,14 +143,6 @@ fn a_directory_that_was_there_stays() {
     let _alone = alone();
     let mut agent = Agent::start();
     let directory = agent.place.join("run");
-    let end = |agent: &mut Agent| {
-        // SAFETY: no pointers; the process is our child and not waited for yet.
-        assert_eq!(
-            unsafe { libc::kill(agent.process.id() as i32, libc::SIGTERM) },
-            0
-        );
-        assert!(agent.process.wait().unwrap().success());
-    };
     end(&mut agent);
     assert!(!directory.exists());
     fs::create_dir(&directory).unwrap();

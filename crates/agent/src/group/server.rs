@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use super::protocol::{self, Question, LONGEST_QUESTION};
 use super::{check_bounds, check_name, Local};
 use crate::error::{Error, Result};
-use crate::pages;
+use crate::listening::Listening;
 use crate::service::{Config, Peer};
 
 /// Clients of one user at once: one for each transfer, and then some.
@@ -34,7 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A thread that serves groups until it is dropped.
 #[derive(Debug)]
 pub(crate) struct GroupServer {
-    socket: PathBuf,
     stop: EventFd,
     thread: Option<JoinHandle<()>>,
 }
@@ -44,10 +42,10 @@ type Clients = Arc<Mutex<HashMap<u32, usize>>>;
 
 impl GroupServer {
     /// # Errors
-    /// Where the socket cannot be made.
-    pub fn listen_at(socket: PathBuf, config: Config) -> Result<Self> {
-        let failed = |error| Error::path("listen at", &socket, error);
-        let listener = pages::listen(&socket)?;
+    /// Where it cannot begin.
+    pub fn at(socket: Listening, config: Config) -> Result<Self> {
+        let path = socket.path().to_path_buf();
+        let failed = |error| Error::path("listen at", &path, error);
         let stop = EventFd::new().map_err(|errno| failed(errno.into()))?;
         let stopped = stop.as_fd().try_clone_to_owned().map_err(failed)?;
         let thread = std::thread::Builder::new()
@@ -57,7 +55,7 @@ impl GroupServer {
                 loop {
                     let mut sources = [
                         PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
-                        PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+                        PollFd::new(socket.as_fd(), PollFlags::POLLIN),
                     ];
                     match poll(&mut sources, PollTimeout::NONE) {
                         Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -66,28 +64,19 @@ impl GroupServer {
                     if sources[0].any().unwrap_or(false) {
                         return;
                     }
-                    accept(&listener, &config, &clients);
+                    accept(socket.listener(), &config, &clients);
                 }
             })
             .map_err(failed)?;
         Ok(Self {
-            socket,
             stop,
             thread: Some(thread),
         })
-    }
-
-    /// Where it listens.
-    pub fn socket(&self) -> &Path {
-        &self.socket
     }
 }
 
 impl Drop for GroupServer {
     fn drop(&mut self) {
-        if let Err(error) = pages::remove(&self.socket) {
-            tracing::warn!("cannot remove {}: {error}", self.socket.display());
-        }
         if self.stop.write(1).is_ok() {
             drop(self.thread.take().map(JoinHandle::join));
         }

@@ -11,7 +11,6 @@
 
 mod client;
 mod config;
-mod notify;
 mod peer;
 mod queue;
 mod request;
@@ -19,8 +18,8 @@ mod watch;
 
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -29,6 +28,7 @@ use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::UnixCredentials;
+use sd_notify::NotifyState;
 
 use crate::callers::{self, Call, Callers};
 use crate::cgroup::{Cgroup, Hierarchy};
@@ -37,20 +37,21 @@ use crate::group::server::GroupServer;
 use crate::job::{self, JobOptions};
 use crate::kernel_side::discover;
 use crate::leftovers;
+use crate::listening::{Handed, Listening};
 use crate::lock::Lock;
 use crate::making::{self, Place};
-use crate::pages::{self, PageServer};
+use crate::pages::PageServer;
 use crate::seat::Seat;
 use crate::verdict::Counts;
 use queue::Queue;
 use request::{About, Answer, Code, Question, Refused, Request, Started};
 use watch::Watch;
 
+pub use crate::pages::DIRECTORY;
 pub use client::run_by_agent;
 #[doc(hidden)]
 pub use config::fuzz as fuzz_config;
 pub use config::{Config, DEFAULT_CONFIG};
-pub use pages::DIRECTORY;
 pub(crate) use peer::Peer;
 #[doc(hidden)]
 pub use request::fuzz as fuzz_request;
@@ -75,8 +76,7 @@ const IDLE: Duration = Duration::from_secs(3);
 pub struct Service {
     hierarchy: Hierarchy,
     config: Config,
-    listener: UnixListener,
-    socket: PathBuf,
+    socket: Listening,
     signals: SignalFd,
     callers: Callers,
     /// What they said, until it is answered.
@@ -85,8 +85,8 @@ pub struct Service {
     /// The kernel side since its last job has ended.
     idle: Option<Idle>,
     // Before the pages', whose end takes the directory with it.
-    groups: GroupServer,
-    pages: PageServer,
+    _groups: GroupServer,
+    _pages: PageServer,
 }
 
 impl Service {
@@ -110,28 +110,33 @@ impl Service {
         let socket = directory.join(JOBS_SOCKET);
         // Two agents that start at once do so one after the other.
         let lock = hierarchy.lock()?;
-        if is_answered(&socket) {
+        let mut handed = Handed::from_environment()?;
+        // The manager's own answers also while no agent runs.
+        if !handed.has(&socket) && is_answered(&socket) {
             return Err(Error::AgentRunning { socket });
         }
         leftovers::clean(&hierarchy, &lock)?;
-        let pages = PageServer::listen_at(&hierarchy, directory.join(PAGES_SOCKET))?;
-        let groups = GroupServer::listen_at(directory.join(GROUPS_SOCKET), config.clone())?;
-        let listener = pages::listen(&socket)?;
+        // The first may make the directory, and goes last.
+        let pages = handed.or_at(directory.join(PAGES_SOCKET))?;
+        let groups = handed.or_at(directory.join(GROUPS_SOCKET))?;
+        let socket = handed.or_at(socket)?;
+        handed.all_taken()?;
+        let pages = PageServer::in_place_of_a_former(&hierarchy, pages)?;
+        let groups = GroupServer::at(groups, config.clone())?;
         drop(lock);
         let mut watch = Watch::default();
         watch.renew(&hierarchy);
         Ok(Self {
             hierarchy,
             config,
-            listener,
             socket,
             signals,
             callers: Callers::default(),
             calls: Queue::default(),
             watch,
             idle: None,
-            pages,
-            groups,
+            _groups: groups,
+            _pages: pages,
         })
     }
 
@@ -140,12 +145,14 @@ impl Service {
     /// # Errors
     /// Where it cannot wait for requests.
     pub fn run(mut self) -> Result<()> {
-        notify::ready();
-        tracing::info!("serving jobs at {}", self.socket.display());
+        if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
+            tracing::warn!("cannot tell the service manager that jobs are served: {error}");
+        }
+        tracing::info!("serving jobs at {}", self.socket.path().display());
         loop {
             let mut sources = vec![
                 PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
             ];
             sources.extend(self.watch.sources());
             sources.extend(self.callers.sources());
@@ -171,8 +178,9 @@ impl Service {
                 self.clean(leftovers::clean);
             }
             let config = &self.config;
-            self.callers
-                .accept(&self.listener, |stream, who| admit(config, stream, who));
+            self.callers.accept(self.socket.listener(), |stream, who| {
+                admit(config, stream, who)
+            });
             for call in self.callers.ready(request::LONGEST, request::is_complete) {
                 if self.calls.push(call.who.uid(), call).is_err() {
                     tracing::info!("a user has too many calls waiting: one is hung up on");
@@ -299,18 +307,6 @@ impl Service {
             phases: job::has_phases(&options.policy),
             shared: made.shared,
         })
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        // Before the pages' socket, which takes the directory with it.
-        if let Err(error) = pages::remove(&self.socket) {
-            tracing::warn!("cannot remove {}: {error}", self.socket.display());
-        }
-        for socket in [self.pages.socket(), self.groups.socket()] {
-            tracing::debug!("{} goes too", socket.display());
-        }
     }
 }
 

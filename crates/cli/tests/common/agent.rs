@@ -2,8 +2,9 @@
 //! An agent of a test's own, and users who ask it for jobs.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -94,7 +95,7 @@ impl Agent {
     pub fn wait_until_ready(&mut self) {
         let mut message = [0; 32];
         let length = self.ready.recv(&mut message).expect("the agent starts");
-        assert_eq!(&message[..length], b"READY=1");
+        assert_eq!(message[..length].trim_ascii(), b"READY=1");
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -112,6 +113,42 @@ impl Agent {
 
     pub fn begin(&mut self) {
         self.process = Self::command(&self.place).spawn().unwrap();
+    }
+
+    /// The same with sockets that a service manager hands over (sd_listen_fds(3)).
+    pub fn begin_with(&mut self, sockets: &[UnixListener]) {
+        const FIRST: i32 = 3;
+        let agent = Self::command(&self.place);
+        // The process that the variable names executes the agent.
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "export LISTEN_PID=$$; exec \"$@\"", "sh"])
+            .arg(agent.get_program())
+            .args(agent.get_args())
+            .env("LISTEN_FDS", sockets.len().to_string())
+            .stdout(Stdio::null());
+        for (name, value) in agent.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let numbers: Vec<i32> = sockets.iter().map(AsRawFd::as_raw_fd).collect();
+        // SAFETY: system calls on descriptors that this process keeps meanwhile.
+        unsafe {
+            command.pre_exec(move || {
+                // Out of the way first: they may have each other's numbers.
+                for (number, socket) in numbers.iter().enumerate() {
+                    libc::dup2(*socket, 100 + number as i32);
+                }
+                for number in 0..numbers.len() as i32 {
+                    libc::dup2(100 + number, FIRST + number);
+                    libc::close(100 + number);
+                }
+                Ok(())
+            });
+        }
+        self.process = command.spawn().unwrap();
     }
 
     pub fn restart(&mut self) {
