@@ -9,6 +9,9 @@ from pathlib import Path
 
 # Longer than anything takes on a busy machine: what is not gone by then is left.
 PATIENCE_S = 60
+# In the environment of all that is started from here: other commands of Paceline on this
+# host, which come and go, are not counted.
+os.environ["PACELINE_TORTURE"] = MARK = str(os.getpid())
 # linux/bpf.h
 BPF_MAP_GET_NEXT_ID, BPF_PROG_GET_NEXT_ID = 12, 11
 BPF_MAP_GET_FD_BY_ID, BPF_PROG_GET_FD_BY_ID = 14, 13
@@ -122,16 +125,18 @@ class Host:
 
 
 def processes():
-    """Command lines of running `paceline` processes."""
+    """Command lines of running `paceline` processes that were started from here."""
     found = []
     for directory in Path("/proc").iterdir():
         if not directory.name.isdigit():
             continue
         try:
             words = (directory / "cmdline").read_bytes().split(b"\0")
+            variables = (directory / "environ").read_bytes().split(b"\0")
             state = (directory / "stat").read_text().rsplit(")", 1)[1].split()[0]
         except OSError:
             continue
-        if state != "Z" and os.path.basename(words[0]) == b"paceline":
+        ours = f"PACELINE_TORTURE={MARK}".encode() in variables
+        if ours and state != "Z" and os.path.basename(words[0]) == b"paceline":
             found.append(b" ".join(words).decode(errors="replace"))
     return sorted(found)
