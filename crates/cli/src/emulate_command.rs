@@ -123,6 +123,9 @@ struct ChangeArgs {
     /// Share of packets that the line loses
     #[arg(long, value_name = "PERCENT")]
     loss: Option<Percent>,
+    /// Lose all that is under way
+    #[arg(long)]
+    cut: bool,
     /// For so long the line sends nothing
     #[arg(long, value_name = "TIME")]
     outage: Option<Time>,
@@ -191,6 +194,7 @@ fn change(args: ChangeArgs) -> Result<ExitCode> {
         delay: args.delay,
         buffer: args.buffer,
         loss: args.loss,
+        cut: args.cut,
         outage: args.outage,
     });
     ask(&args.socket, &request)?;

@@ -110,11 +110,11 @@ pub fn details(state: &State) -> String {
     });
     text += &none_or_table(routes.collect(), &["WAY", "LINKS"]);
 
-    if !state.sysctl.is_empty() {
+    if state.settings().next().is_some() {
         text += "\nSettings of each host, as asked / as read back\n";
-        let settings = state.sysctl.iter().map(|(key, reading)| {
+        let settings = state.settings().map(|(key, reading)| {
             let read = reading.read.as_deref().unwrap_or("?");
-            vec![key.clone(), format!("{} / {read}", reading.asked)]
+            vec![key.to_owned(), format!("{} / {read}", reading.asked)]
         });
         text += &none_or_table(settings.collect(), &["NAME", "VALUE"]);
     }

@@ -105,6 +105,30 @@ fn what_was_asked_for_is_read_back() {
 }
 
 #[test]
+fn all_connections_have_the_congestion_control_that_was_asked_for() {
+    if !is_root() {
+        return;
+    }
+    // Of two, one is not this machine's default, and no sysctl of a namespace may be it
+    // unless the machine allows it.
+    let default = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let before = std::fs::read_to_string(default).unwrap();
+    let other = match before.trim() {
+        "reno" => "cubic",
+        _ => "reno",
+    };
+    let topology = format!("congestion = \"{other}\"\n{TWO_CLUSTERS}");
+    let lab = Lab::up("congestion", &topology);
+    let state = lab.state();
+    assert_eq!(state["congestion"]["asked"], other);
+    assert_eq!(state["congestion"]["read"], other);
+    assert_eq!(std::fs::read_to_string(default).unwrap(), before);
+    drop(lab);
+    let lab = Lab::up("congestion", TWO_CLUSTERS);
+    assert!(lab.state()["congestion"].is_null());
+}
+
+#[test]
 fn a_full_switch_drops() {
     if !is_root() {
         return;

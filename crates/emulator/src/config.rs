@@ -10,8 +10,8 @@ use crate::EmulatorError;
 /// payload: preamble and start delimiter 8, FCS 4, inter-frame gap 12.
 pub const ETHERNET_FRAMING: i32 = 24;
 
-/// One direction of a link. What a packet meets, in this order: the buffer, which
-/// may drop it; the line, which takes its time, and on which it may be lost; the
+/// One direction of a link. What a packet meets, in this order: a policer and the
+/// buffer, either of which may drop it; the line, which takes its time, and on which it may be lost; the
 /// delay; a copy of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkConfig {
@@ -25,6 +25,8 @@ pub struct LinkConfig {
     pub delay_ns: u64,
     /// What the delay varies by.
     pub jitter: Option<Jitter>,
+    /// What drops packets beyond a rate before the buffer sees them.
+    pub policer: Option<Policer>,
     /// Room in front of the line.
     pub buffer: Buffer,
     /// Random early detection in that buffer.
@@ -33,6 +35,9 @@ pub struct LinkConfig {
     pub loss: Option<Loss>,
     /// Packets that are overtaken.
     pub reorder: Option<Reorder>,
+    /// What has come over the line and its delay waits for so long, from the first packet
+    /// on, and then arrives together, nanoseconds; 0: nothing waits.
+    pub slot_ns: u64,
     /// Share of packets that arrive twice, 0 to 1.
     pub duplicate: f64,
     /// Changes at fixed times, in the order of time.
@@ -75,6 +80,15 @@ pub enum Jitter {
         /// Standard deviation.
         deviation_ns: u64,
     },
+}
+
+/// A token bucket that holds no packets: what it has no tokens for is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policer {
+    /// At which it fills, bits per second, framing included.
+    pub rate_bits: u64,
+    /// Most that it holds, bytes; full at the start.
+    pub burst_bytes: u64,
 }
 
 /// Random early detection (Floyd and Jacobson 1993; `gentle`: Floyd 2000).
@@ -142,6 +156,8 @@ pub struct Change {
     pub buffer: Option<Buffer>,
     /// Loss on the line.
     pub loss: Option<Loss>,
+    /// All that waits, is on the line or on its way is lost.
+    pub cut: bool,
     /// For so long from now on the line begins to send nothing, nanoseconds.
     pub outage_ns: Option<u64>,
 }
@@ -155,10 +171,12 @@ impl LinkConfig {
             framing_bytes: ETHERNET_FRAMING,
             delay_ns,
             jitter: None,
+            policer: None,
             buffer,
             red: None,
             loss: None,
             reorder: None,
+            slot_ns: 0,
             duplicate: 0.0,
             steps: Vec::new(),
             seed: 1,
@@ -188,6 +206,9 @@ impl LinkConfig {
             });
         }
         self.buffer.check(frame_bytes)?;
+        if let Some(policer) = &self.policer {
+            policer.check(frame_bytes, self.framing_bytes)?;
+        }
         if let Some(red) = &self.red {
             red.check()?;
         }
@@ -250,6 +271,22 @@ impl Buffer {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+impl Policer {
+    fn check(&self, frame_bytes: u32, framing_bytes: i32) -> Result<(), EmulatorError> {
+        if self.rate_bits == 0 {
+            return Err(EmulatorError::NoRate);
+        }
+        let frame = u64::from(frame_bytes).saturating_add_signed(framing_bytes.into());
+        if self.burst_bytes < frame {
+            return Err(EmulatorError::Range {
+                what: "a policer's burst",
+                range: "at least one full frame with its framing",
+            });
+        }
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::Spanned;
 
 use crate::config::{
-    Buffer, Change, Jitter, Line, LinkConfig, Loss, Red, Reorder, Step, ETHERNET_FRAMING,
+    Buffer, Change, Jitter, Line, LinkConfig, Loss, Policer, Red, Reorder, Step, ETHERNET_FRAMING,
 };
 use crate::trace::{self, Trace};
 use crate::EmulatorError;
@@ -147,6 +147,8 @@ struct Keys {
     buffer: Option<Spanned<Size>>,
     buffer_packets: Option<Spanned<u64>>,
     red: Option<Spanned<RedKeys>>,
+    policer: Option<Spanned<PolicerKeys>>,
+    slots: Option<Spanned<Time>>,
     loss: Option<Spanned<Percent>>,
     burst_loss: Option<Spanned<BurstKeys>>,
     reorder: Option<Spanned<ReorderKeys>>,
@@ -164,6 +166,13 @@ struct RedKeys {
     weight: Option<f64>,
     #[serde(default = "yes")]
     gentle: bool,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicerKeys {
+    rate: Rate,
+    burst: Size,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -193,6 +202,8 @@ struct StepKeys {
     buffer: Option<Size>,
     loss: Option<Percent>,
     outage: Option<Time>,
+    #[serde(default)]
+    cut: bool,
 }
 
 fn yes() -> bool {
@@ -393,6 +404,13 @@ impl<'a> Table<'a> {
                 .map_or(0, |delay| nanos(*delay.get_ref())),
             jitter,
             buffer,
+            policer: self.get(|k| &k.policer).map(|policer| Policer {
+                rate_bits: policer.get_ref().rate.bits_per_second(),
+                burst_bytes: policer.get_ref().burst.bytes(),
+            }),
+            slot_ns: self
+                .get(|k| &k.slots)
+                .map_or(0, |slots| nanos(*slots.get_ref())),
             red: self.get(|k| &k.red).map(|red| red.get_ref().red()),
             loss,
             reorder: self.get(|k| &k.reorder).map(|reorder| Reorder {
@@ -422,7 +440,7 @@ impl<'a> Table<'a> {
             let wrong = |problem: String| self.place.wrong(keys.span(), "step", problem);
             if step.change == Change::default() {
                 return Err(wrong(
-                    "changes nothing: it needs rate, delay, buffer, loss or outage".to_owned(),
+                    "changes nothing: it needs rate, delay, buffer, loss, cut or outage".to_owned(),
                 ));
             }
             if config
@@ -475,6 +493,7 @@ impl StepKeys {
                 loss: self.loss.map(|share| Loss::Random {
                     share: share.share(),
                 }),
+                cut: self.cut,
                 outage_ns: self.outage.map(nanos),
             },
         }

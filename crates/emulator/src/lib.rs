@@ -40,7 +40,7 @@ pub mod trace;
 use std::io;
 
 pub use config::{
-    Buffer, Change, Jitter, Line, LinkConfig, Loss, Red, Reorder, Step, ETHERNET_FRAMING,
+    Buffer, Change, Jitter, Line, LinkConfig, Loss, Policer, Red, Reorder, Step, ETHERNET_FRAMING,
 };
 pub use forward::{Control, Direction, Emulator, Observe, Settings};
 pub use link::{Cause, Delivered, Link, Schedule};

@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::config::{Buffer, Change, Line, LinkConfig};
+use crate::config::{Buffer, Change, Line, LinkConfig, Policer};
 use crate::impairment::{random, Fate, Impairments, Sequence};
 use crate::red::RedQueue;
 use crate::trace::Position;
@@ -24,6 +24,8 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 pub enum Cause {
     /// The buffer was full.
     BufferFull,
+    /// The policer had no tokens left.
+    Policer,
     /// Random early detection.
     Red,
     /// Lost on the line.
@@ -93,6 +95,46 @@ impl<T> Ord for Held<T> {
     }
 }
 
+impl<T> Held<T> {
+    fn lost(mut self) -> Self {
+        self.queued.fate.lost = true;
+        self
+    }
+}
+
+/// A policer's tokens, as the time that it takes to fill with them: so does the kernel.
+#[derive(Debug)]
+struct Bucket {
+    tokens: u64,
+    since: u64,
+}
+
+impl Policer {
+    /// Nanoseconds in which so many bytes come together.
+    fn ns(&self, bytes: u64) -> u64 {
+        let bits = u128::from(bytes) * 8 * u128::from(NANOS_PER_SECOND);
+        u64::try_from(bits / u128::from(self.rate_bits.max(1))).unwrap_or(u64::MAX)
+    }
+
+    fn depth_ns(&self) -> u64 {
+        self.ns(self.burst_bytes)
+    }
+}
+
+impl Bucket {
+    /// Whether there are tokens for so many bytes, which then are gone.
+    fn takes(&mut self, policer: &Policer, now: u64, bytes: u64) -> bool {
+        let filled = self.tokens.saturating_add(now.saturating_sub(self.since));
+        let tokens = filled.min(policer.depth_ns());
+        let needed = policer.ns(bytes);
+        if needed > tokens {
+            return false;
+        }
+        (self.tokens, self.since) = (tokens - needed, now);
+        true
+    }
+}
+
 /// One direction of a link. Times are nanoseconds since any fixed moment.
 #[derive(Debug)]
 pub struct Link<T> {
@@ -105,6 +147,9 @@ pub struct Link<T> {
     held: BinaryHeap<Held<T>>,
     impairments: Impairments,
     red: RedQueue,
+    bucket: Bucket,
+    /// When what arrives now and before may arrive, where it waits for a slot.
+    slot: u64,
     backlog: u64,
     peak_backlog: u64,
     last_departure: u64,
@@ -128,6 +173,11 @@ impl<T> Link<T> {
             held: BinaryHeap::new(),
             impairments: Impairments::new(config.seed),
             red: RedQueue::new(random(config.seed, Sequence::Red)),
+            bucket: Bucket {
+                tokens: config.policer.as_ref().map_or(0, Policer::depth_ns),
+                since: started,
+            },
+            slot: 0,
             backlog: 0,
             peak_backlog: 0,
             last_departure: started,
@@ -174,6 +224,12 @@ impl<T> Link<T> {
     pub fn arrive(&mut self, now: u64, size: u32, packet: T) -> Result<Schedule, (T, Cause)> {
         self.advance(now);
         let arrival = self.now;
+        if let Some(policer) = self.config.policer {
+            let bytes = self.on_the_line(size);
+            if !self.bucket.takes(&policer, arrival, bytes) {
+                return Err((packet, Cause::Policer));
+            }
+        }
         if let Some(cause) = self.refuses(arrival, size) {
             return Err((packet, cause));
         }
@@ -305,6 +361,9 @@ impl<T> Link<T> {
         if let Some(loss) = change.loss {
             self.config.loss = Some(loss);
         }
+        if change.cut {
+            self.cut(now);
+        }
         if change.rate_bits.is_none() && change.outage_ns.is_none() && change.delay_ns.is_none() {
             return;
         }
@@ -340,9 +399,33 @@ impl<T> Link<T> {
         }
     }
 
+    /// All that is inside is lost, and the line is free.
+    fn cut(&mut self, now: u64) {
+        for queued in &mut self.queue {
+            queued.fate = Fate {
+                lost: true,
+                held_ns: None,
+                ..queued.fate
+            };
+            queued.departure = queued.departure.min(now);
+            queued.delivery = now;
+        }
+        self.held = self.held.drain().map(Held::lost).collect();
+        self.last_departure = self.last_departure.min(now);
+        self.last_delivery = now;
+        self.remainder = 0;
+        self.advance_to(now);
+    }
+
     fn deliver_at(&mut self, departure: u64, fate: &Fate) -> u64 {
         let delay = self.config.delay_ns.saturating_add_signed(fate.jitter_ns);
-        let delivery = departure.saturating_add(delay).max(self.last_delivery);
+        let mut delivery = departure.saturating_add(delay).max(self.last_delivery);
+        if self.config.slot_ns > 0 {
+            if self.slot < delivery {
+                self.slot = delivery.saturating_add(self.config.slot_ns);
+            }
+            delivery = self.slot;
+        }
         match fate.held_ns {
             Some(later) => delivery.saturating_add(later),
             None => {
@@ -352,8 +435,12 @@ impl<T> Link<T> {
         }
     }
 
+    fn on_the_line(&self, size: u32) -> u64 {
+        u64::from(size).saturating_add_signed(self.config.framing_bytes.into())
+    }
+
     fn depart(&mut self, arrival: u64, size: u32) -> u64 {
-        let bytes = u64::from(size).saturating_add_signed(self.config.framing_bytes.into());
+        let bytes = self.on_the_line(size);
         let start = arrival.max(self.last_departure);
         self.last_departure = match &self.config.line {
             Line::Trace(trace) => {

@@ -124,6 +124,7 @@ impl Path {
     fn dropped(&mut self, frame: Frame, size: u32, cause: Cause, at_ns: u64) {
         let count = match cause {
             Cause::BufferFull => &mut self.report.dropped,
+            Cause::Policer => &mut self.report.policed,
             Cause::Red => &mut self.report.dropped_early,
             Cause::Line => &mut self.report.lost,
         };

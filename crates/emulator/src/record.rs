@@ -102,6 +102,7 @@ fn drops(directions: &[(&str, &DirectionReport)]) -> Table {
             };
             let cause = match drop.cause {
                 Cause::BufferFull => "buffer",
+                Cause::Policer => "policer",
                 Cause::Red => "red",
                 Cause::Line => "line",
             };

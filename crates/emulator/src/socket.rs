@@ -58,6 +58,9 @@ pub struct ChangeRequest {
     /// Of each packet by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Percent>,
+    /// All that is under way is lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
     /// For so long the line sends nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<Time>,
@@ -85,6 +88,7 @@ impl ChangeRequest {
             loss: self.loss.map(|share| Loss::Random {
                 share: share.share(),
             }),
+            cut: self.cut,
             outage_ns: self.outage.map(nanos),
         }
     }
@@ -93,7 +97,7 @@ impl ChangeRequest {
         let change = self.change();
         if change == Change::default() {
             return Answer::Error(
-                "nothing to change: name rate, delay, buffer, loss or outage".to_owned(),
+                "nothing to change: name rate, delay, buffer, loss, cut or outage".to_owned(),
             );
         }
         let directions = match self.direction {

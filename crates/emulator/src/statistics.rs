@@ -245,6 +245,8 @@ pub struct DirectionReport {
     pub carried: Count,
     /// What the full buffer dropped.
     pub dropped: Count,
+    /// Dropped by the policer.
+    pub policed: Count,
     /// What random early detection dropped.
     pub dropped_early: Count,
     /// What was lost on the line.

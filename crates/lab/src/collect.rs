@@ -3,6 +3,8 @@
 
 mod all_to_all;
 mod bulk;
+mod burst;
+mod impairments;
 mod mpi;
 mod skeleton;
 mod streams;
@@ -13,10 +15,10 @@ use paceline_report::claims::{evaluate_all, ClaimError};
 use paceline_report::results::{Checked, Link, Metric, Results, ResultsError};
 use paceline_report::{Report, Series};
 
-use crate::bounds;
+use crate::case::topology::shaper_burst_bytes;
 use crate::experiment::{self, Experiment};
-use crate::plan::{Burst, Incast, Plan, Program, Workload};
-use crate::record::{BurstRecord, CpuRecord, LinkReading, Record, RoundRecord, SampleRecord};
+use crate::plan::{Incast, Plan, Program, Workload};
+use crate::record::{CpuRecord, LinkReading, Record, RoundRecord, SampleRecord};
 
 /// A machine busier than this while it had something to send was the bottleneck
 /// itself.
@@ -25,8 +27,8 @@ const MOST_BUSY: f64 = 0.90;
 /// least what hosts and router take.
 const RATE_TOLERANCE: f64 = 0.01;
 const LEAST_DELAY_TOLERANCE_NS: u64 = 100_000;
-/// One packet, and what the shaper's bucket lets through on top of the queue.
-const BUFFER_TOLERANCE_BYTES: u64 = 1514 + 3040;
+/// Ethernet header, bytes.
+const HEADER_BYTES: u64 = 14;
 
 /// Why no report could be made of the records.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +97,7 @@ pub fn report(
             .map_or(experiment.file.seed, |shard| shard.plan.seed),
         valid: collector.invalid.is_empty(),
         warnings: collector.invalid,
-        notes: Vec::new(),
+        notes: collector.notes,
         cpu_idle: 1.0 - collector.most_busy,
         link,
         variants: collector.variants,
@@ -133,6 +135,7 @@ struct Collector {
     series: Vec<Series>,
     invalid: Vec<String>,
     warnings: Vec<String>,
+    notes: Vec<String>,
     most_busy: f64,
 }
 
@@ -169,6 +172,13 @@ impl Collector {
                     self.kernel.clone_from(kernel)
                 }
                 Record::Link(reading) => self.link(&place, reading),
+                Record::Impairments(reading) => {
+                    let told = impairments::compare(&place.plan.topology, reading);
+                    let named = |text| format!("{}: {text}", place.shard);
+                    self.invalid.extend(told.wrong.into_iter().map(named));
+                    let right = told.right.into_iter().map(named);
+                    self.notes.extend(right);
+                }
                 Record::Warning { text } => self.warnings.push(format!("{}: {text}", place.shard)),
                 Record::Untrusted { text } => {
                     self.invalid.push(format!("{}: {text}", place.shard));
@@ -231,14 +241,17 @@ impl Collector {
             ));
         }
         if let Some(buffer) = reading.buffer_bytes {
-            if buffer.abs_diff(wanted.buffer_bytes) > BUFFER_TOLERANCE_BYTES {
+            // One packet, and what the shaper's bucket lets through on top of the queue.
+            let packet = u64::from(wanted.mtu) + HEADER_BYTES;
+            let bucket = u64::from(shaper_burst_bytes(wanted.mtu));
+            if buffer.abs_diff(wanted.buffer_bytes) > packet + bucket {
                 self.invalid.push(format!(
                     "{}: the buffer held {buffer} bytes instead of {}",
                     place.shard, wanted.buffer_bytes
                 ));
             }
         }
-        let largest = u64::from(wanted.packet_segments()) * bounds::segment_payload(wanted.ip);
+        let largest = u64::from(wanted.packet_segments()) * wanted.frame().payload;
         if !wanted.offload && reading.largest_packet_bytes > largest {
             self.invalid.push(format!(
                 "{}: packets of {} bytes left the sender although offload is off",
@@ -306,112 +319,6 @@ impl Collector {
         Ok(())
     }
 
-    fn burst<'r>(
-        &mut self,
-        place: &Place,
-        index: usize,
-        burst: &Burst,
-        records: impl Iterator<Item = &'r Record> + Clone,
-    ) -> Result<(), CollectError> {
-        let bursts = pick(records.clone(), |record| match record {
-            Record::Burst(burst) if burst.workload == index => Some(burst),
-            _ => None,
-        });
-        let topology = &place.plan.topology;
-        let bound = |rate_bps| {
-            let rtt_ns = 2 * topology.one_way_delay_ns;
-            bounds::completion_s(
-                burst.size_bytes,
-                burst.connections.into(),
-                rate_bps,
-                rtt_ns,
-                topology.ip,
-            )
-        };
-        // Steady until the first step; after each step, its third burst and all
-        // from there on.
-        let ends = burst
-            .steps
-            .iter()
-            .map(|step| step.at_burst)
-            .skip(1)
-            .chain([u32::MAX]);
-        let first_end = burst.steps.first().map_or(u32::MAX, |step| step.at_burst);
-        let mut parts = vec![(
-            String::new(),
-            burst.from_burst..first_end,
-            topology.rate_bps,
-        )];
-        for ((number, step), end) in (1..).zip(&burst.steps).zip(ends) {
-            let third = step.at_burst + 2;
-            parts.push((
-                format!("step{number}-third"),
-                third..third + 1,
-                step.rate_bps,
-            ));
-            parts.push((format!("step{number}"), third..end, step.rate_bps));
-        }
-        for (tail, range, rate_bps) in parts {
-            let within: Vec<&BurstRecord> = bursts
-                .iter()
-                .copied()
-                .filter(|burst| range.contains(&burst.burst))
-                .collect();
-            if within.is_empty() {
-                continue;
-            }
-            let tails = [burst.label.as_str(), tail.as_str()];
-            let times = within
-                .iter()
-                .map(|burst| seconds(burst.completion_ns))
-                .collect();
-            self.put(
-                place,
-                &place.metric("completion_s", &tails),
-                times,
-                Some(bound(rate_bps)),
-            )?;
-            let share = share(
-                within
-                    .iter()
-                    .map(|burst| (burst.retransmitted, burst.segments)),
-            );
-            self.put(
-                place,
-                &place.metric("retransmitted_share", &tails),
-                vec![share],
-                None,
-            )?;
-            self.empty_loop(place, &tails, &within)?;
-        }
-        let samples = records.into_iter().find_map(|record| match record {
-            Record::Samples(samples) if samples.workload == index => Some(samples),
-            _ => None,
-        });
-        if let Some(samples) = samples {
-            let x_label = "time since the start of the chunk (ms)";
-            self.series(place, &burst.label, x_label, samples);
-        }
-        Ok(())
-    }
-
-    /// What an empty loop lost to each burst.
-    fn empty_loop(
-        &mut self,
-        place: &Place,
-        tails: &[&str],
-        bursts: &[&BurstRecord],
-    ) -> Result<(), CollectError> {
-        let lost: Vec<(u64, u64)> = bursts.iter().filter_map(|burst| burst.loop_ns).collect();
-        if lost.is_empty() {
-            return Ok(());
-        }
-        let times = lost.iter().map(|(lost, _)| seconds(*lost)).collect();
-        self.put(place, &place.metric("cpu_s", tails), times, None)?;
-        let shares = lost.iter().map(|loss| share([*loss].into_iter())).collect();
-        self.put(place, &place.metric("loop_share", tails), shares, None)
-    }
-
     /// The shares of segments that were sent again, and of those that arrived twice, of
     /// (retransmitted, spurious, sent).
     fn sent_again(
@@ -467,7 +374,8 @@ impl Collector {
         let senders = u64::from(incast.senders);
         let rtt_ns = 2 * topology.one_way_delay_ns;
         let payload = senders * incast.answer_bytes;
-        let bound = bounds::completion_s(payload, senders, topology.rate_bps, rtt_ns, topology.ip);
+        let frame = topology.frame();
+        let bound = frame.completion_s(payload, senders, topology.rate_bps, rtt_ns);
         let name = |metric| place.metric(metric, &[&incast.label]);
         let times = rounds
             .iter()

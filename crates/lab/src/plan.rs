@@ -2,6 +2,8 @@
 //! What one case run does: an experiment reduced to one variant on one link, in
 //! plain numbers, as it is handed to the guest.
 
+mod path;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -10,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::skeleton::{Benchmark, Class};
 use crate::testbed::mpi::Library;
+
+pub use path::{Change, HostQueue, Impairments, Loss, Policer, Reorder, Step, When, ETHERNET_MTU};
 
 /// One shard of an experiment: everything that one machine, virtual or live,
 /// runs in one go.
@@ -65,6 +69,35 @@ pub struct Topology {
     pub offload: bool,
     /// What the bottleneck is made of; absent: as the backend usually has it.
     pub bottleneck: Option<Means>,
+    /// Largest IP packet on every link, bytes.
+    // What is usual is left out here and below, so that other plans are what they were.
+    #[serde(default = "ethernet_mtu", skip_serializing_if = "is_ethernet_mtu")]
+    pub mtu: u32,
+    /// Queueing discipline of the hosts' interfaces; absent: first in first out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_queue: Option<HostQueue>,
+    /// What happens to packets on the link beside.
+    #[serde(default, skip_serializing_if = "is_unimpaired")]
+    pub impairments: Impairments,
+    /// Changes of the link, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+fn is_unimpaired(impairments: &Impairments) -> bool {
+    *impairments == Impairments::default()
+}
+
+fn ethernet_mtu() -> u32 {
+    ETHERNET_MTU
+}
+
+fn is_ethernet_mtu(mtu: &u32) -> bool {
+    *mtu == ETHERNET_MTU
 }
 
 /// What makes a link slow and long.
@@ -217,40 +250,60 @@ pub struct Switch {
     pub pause_ns: u64,
 }
 
-/// Request of `size_bytes`, one-byte reply, then `gap_ns` of silence.
+/// A request, a one-byte reply, then silence; again and again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Burst {
     /// Tail of the metrics' names, such as `1MB`.
     pub label: String,
-    /// Bytes of each burst, all connections together.
-    pub size_bytes: u64,
-    /// From a reply to the next write.
-    pub gap_ns: u64,
+    /// What the bursts are, one after the other, and then from the first on again.
+    pub chunks: Vec<Chunk>,
     /// Bursts.
     pub count: u32,
     /// The first burst, from 1, that medians are taken over.
     pub from_burst: u32,
+    /// Bursts, from 1, that have metrics of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub positions: Vec<u32>,
     /// Connections that start together; each carries its share.
     pub connections: u32,
     /// Each burst on a connection, and in a job, of its own.
     pub fresh: bool,
+    /// After so many bursts the connections are closed and new ones opened, in the same job;
+    /// 0: they stay.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub renew: u32,
+    /// Each connection writes so many bytes first, and then the rest; 0: all at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub header_bytes: u32,
+    /// The senders' sockets are without TCP_NODELAY.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nagle: bool,
     /// The burst, from 1, whose bandwidth is sampled.
     pub sample_burst: Option<u32>,
     /// An empty loop runs beside the bursts, and what it loses to them is measured.
     // Left out where it is false, so that other plans are what they were.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub empty_loop: bool,
-    /// Changes of the bottleneck's rate, by burst.
-    pub steps: Vec<Step>,
 }
 
-/// A change of the bottleneck in mid-run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Step {
-    /// The first burst, from 1, on the changed link.
-    pub at_burst: u32,
-    /// Bits per second.
-    pub rate_bps: u64,
+/// One burst of a [`Burst`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// Tail of the metrics' names where bursts differ in size; else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// Bytes, all connections together.
+    pub size_bytes: u64,
+    /// From its reply to the next write.
+    pub gap_ns: u64,
+}
+
+impl Burst {
+    /// Burst `number`, from 1.
+    pub fn chunk(&self, number: u32) -> &Chunk {
+        let index = (number as usize).saturating_sub(1) % self.chunks.len();
+        &self.chunks[index]
+    }
 }
 
 /// N senders answer one request each, all asked at once.
@@ -378,8 +431,14 @@ impl Topology {
     pub fn packet_segments(&self) -> u32 {
         match self.far_hosts {
             0 => 1,
-            _ => UNOFFLOADED_SEGMENTS,
+            _ => self.unoffloaded_segments(),
         }
+    }
+
+    /// Segments that leave a host back to back without offload: [`UNOFFLOADED_SEGMENTS`] of
+    /// an Ethernet, or as few as hold that many bytes.
+    pub fn unoffloaded_segments(&self) -> u32 {
+        (UNOFFLOADED_SEGMENTS * ETHERNET_MTU).div_ceil(self.mtu)
     }
 }
 

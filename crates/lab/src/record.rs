@@ -15,6 +15,8 @@ pub enum Record {
     },
     /// The link, read back before the workloads.
     Link(LinkReading),
+    /// What else the link does, read back before the workloads.
+    Impairments(ImpairmentReading),
     /// So many of [`crate::plan::Plan::steps`] are done.
     Progress {
         /// Since the beginning.
@@ -95,6 +97,26 @@ pub struct LinkReading {
     pub largest_packet_bytes: u64,
 }
 
+/// What happens to packets on the link beside waiting, as measured; absent where nothing
+/// was asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImpairmentReading {
+    /// Share of probes towards the receiver that were lost.
+    pub lost_share: Option<f64>,
+    /// How much longer than the delay the slowest one took, nanoseconds.
+    pub jitter_ns: Option<u64>,
+    /// Share of those that arrived which others had overtaken.
+    pub overtaken_share: Option<f64>,
+    /// Probes that the shares are of.
+    pub probes: u64,
+    /// What passes the policer, bits per second, framing included.
+    pub policer_bps: Option<u64>,
+    /// Rate of the way back, bits per second, framing included.
+    pub return_rate_bps: Option<u64>,
+    /// From one arrival of packets that wait for each other to the next, nanoseconds.
+    pub ack_slot_ns: Option<u64>,
+}
+
 /// One burst, all its connections together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BurstRecord {
@@ -104,6 +126,9 @@ pub struct BurstRecord {
     pub burst: u32,
     /// First write to the arrival of the last reply, nanoseconds.
     pub completion_ns: u64,
+    /// When it began, since the workload did, nanoseconds; where the link changes by time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_ns: Option<u64>,
     /// Data segments sent, retransmissions included.
     pub segments: u64,
     /// Segments sent again.

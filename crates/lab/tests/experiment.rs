@@ -407,3 +407,182 @@ fn streams_that_cannot_be_are_named() {
         assert!(found && message.contains(right), "{keys}: {message}");
     }
 }
+
+/// The good file with `keys` in the place of its first burst's, or what is wrong with them.
+fn with_burst(keys: &str) -> Result<Experiment, String> {
+    let burst = "size = \"1MB\"\ngap = \"600ms\"\ncount = 10\nquick = 4\nfrom_burst = 3\n";
+    assert!(GOOD.contains(burst));
+    parse(&GOOD.replacen(burst, keys, 1))
+}
+
+#[test]
+fn bursts_may_be_a_list() {
+    let plan = |keys: &str| {
+        let experiment = with_burst(keys).unwrap_or_else(|error| panic!("{keys}: {error}"));
+        let plans = experiment.shards(false, None, &[]).expect("plans");
+        match &plans[0].workloads[0] {
+            Workload::Burst(burst) => burst.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mixed = plan("name = \"mixed\"\nsizes = [\"1MB\", \"29KB\"]\ngaps = [\"61s\"]\n");
+    assert_eq!((mixed.count, &mixed.positions[..]), (2, &[1, 2][..]));
+    let second = mixed.chunk(2);
+    assert_eq!((second.label.as_str(), second.size_bytes), ("29KB", 29_000));
+    assert_eq!(mixed.chunk(1).gap_ns, 61_000_000_000);
+    // Gone through again.
+    let again = plan(
+        "name = \"m\"\nsizes = [\"1MB\", \"29KB\"]\ngap = \"1s\"\ncount = 5\npositions = [5]\n",
+    );
+    assert_eq!((again.count, again.chunk(5).size_bytes), (5, 1_000_000));
+    assert_eq!(again.positions, [5]);
+    // One size, several gaps: the metrics are those of the size.
+    let gaps = plan("size = \"1MB\"\ngaps = [\"1s\", \"9s\"]\n");
+    assert_eq!((gaps.count, gaps.label.as_str()), (3, "1MB"));
+    assert_eq!(
+        (gaps.chunk(2).gap_ns, gaps.chunk(2).label.as_str()),
+        (9_000_000_000, "")
+    );
+}
+
+#[test]
+fn lists_of_bursts_that_do_not_fit_are_named() {
+    let list = "name = \"m\"\nsizes = [\"1MB\", \"29KB\", \"1MB\"]\n";
+    for (keys, key, right) in [
+        ("gap = \"1s\"\ncount = 4\n".to_owned(), "size", "sizes = ["),
+        (
+            "size = \"1MB\"\nsizes = [\"1MB\"]\ngap = \"1s\"\n".to_owned(),
+            "sizes",
+            "not both",
+        ),
+        (
+            "sizes = [\"1MB\"]\ngap = \"1s\"\n".to_owned(),
+            "name",
+            "completion_s/mixed#2",
+        ),
+        (format!("{list}count = 3\n"), "gap", "gaps = ["),
+        (
+            format!("{list}gaps = [\"1s\"]\n"),
+            "gaps",
+            "one gap for each",
+        ),
+        (
+            format!("{list}gaps = [\"1s\", \"2s\"]\ncount = 6\n"),
+            "gaps",
+            "gone through once",
+        ),
+        (
+            format!("{list}gaps = [\"1s\"]\ngap = \"1s\"\n"),
+            "gaps",
+            "not both",
+        ),
+        (
+            format!("{list}gap = \"1s\"\npositions = [4]\n"),
+            "positions",
+            "1 to 3",
+        ),
+        (
+            "name = \"a#1\"\nsize = \"1MB\"\ngap = \"1s\"\ncount = 4\n".to_owned(),
+            "name",
+            "none of #",
+        ),
+        (
+            "size = \"1MB\"\ngap = \"1s\"\n".to_owned(),
+            "count",
+            "number of bursts",
+        ),
+    ] {
+        let message = with_burst(&keys).expect_err(&keys);
+        let place = format!(": {key}: ");
+        assert!(
+            message.contains(&place) && message.contains(right),
+            "{keys}: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_link_that_changes_is_the_one_before_with_what_changed() {
+    let text = GOOD.replacen(
+        "[[scenario]]",
+        "[[link.step]]\nat_burst = 2\nrate = \"100mbit\"\n\n\
+         [[link.step]]\nat_burst = 4\nafter = \"5ms\"\none_way_delay = \"50ms\"\nbuffer = \"1MB\"\n\n[[scenario]]",
+        1,
+    );
+    let experiment = parse(&text).unwrap_or_else(|error| panic!("{error}"));
+    let plans = experiment.shards(false, None, &[]).expect("plans");
+    let link = &plans[0].topology;
+    let values = |link: &paceline_lab::plan::Topology| {
+        (link.rate_bps, link.one_way_delay_ns, link.buffer_bytes)
+    };
+    assert_eq!(values(&link.after(0)), (500_000_000, 10_000_000, 32_768));
+    assert_eq!(values(&link.after(1)), (100_000_000, 10_000_000, 32_768));
+    assert_eq!(values(&link.after(2)), (100_000_000, 50_000_000, 1_000_000));
+    // The burst in which it changes is on neither link.
+    let passed: Vec<usize> = (1..=6)
+        .map(|burst| link.steps_before(burst, None))
+        .collect();
+    assert_eq!(passed, [0, 1, 1, 1, 2, 2]);
+}
+
+#[test]
+fn links_that_cannot_be_are_named() {
+    let step = |keys: &str| {
+        let text = GOOD.replacen(
+            "[[scenario]]",
+            &format!("[[link.step]]\n{keys}\n\n[[scenario]]"),
+            1,
+        );
+        parse(&text).map(drop)
+    };
+    assert_eq!(step("at = \"1s\"\nrate = \"1mbit\""), Ok(()));
+    for (keys, key, right) in [
+        ("rate = \"1mbit\"", "at_burst", "at = \"10s\""),
+        ("at_burst = 1\nrate = \"1mbit\"", "at_burst", "at least 2"),
+        ("at_burst = 3", "rate", "nothing changes"),
+        (
+            "at_burst = 3\nat = \"1s\"\nrate = \"1mbit\"",
+            "at",
+            "not both",
+        ),
+        (
+            "at = \"1s\"\nafter = \"1ms\"\nrate = \"1mbit\"",
+            "after",
+            "at_burst",
+        ),
+        ("at_burst = 3\nrate = \"2gbit\"", "rate", "edge_rate"),
+        ("at_burst = 3\nbuffer = \"100B\"", "buffer", "1514B"),
+        (
+            "at_burst = 11\nrate = \"1mbit\"",
+            "count",
+            "before the link changes",
+        ),
+        ("at_burst = 3\nrate = 5", "rate", "mbit"),
+        ("at_burst = 3\ncrash = true", "crash", "unknown field"),
+        (
+            "at_burst = 3\nrate = \"1mbit\"\n[[link.step]]\nat_burst = 2\nrate = \"2mbit\"",
+            "at_burst",
+            "in the order",
+        ),
+    ] {
+        let message = step(keys).expect_err(keys);
+        let place = format!(": {key}: ");
+        assert!(
+            message.contains(&place) && message.contains(right),
+            "{keys}: {message}"
+        );
+    }
+    let link = |keys: &str| {
+        message(
+            "buffer = \"128KiB\"",
+            &format!("buffer = \"128KiB\"\n{keys}"),
+        )
+    };
+    assert!(link("mtu = 100").contains(":10: mtu: must be 576 to 9216"));
+    assert!(link("mtu = 1000\nip = 6").contains(":10: mtu: must be 1280 to 9216"));
+    let unknown = link("qdisc = \"cake\"");
+    assert!(
+        unknown.contains(":10: qdisc: ") && unknown.contains("fq_codel"),
+        "{unknown}"
+    );
+}

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use paceline_lab::live::{self, LiveError};
-use paceline_lab::plan::{Adaptation, Burst, Plan, Step, Topology, Workload};
+use paceline_lab::plan::{
+    Adaptation, Burst, Change, Chunk, Impairments, Plan, Step, Topology, When, Workload,
+};
 use paceline_lab::record::Record;
 use paceline_lab::run::{run, Backend, Enough, Options, RunError};
 use paceline_report::Report;
@@ -44,6 +46,19 @@ fn plan(variant: &str, congestion: &str, ip: u8) -> Plan {
             ip,
             offload: true,
             bottleneck: None,
+            mtu: 1500,
+            host_queue: None,
+            impairments: Impairments::default(),
+            steps: vec![Step {
+                when: When::Burst {
+                    number: 4,
+                    after_ns: 0,
+                },
+                change: Change {
+                    rate_bps: Some(50_000_000),
+                    ..Change::default()
+                },
+            }],
         },
         adaptation: Adaptation {
             coordinate: None,
@@ -56,20 +71,27 @@ fn plan(variant: &str, congestion: &str, ip: u8) -> Plan {
         },
         workloads: vec![Workload::Burst(Burst {
             label: "500KB".to_owned(),
-            size_bytes: 500_000,
-            gap_ns: 100_000_000,
+            chunks: chunks(100_000_000),
             count: 4,
             from_burst: 3,
+            positions: Vec::new(),
             connections: 1,
             fresh: false,
+            renew: 0,
+            header_bytes: 0,
+            nagle: false,
             sample_burst: Some(4),
             empty_loop: false,
-            steps: vec![Step {
-                at_burst: 4,
-                rate_bps: 50_000_000,
-            }],
         })],
     }
+}
+
+fn chunks(gap_ns: u64) -> Vec<Chunk> {
+    vec![Chunk {
+        label: String::new(),
+        size_bytes: 500_000,
+        gap_ns,
+    }]
 }
 
 fn once(plan: &Plan) -> Vec<Record> {
@@ -145,16 +167,19 @@ fn buffers_smaller_than_the_path_are_told() {
     let mut small = plan("cubic", "cubic", 4);
     small.workloads = vec![Workload::Burst(Burst {
         label: "500KB".to_owned(),
-        size_bytes: 500_000,
-        gap_ns: 10_000_000,
+        chunks: chunks(10_000_000),
         count: 1,
         from_burst: 1,
+        positions: Vec::new(),
         connections: 1,
         fresh: false,
+        renew: 0,
+        header_bytes: 0,
+        nagle: false,
         sample_burst: None,
         empty_loop: false,
-        steps: Vec::new(),
     })];
+    small.topology.steps.clear();
     // The path holds 125,000 bytes.
     for (buffer, enough) in [(249_999, false), (250_000, true)] {
         small.topology.socket_buffer_bytes = buffer;

@@ -105,6 +105,16 @@ impl Link {
         }
     }
 
+    /// From now on the link has another rate, delay and limit of what may wait; RED stays. What
+    /// is on it or waits leaves as it was going to.
+    pub fn change(&mut self, rate_bps: u64, delay_ns: u64, limit: Limit) {
+        (self.rate_bps, self.delay_ns) = (rate_bps, delay_ns);
+        self.last_size = (0, 0);
+        if let Some(queue) = &mut self.queue {
+            queue.limit = limit;
+        }
+    }
+
     /// Nanoseconds that a packet of `bytes` takes at `rate_bps`, rounded up: a link is
     /// never faster than it should be. 0 at a rate of 0, which stands for none.
     pub fn transmission_ns(rate_bps: u64, bytes: u32) -> u64 {

@@ -203,3 +203,66 @@ fn what_is_no_line_is_refused() {
     lossy.loss = Some(Loss::Random { share: 1.5 });
     assert!(lossy.check(1_514).is_err());
 }
+
+#[test]
+fn a_policer_passes_its_burst_and_then_its_rate() {
+    let mut config = LinkConfig::new(1_000_000_000, 0, Buffer::Packets(1000));
+    config.framing_bytes = 0;
+    // Four packets at once, and one each 8 ms.
+    config.policer = Some(Policer {
+        rate_bits: 1_000_000,
+        burst_bytes: 4_000,
+    });
+    let mut link = Link::new(config, 0);
+    let mut passed = |at_ms: u64| link.arrive(at_ms * 1_000_000, 1_000, ()).map(drop);
+    let dropped = Err(((), Cause::Policer));
+    let at_once: Vec<_> = (0..6).map(|_| passed(0)).collect();
+    assert_eq!(at_once, [Ok(()), Ok(()), Ok(()), Ok(()), dropped, dropped]);
+    assert_eq!(passed(7), dropped);
+    assert_eq!(passed(8), Ok(()));
+    assert_eq!(passed(9), dropped);
+    // It never holds more than its burst.
+    let later: Vec<_> = (0..5).map(|_| passed(10_000)).collect();
+    assert_eq!(later, [Ok(()), Ok(()), Ok(()), Ok(()), dropped]);
+}
+
+#[test]
+fn slots_let_go_what_has_come_meanwhile() {
+    let mut config = LinkConfig::new(8_000_000_000, 1_000, Buffer::Packets(1000));
+    config.framing_bytes = 0;
+    config.slot_ns = 10_000;
+    let mut link = Link::new(config, 0);
+    // A byte takes a nanosecond, and a microsecond of delay.
+    let mut due = |at| link.arrive(at, 1, ()).map(|schedule| schedule.delivery);
+    assert_eq!(due(0), Ok(11_001));
+    assert_eq!(due(5_000), Ok(11_001));
+    assert_eq!(due(10_000), Ok(11_001));
+    assert_eq!(due(10_001), Ok(21_002));
+    assert_eq!(due(50_000), Ok(61_001));
+}
+
+#[test]
+fn a_cut_loses_all_that_is_under_way_and_nothing_later() {
+    let mut config = LinkConfig::new(8_000_000, 1_000_000, Buffer::Packets(10));
+    config.framing_bytes = 0;
+    let mut link = Link::new(config, 0);
+    // One on its way, one on the line, two that wait: a millisecond each.
+    for number in 0..4 {
+        assert!(link.arrive(0, 1_000, number).is_ok());
+    }
+    let cut = Change {
+        cut: true,
+        ..Change::default()
+    };
+    link.change(1_500_000, &cut);
+    assert_eq!(link.backlog(1_500_000), 0);
+    let later = link
+        .arrive(1_600_000, 1_000, 4)
+        .expect("the buffer is empty");
+    assert_eq!((later.departure, later.delivery), (2_600_000, 3_600_000));
+    let mut arrived = Vec::new();
+    while let Some(delivered) = link.deliver(10_000_000) {
+        arrived.push((delivered.packet, delivered.copies));
+    }
+    assert_eq!(arrived, [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1)]);
+}

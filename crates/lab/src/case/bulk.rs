@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 
 use super::adaptation::{self, Job};
+use super::changes::{self, Changes};
 use super::connection::{
     connect, listen, now_ns, send, send_sized, serve_bursts, sleep_until, Counters,
 };
@@ -33,9 +34,12 @@ struct Flow {
 pub fn run(case: &mut Case, workload: usize, bulk: &Bulk) -> Result<(), CaseError> {
     let mut random = Random::new(case.plan.seed);
     set_links(case, bulk, |own_bps| own_bps)?;
+    let network = case.network;
     for repeat in 1..=bulk.repeats {
         let sampled = bulk.sample_repeat == Some(repeat);
-        run_once(case, workload, bulk, &mut random, sampled)?;
+        changes::during(network, |changes| {
+            run_once(case, workload, bulk, &mut random, sampled, changes)
+        })?;
     }
     set_links(case, bulk, |_| case.plan.topology.edge_rate_bps)?;
     Ok(())
@@ -45,7 +49,11 @@ pub fn run(case: &mut Case, workload: usize, bulk: &Bulk) -> Result<(), CaseErro
 fn set_links(case: &Case, bulk: &Bulk, rate: impl Fn(u64) -> u64) -> Result<(), CaseError> {
     for (group, host) in bulk.groups.iter().zip(&case.network.senders) {
         if let Some(own_bps) = group.edge_rate_bps {
-            host.tc(&edge_shaper("change", rate(own_bps)))?;
+            host.tc(&edge_shaper(
+                "change",
+                rate(own_bps),
+                case.plan.topology.mtu,
+            ))?;
         }
     }
     Ok(())
@@ -57,9 +65,10 @@ fn run_once(
     bulk: &Bulk,
     random: &mut Random,
     sampled: bool,
+    changes: &Changes,
 ) -> Result<(), CaseError> {
     let plan = case.plan;
-    let (listener, address) = listen(&case.network)?;
+    let (listener, address) = listen(case.network)?;
     let mut jobs = Vec::new();
     let mut pairs = Vec::new();
     for (index, group) in bulk.groups.iter().enumerate() {
@@ -85,11 +94,12 @@ fn run_once(
     }
     let meter = CpuMeter::start()?;
     let begin_ns = now_ns();
+    changes.begin(begin_ns);
     let first_ns = begin_ns + pairs.first().map_or(0, |pair| pair.2);
     let first_link = bulk.groups.first().and_then(|group| group.edge_rate_bps);
     let edge_bps = first_link.unwrap_or(plan.topology.edge_rate_bps);
     let mut recording = sampled
-        .then(|| Recording::start(&case.network, first_ns, edge_bps))
+        .then(|| Recording::start(case.network, first_ns, edge_bps))
         .transpose()?;
     let mut flows = Vec::new();
     for (group, number, after_ns, sender, receiver) in pairs {

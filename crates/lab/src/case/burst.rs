@@ -7,8 +7,9 @@ use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 
 use super::adaptation::{self, Job};
+use super::changes::Changes;
 use super::connection::{
-    connect, listen, now_ns, send_sized, serve_bursts, sleep_until, Congestion, Counters,
+    connect, listen, now_ns, send_headed, serve_bursts, sleep_until, Congestion, Counters,
 };
 use super::cpu::CpuMeter;
 use super::empty_loop::EmptyLoop;
@@ -22,7 +23,7 @@ struct Connections {
     // Order of the fields is order of dropping: sockets first, then the job.
     senders: Vec<TcpStream>,
     servers: Vec<JoinHandle<std::io::Result<u64>>>,
-    _job: Option<Arc<Job>>,
+    job: Option<Arc<Job>>,
 }
 
 impl Connections {
@@ -44,7 +45,7 @@ impl Connections {
         Ok(Connections {
             senders,
             servers: receivers.into_iter().map(serve).collect(),
-            _job: job,
+            job,
         })
     }
 
@@ -54,12 +55,12 @@ impl Connections {
 
     /// Sends `size` bytes, shared evenly, starting on all connections at once:
     /// first write and last reply.
-    fn burst(&mut self, size: u64) -> Result<(u64, u64), CaseError> {
+    fn burst(&mut self, size: u64, header: u32) -> Result<(u64, u64), CaseError> {
         let count = self.senders.len() as u64;
         let share = move |index: u64| size / count + u64::from(index < size % count);
         let one = |stream: &mut TcpStream, size: u64| {
             let start = now_ns();
-            send_sized(stream, size)?;
+            send_headed(stream, size, header as usize)?;
             stream.read_exact(&mut [0])?;
             Ok((start, now_ns()))
         };
@@ -112,21 +113,31 @@ impl Connections {
 }
 
 /// Runs the workload on the first sender host.
-pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseError> {
+pub fn run(
+    case: &mut Case,
+    workload: usize,
+    burst: &Burst,
+    changes: &Changes,
+) -> Result<(), CaseError> {
     let plan = case.plan;
-    let (listener, address) = listen(&case.network)?;
+    let by_time = plan.topology.changes_by_time();
+    let (listener, address) = listen(case.network)?;
     let congestion = adaptation::congestion(&plan.adaptation)?;
-    let open = |case: &Case<'_>| -> Result<Connections, CaseError> {
-        let job = Job::start(&plan.adaptation)?;
-        Connections::open(
+    let open_in = |case: &Case<'_>, job| -> Result<Connections, CaseError> {
+        let connections = Connections::open(
             &case.network.senders[0],
             job,
             &listener,
             address,
             burst.connections,
             &congestion,
-        )
+        )?;
+        for stream in connections.senders.iter().filter(|_| burst.nagle) {
+            stream.set_nodelay(false).doing("allowing for Nagle")?;
+        }
+        Ok(connections)
     };
+    let open = |case: &Case<'_>| open_in(case, Job::start(&plan.adaptation)?);
     let mut connections = open(case)?;
     let empty_loop = burst.empty_loop.then(EmptyLoop::start).transpose()?;
     let mut lost_ns = 0;
@@ -135,22 +146,27 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
     meter.pause()?;
     let mut active_ns = 0;
     let mut payload = 0;
+    let begin_ns = now_ns();
+    changes.begin(begin_ns);
     for number in 1..=burst.count {
-        if let Some(step) = burst.steps.iter().find(|step| step.at_burst == number) {
-            case.network.set_rate(step.rate_bps)?;
-        }
+        let chunk = burst.chunk(number);
         if burst.fresh && number > 1 {
             payload += connections.close()?;
             connections = open(case)?;
+        } else if burst.renew > 0 && number > 1 && (number - 1) % burst.renew == 0 {
+            let job = connections.job.clone();
+            payload += connections.close()?;
+            connections = open_in(case, job)?;
         }
         let sampler = (burst.sample_burst == Some(number))
-            .then(|| Sampler::start(&case.network))
+            .then(|| Sampler::start(case.network))
             .transpose()?;
+        changes.next_burst(number)?;
         let before = connections.counters()?;
         let start_realtime_ns = realtime_ns();
         meter.resume()?;
         let beside = empty_loop.as_ref().map(EmptyLoop::run);
-        let (start, end) = connections.burst(burst.size_bytes)?;
+        let (start, end) = connections.burst(chunk.size_bytes, burst.header_bytes)?;
         let loop_ns = empty_loop
             .as_ref()
             .zip(beside)
@@ -172,6 +188,7 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
             workload,
             burst: number,
             completion_ns: end - start,
+            began_ns: by_time.then(|| start.saturating_sub(begin_ns)),
             segments: grown(|counters| counters.data_segments),
             retransmitted: grown(|counters| counters.retransmitted),
             spurious: grown(|counters| counters.duplicates_reported),
@@ -188,10 +205,7 @@ pub fn run(case: &mut Case, workload: usize, burst: &Burst) -> Result<(), CaseEr
             }))?;
         }
         case.advance()?;
-        sleep_until(end + burst.gap_ns);
-    }
-    if !burst.steps.is_empty() {
-        case.network.set_rate(case.network.wanted.rate_bps)?;
+        sleep_until(end + chunk.gap_ns);
     }
     payload += connections.close()?;
     let mut cpu = meter.stop(workload, active_ns, payload)?;

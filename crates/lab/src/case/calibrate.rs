@@ -15,14 +15,9 @@ use super::connection::{
 use super::sample::{arrival_ns, realtime_ns, Sampler};
 use super::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
 use super::{CaseError, Doing, Network};
+use crate::plan::Topology;
 use crate::record::LinkReading;
 
-/// Payload of a full UDP packet on IPv4 over Ethernet.
-const FULL_PAYLOAD_BYTES: usize = 1472;
-/// The same packet as a kernel queue counts it.
-const QUEUED_BYTES: u64 = 1500 + ETHERNET_HEADER_BYTES as u64;
-/// The same packet as the wire carries it.
-const WIRE_BYTES: u64 = QUEUED_BYTES + FRAMING_BYTES as u64;
 /// Packets that a shaper's bucket lets through at once (3,100 bytes).
 const BUCKET_PACKETS: usize = 2;
 /// Packets over which a rate is worth measuring.
@@ -31,14 +26,39 @@ const LEAST_QUEUED: usize = 12;
 const ECHOES: u64 = 6;
 /// An echo that takes longer is lost: several times the longest path of any experiment.
 const LOST_AFTER: Duration = Duration::from_secs(3);
-/// Packets of the train that one write makes: UDP takes up to 64 KB.
-const PACKETS_PER_WRITE: usize = 40;
+/// Payload of the train that one write makes: UDP takes up to 64 KB.
+const BYTES_PER_WRITE: usize = 60_000;
+/// What one write makes at most (UDP_MAX_SEGMENTS).
+const PACKETS_PER_WRITE: usize = 64;
 const SOCKET_ROOM_BYTES: usize = 1 << 30;
 /// Payload of the TCP transfer whose packets are looked at.
 const PROBE_BYTES: u64 = 100_000;
 
-/// Measures rate, round trip and buffer with UDP, and the largest TCP packet.
-pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
+/// A full UDP packet of a link.
+#[derive(Debug, Clone, Copy)]
+struct Full {
+    /// Payload, bytes.
+    payload: usize,
+    /// As a kernel queue counts it, bytes.
+    queued: u64,
+    /// As the wire carries it, bytes.
+    wire: u64,
+}
+
+impl Full {
+    fn of(wanted: &Topology) -> Self {
+        let headers = if wanted.ip == 6 { 48 } else { 28 };
+        let queued = u64::from(wanted.mtu + ETHERNET_HEADER_BYTES);
+        Full {
+            payload: (wanted.mtu - headers) as usize,
+            queued,
+            wire: queued + u64::from(FRAMING_BYTES),
+        }
+    }
+}
+
+/// UDP sockets of the first sender and of the receiver, each connected to the other.
+pub(super) fn sockets(network: &Network) -> Result<(UdpSocket, UdpSocket), CaseError> {
     let any: IpAddr = match network.wanted.ip {
         6 => Ipv6Addr::UNSPECIFIED.into(),
         _ => Ipv4Addr::UNSPECIFIED.into(),
@@ -64,11 +84,22 @@ pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
     receiver
         .connect(sender_address)
         .doing("reaching the sender")?;
+    Ok((sender, receiver))
+}
+
+/// Measures rate, round trip and buffer with UDP, and the largest TCP packet.
+pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
+    let (sender, receiver) = sockets(network)?;
+    let full = Full::of(&network.wanted);
     let rtt_ns = round_trip(&sender, &receiver)?;
     let sampler = Sampler::start(network)?;
-    let mut arrivals = train(&sender, &receiver, network, rtt_ns)?;
-    // Between clusters half of the round trip lies behind the queue.
-    let behind_ns = network.far.as_ref().map_or(0, |_| rtt_ns / 2);
+    let count = train_length(&network.wanted);
+    let mut arrivals = train((&sender, &receiver), &network.wanted, count, 2 * rtt_ns)?;
+    // Of two ways with lines of their own half of the round trip lies behind the queue.
+    let behind_ns = match network.wanted.has_two_ways() {
+        true => rtt_ns / 2,
+        false => 0,
+    };
     for (_, time_ns) in &mut arrivals {
         *time_ns = time_ns.saturating_sub(behind_ns);
     }
@@ -78,9 +109,9 @@ pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
         .map(|packet| packet.time_ns)
         .collect();
     Ok(LinkReading {
-        rate_bps: rate(&arrivals, &came_in)?,
+        rate_bps: rate(&arrivals, &came_in, full)?,
         rtt_ns,
-        buffer_bytes: buffer(&arrivals, &came_in),
+        buffer_bytes: buffer(&arrivals, &came_in, full),
         largest_packet_bytes: largest_packet(network)?,
     })
 }
@@ -130,36 +161,47 @@ fn receive_number(socket: &UdpSocket, number: u64) -> Result<Option<u64>, CaseEr
     Ok(None)
 }
 
+/// Packets over which a rate beside the bottleneck's is measured, at least and at most.
+const LEAST_PASSING: u64 = 400;
+const MOST_PASSING: u64 = 4_000;
+/// Between two packets, or two lots of packets, of that at least, nanoseconds.
+const LEAST_PAUSE_NS: u64 = 100_000;
+const SECOND_NS: u64 = 1_000_000_000;
 /// More than these would overflow the queue of the sender's own link.
 const MOST_PACKETS: u64 = 40_000;
 
-/// Sends a packet train that overflows the bottleneck, if the edge is faster:
-/// number and time of each packet that arrived.
-fn train(
-    sender: &UdpSocket,
-    receiver: &UdpSocket,
-    network: &Network,
-    rtt_ns: u64,
-) -> Result<Vec<(u64, u64)>, CaseError> {
-    let wanted = &network.wanted;
+/// Packets that overflow the bottleneck, if the edge is faster.
+fn train_length(wanted: &Topology) -> u64 {
+    let full = Full::of(wanted);
     let spare = wanted
         .edge_rate_bps
         .saturating_sub(wanted.rate_bps)
         .max(wanted.edge_rate_bps / 100);
-    let to_overflow = (wanted.buffer_bytes / QUEUED_BYTES + 2) * wanted.edge_rate_bps / spare;
-    let count = match to_overflow + to_overflow / 4 + 100 {
+    let to_overflow = (wanted.buffer_bytes / full.queued + 2) * wanted.edge_rate_bps / spare;
+    match to_overflow + to_overflow / 4 + 100 {
         count if count <= MOST_PACKETS => count,
         // So large a queue stays unmeasured; the rate shows long before.
         _ => MOST_PACKETS / 5,
-    };
-    let payload = FULL_PAYLOAD_BYTES - if wanted.ip == 6 { 20 } else { 0 };
+    }
+}
+
+/// Sends a packet train from one socket to the other: number and time of each packet that
+/// arrived. Once all of it has passed the link, the last packet needs `settled_ns`.
+fn train(
+    (sender, receiver): (&UdpSocket, &UdpSocket),
+    wanted: &Topology,
+    count: u64,
+    settled_ns: u64,
+) -> Result<Vec<(u64, u64)>, CaseError> {
+    let full = Full::of(wanted);
+    let payload = full.payload;
     // The kernel cuts each write into packets: a write for each packet would be
     // slower than the link.
     setsockopt(sender, sockopt::UdpGsoSegment, &(payload as i32))
         .doing("asking for UDP segmentation")?;
     let begun_ns = now_ns();
     let numbers: Vec<u64> = (0..count).collect();
-    for numbers in numbers.chunks(PACKETS_PER_WRITE) {
+    for numbers in numbers.chunks((BYTES_PER_WRITE / payload).clamp(1, PACKETS_PER_WRITE)) {
         let mut packets = vec![0; numbers.len() * payload];
         for (packet, number) in packets.chunks_mut(payload).zip(numbers) {
             packet[..8].copy_from_slice(&number.to_be_bytes());
@@ -168,10 +210,10 @@ fn train(
     }
     // All of it has arrived, or been dropped, by then; nothing reads meanwhile,
     // so that the reader does not take the CPU from the packets.
-    let longest_ns =
-        count * WIRE_BYTES * 8 * 1_000_000_000 / wanted.rate_bps.min(wanted.edge_rate_bps);
-    sleep_until(begun_ns + longest_ns + 2 * rtt_ns + Duration::from_millis(20).as_nanos() as u64);
-    let mut packet = [0; FULL_PAYLOAD_BYTES];
+    let slowest_bps = wanted.rate_bps.min(wanted.edge_rate_bps);
+    let longest_ns = count * full.wire * 8 * 1_000_000_000 / slowest_bps;
+    sleep_until(begun_ns + longest_ns + settled_ns + Duration::from_millis(20).as_nanos() as u64);
+    let mut packet = vec![0; payload];
     let mut arrivals = Vec::new();
     while let Some((length, time_ns)) = receive(receiver, &mut packet, false)? {
         if length == payload {
@@ -185,10 +227,52 @@ fn train(
     Ok(arrivals)
 }
 
+/// What passes of twice `rate_bps` from one socket to the other, bits per second, framing
+/// included, once `burst_bytes` have passed at any rate; `None` if hardly anything does.
+pub(super) fn passed_bps(
+    (from, to): (&UdpSocket, &UdpSocket),
+    wanted: &Topology,
+    rate_bps: u64,
+    burst_bytes: u64,
+    settled_ns: u64,
+) -> Result<Option<u64>, CaseError> {
+    let full = Full::of(wanted);
+    let packet_ns = (full.wire * 8_000_000_000 / rate_bps.max(1)).max(1);
+    // A second of the rate, and the burst twice: half of it passes while that empties.
+    let passing = (SECOND_NS / packet_ns).clamp(LEAST_PASSING, MOST_PASSING);
+    let sent = 2 * (passing + 2 * burst_bytes / full.wire);
+    let at_once = (LEAST_PAUSE_NS * 2).div_ceil(packet_ns);
+    let mut packet = vec![0; full.payload];
+    let begun_ns = now_ns();
+    for number in 0..sent {
+        if number % at_once == 0 {
+            sleep_until(begun_ns + number * packet_ns / 2);
+        }
+        // One by one: not every interface of a host here cuts what is larger.
+        from.send(&packet).doing("sending a packet train")?;
+    }
+    let queued_ns = wanted.buffer_bytes * 8_000_000_000 / rate_bps.min(wanted.rate_bps).max(1);
+    sleep_until(now_ns() + settled_ns + queued_ns);
+    let mut arrivals = Vec::new();
+    while let Some((length, time_ns)) = receive(to, &mut packet, false)? {
+        if length == full.payload {
+            arrivals.push(time_ns);
+        }
+    }
+    let steady = arrivals.get(arrivals.len() / 2..).unwrap_or_default();
+    Ok(match (steady.first(), steady.last()) {
+        (Some(first), Some(last)) if last > first => {
+            let bits = (steady.len() as u64 - 1) * full.wire * 8;
+            Some(bits * SECOND_NS / (last - first))
+        }
+        _ => None,
+    })
+}
+
 /// Rate at which the train came out, framing included: of the part that was still
 /// queued when all had come in, as far as there is one, because a machine that
 /// takes packets in at the edge's rate has little time left for the bottleneck.
-fn rate(arrivals: &[(u64, u64)], came_in: &[u64]) -> Result<u64, CaseError> {
+fn rate(arrivals: &[(u64, u64)], came_in: &[u64], full: Full) -> Result<u64, CaseError> {
     let last_in_ns = came_in.last().copied().unwrap_or_default();
     let queued_from = arrivals.partition_point(|arrival| arrival.1 <= last_in_ns);
     let from = if arrivals.len() - queued_from >= LEAST_QUEUED {
@@ -200,7 +284,7 @@ fn rate(arrivals: &[(u64, u64)], came_in: &[u64]) -> Result<u64, CaseError> {
     let steady = arrivals.get(from + BUCKET_PACKETS..).unwrap_or_default();
     match (steady.first(), steady.last()) {
         (Some(first), Some(last)) if last.1 > first.1 => {
-            Ok((steady.len() as u64 - 1) * WIRE_BYTES * 8 * 1_000_000_000 / (last.1 - first.1))
+            Ok((steady.len() as u64 - 1) * full.wire * 8 * 1_000_000_000 / (last.1 - first.1))
         }
         _ => Err(CaseError::Unexpected(
             "the packet train that measures the link did not arrive",
@@ -211,7 +295,7 @@ fn rate(arrivals: &[(u64, u64)], came_in: &[u64]) -> Result<u64, CaseError> {
 /// Bytes that were queued when the first packet was dropped, to within a packet:
 /// what had come in by then less what had gone out. `came_in` is when each packet
 /// of the train reached the router.
-fn buffer(arrivals: &[(u64, u64)], came_in: &[u64]) -> Option<u64> {
+fn buffer(arrivals: &[(u64, u64)], came_in: &[u64], full: Full) -> Option<u64> {
     let accepted = (0..)
         .zip(arrivals)
         .find(|(expected, arrival)| arrival.0 != *expected)?
@@ -221,7 +305,7 @@ fn buffer(arrivals: &[(u64, u64)], came_in: &[u64]) -> Option<u64> {
         .iter()
         .take_while(|arrival| arrival.1 <= dropped_ns)
         .count() as u64;
-    Some(accepted.saturating_sub(gone) * QUEUED_BYTES)
+    Some(accepted.saturating_sub(gone) * full.queued)
 }
 
 /// Payload of the largest packet that the first sender's TCP hands to its link.

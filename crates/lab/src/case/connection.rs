@@ -204,18 +204,23 @@ impl Congestion {
         let Some(expected) = &self.expected else {
             return Ok(());
         };
-        let name = nix::sys::socket::getsockopt(stream, nix::sys::socket::sockopt::TcpCongestion)
-            .doing("asking for the congestion control")?;
-        let found = name.to_string_lossy();
-        let found = found.trim_end_matches('\0');
-        if found == expected {
+        let found = congestion_of(stream)?;
+        if found == *expected {
             return Ok(());
         }
         Err(CaseError::Congestion {
-            found: found.to_owned(),
+            found,
             expected: expected.clone(),
         })
     }
+}
+
+/// The congestion control that a connection has.
+pub fn congestion_of(stream: &TcpStream) -> Result<String, CaseError> {
+    let name = nix::sys::socket::getsockopt(stream, nix::sys::socket::sockopt::TcpCongestion)
+        .doing("asking for the congestion control")?;
+    let found = name.to_string_lossy();
+    Ok(found.trim_end_matches('\0').to_owned())
 }
 
 fn set_congestion(socket: &impl AsRawFd, name: &str) -> Result<(), CaseError> {
@@ -257,6 +262,18 @@ pub fn send_sized(stream: &mut TcpStream, size: u64) -> io::Result<()> {
     first[..REQUEST_BYTES].copy_from_slice(&size.to_be_bytes());
     stream.write_all(&first)?;
     send(stream, size - first.len() as u64)
+}
+
+/// The same in two writes, of which the first has `header` bytes, at least
+/// [`REQUEST_BYTES`]; with a header of 0 in as many as a large write takes.
+pub fn send_headed(stream: &mut TcpStream, size: u64, header: usize) -> io::Result<()> {
+    if header == 0 {
+        return send_sized(stream, size);
+    }
+    let mut first = vec![0; header];
+    first[..REQUEST_BYTES].copy_from_slice(&size.to_be_bytes());
+    stream.write_all(&first)?;
+    send(stream, size - header as u64)
 }
 
 /// Sends `size` bytes, whatever they are.

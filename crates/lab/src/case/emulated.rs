@@ -5,16 +5,13 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use paceline_emulator::{
-    disable_offloads, Buffer, Change, Direction, Emulator, EmulatorError, LinkConfig, Observe,
-    Port, Report, Settings,
+    disable_offloads, Buffer, Change, Direction, Emulator, EmulatorError, Jitter, LinkConfig, Loss,
+    Observe, Policer, Port, Reorder, Report, Settings,
 };
 
 use super::{Bottleneck, CaseError, Namespace};
-use crate::plan::Topology;
+use crate::plan::{self, Impairments, Topology};
 use crate::record::LinkReading;
-
-/// Largest IP packet on the link, bytes.
-const MTU: u32 = 1500;
 
 /// The emulator between router and receiver, in a namespace of its own:
 ///
@@ -23,20 +20,85 @@ const MTU: u32 = 1500;
 /// ```
 #[derive(Debug, Default)]
 pub struct EmulatedBottleneck {
-    running: Mutex<Option<(Emulator, Namespace)>>,
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    emulator: Emulator,
+    place: Namespace,
+    impairments: Impairments,
+    /// Of emulators in the same place before this one.
+    problems: Vec<String>,
 }
 
 impl EmulatedBottleneck {
-    fn running(&self) -> MutexGuard<'_, Option<(Emulator, Namespace)>> {
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the link did so far; nothing before there is one.
     fn report(&self) -> Result<Report, CaseError> {
         match &*self.running() {
-            Some((emulator, _)) => emulator.report().map_err(emulator_error),
+            Some(running) => running.emulator.report().map_err(emulator_error),
             None => Ok(Report::default()),
         }
+    }
+}
+
+/// Starts the link of `wanted` on the interfaces in `place`.
+fn start(place: &Namespace, wanted: &Topology) -> Result<Emulator, CaseError> {
+    let impairments = &wanted.impairments;
+    let line = |rate_bps| {
+        LinkConfig::new(
+            rate_bps,
+            wanted.one_way_delay_ns,
+            Buffer::Bytes(wanted.buffer_bytes),
+        )
+    };
+    let forward = LinkConfig {
+        loss: impairments.loss.map(loss),
+        jitter: (impairments.jitter_ns > 0).then_some(Jitter::Uniform {
+            most_ns: impairments.jitter_ns,
+        }),
+        reorder: impairments.reorder.map(|reorder| Reorder {
+            share: reorder.share,
+            by_ns: reorder.by_ns,
+        }),
+        policer: impairments.policer.map(|policer| Policer {
+            rate_bits: policer.rate_bps,
+            burst_bytes: policer.burst_bytes,
+        }),
+        ..line(wanted.rate_bps)
+    };
+    let reverse = LinkConfig {
+        slot_ns: impairments.ack_slot_ns,
+        ..line(impairments.return_rate_bps.unwrap_or(wanted.rate_bps))
+    };
+    let open = |port: &str| place.enter(|| Port::open(port, wanted.mtu).map_err(emulator_error));
+    // Bandwidth is sampled at the router, as in the other backends.
+    let settings = Settings {
+        forward,
+        reverse,
+        observe: Observe::NOTHING,
+    };
+    Emulator::start(open("router")?, open("receiver")?, settings).map_err(emulator_error)
+}
+
+fn loss(loss: plan::Loss) -> Loss {
+    match loss {
+        plan::Loss::Random { share } => Loss::Random { share },
+        plan::Loss::Bursts {
+            to_bad,
+            to_good,
+            good,
+            bad,
+        } => Loss::Bursts {
+            to_bad,
+            to_good,
+            good,
+            bad,
+        },
     }
 }
 
@@ -57,47 +119,69 @@ impl Bottleneck for EmulatedBottleneck {
                 "link add {interface} type veth peer name {port} netns {}\n",
                 place.path()
             ))?;
-            place.ip(&format!("link set dev {port} up\n"))?;
+            place.ip(&format!("link set dev {port} mtu {} up\n", wanted.mtu))?;
             host.enter(|| disable_offloads(interface).map_err(emulator_error))?;
         }
-        let line = LinkConfig::new(
-            wanted.rate_bps,
-            wanted.one_way_delay_ns,
-            Buffer::Bytes(wanted.buffer_bytes),
-        );
-        let open = |port: &str| place.enter(|| Port::open(port, MTU).map_err(emulator_error));
-        // Bandwidth is sampled at the router, as in the other backends.
-        let settings = Settings {
-            forward: line.clone(),
-            reverse: line,
-            observe: Observe::NOTHING,
-        };
-        let link = Emulator::start(open("router")?, open("receiver")?, settings)
-            .map_err(emulator_error)?;
-        *self.running() = Some((link, place));
+        let wanted = wanted.unimpaired();
+        *self.running() = Some(Running {
+            emulator: start(&place, &wanted)?,
+            place,
+            impairments: wanted.impairments,
+            problems: Vec::new(),
+        });
         Ok(())
     }
 
-    fn set_rate(
+    fn change(
         &self,
         _router: &Namespace,
-        _wanted: &Topology,
-        rate_bps: u64,
+        _far: &Namespace,
+        wanted: &Topology,
+        cut: bool,
     ) -> Result<(), CaseError> {
-        let running = self.running();
-        let Some((link, _)) = &*running else {
+        let mut running = self.running();
+        let Some(running) = &mut *running else {
             return Err(CaseError::Unexpected(
-                "the link's rate was to be changed before there was a link",
+                "the link was to be changed before there was one",
             ));
         };
-        for direction in [Direction::Forward, Direction::Reverse] {
+        // What happens by chance is part of a link; loss alone can change while it runs.
+        let same = Impairments {
+            loss: running.impairments.loss,
+            ..wanted.impairments
+        };
+        if same != running.impairments {
+            let report = running.emulator.report().map_err(emulator_error)?;
+            let problems = report.problems();
+            running
+                .problems
+                .extend(problems.iter().map(ToString::to_string));
+            running.emulator = start(&running.place, wanted)?;
+            running.impairments = wanted.impairments;
+            return Ok(());
+        }
+        let none = plan::Loss::Random { share: 0.0 };
+        running.impairments = wanted.impairments;
+        let back = wanted.impairments.return_rate_bps;
+        let ways = [
+            (
+                Direction::Forward,
+                Some(wanted.rate_bps),
+                Some(wanted.impairments.loss.unwrap_or(none)),
+            ),
+            (Direction::Reverse, back.or(Some(wanted.rate_bps)), None),
+        ];
+        for (direction, rate_bits, lost) in ways {
             let change = Change {
-                rate_bits: Some(rate_bps),
+                rate_bits,
+                delay_ns: Some(wanted.one_way_delay_ns),
+                buffer: Some(Buffer::Bytes(wanted.buffer_bytes)),
+                loss: lost.map(loss),
+                cut,
                 ..Change::default()
             };
-            link.control()
-                .change(direction, change)
-                .map_err(emulator_error)?;
+            let control = running.emulator.control();
+            control.change(direction, change).map_err(emulator_error)?;
         }
         Ok(())
     }
@@ -115,7 +199,12 @@ impl Bottleneck for EmulatedBottleneck {
 
     fn problems(&self) -> Result<Vec<String>, CaseError> {
         let problems = self.report()?.problems();
-        Ok(problems.iter().map(ToString::to_string).collect())
+        let before = self
+            .running()
+            .as_ref()
+            .map(|running| running.problems.clone());
+        let now = problems.iter().map(ToString::to_string);
+        Ok(before.unwrap_or_default().into_iter().chain(now).collect())
     }
 }
 

@@ -18,7 +18,7 @@ use crate::record::{Record, RoundRecord};
 /// Runs the workload between the first N sender hosts and the receiver.
 pub fn run(case: &mut Case, workload: usize, incast: &Incast) -> Result<(), CaseError> {
     let plan = case.plan;
-    let (listener, address) = listen(&case.network)?;
+    let (listener, address) = listen(case.network)?;
     let congestion = adaptation::congestion(&plan.adaptation)?;
     let namespaces = &case.network.senders[..incast.senders as usize];
     let job = Job::start(&plan.adaptation)?;

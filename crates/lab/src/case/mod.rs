@@ -9,13 +9,16 @@ pub(crate) mod adaptation;
 mod bulk;
 mod burst;
 pub(crate) mod calibrate;
+mod changes;
 pub(crate) mod clusters;
 pub(crate) mod connection;
 mod coordination;
 mod cpu;
 mod empty_loop;
 mod emulated;
+mod impairments;
 mod incast;
+mod kernel_link;
 mod mpi;
 mod namespace;
 mod packets;
@@ -31,11 +34,12 @@ pub(crate) mod windows;
 use std::io;
 
 pub use emulated::EmulatedBottleneck;
+pub use kernel_link::KernelBottleneck;
 pub use namespace::{batch, Namespace};
-pub use topology::{Bottleneck, KernelBottleneck, Network};
+pub use topology::{Bottleneck, Network};
 
 use self::validity::Watch;
-use crate::plan::{Means, Plan, Workload};
+use crate::plan::{Impairments, Means, Plan, Workload};
 use crate::record::Record;
 
 /// Why a case could not be run to its end.
@@ -126,7 +130,7 @@ pub type Sink<'a> = &'a mut dyn FnMut(&Record) -> io::Result<()>;
 /// What the workloads share.
 pub(crate) struct Case<'a> {
     plan: &'a Plan,
-    network: Network<'a>,
+    network: &'a Network<'a>,
     sink: Sink<'a>,
     done: u64,
 }
@@ -160,16 +164,24 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
     let network = Network::build(&plan.topology, &plan.adaptation.sysctl, bottleneck)?;
     let mut case = Case {
         plan,
-        network,
+        network: &network,
         sink,
         done: 0,
     };
-    let reading = calibrate::read_back(&case.network)?;
+    let reading = calibrate::read_back(case.network)?;
     case.record(&Record::Link(bottleneck.read_back(reading)))?;
+    let wanted = &plan.topology;
+    if wanted.impairments != Impairments::default() {
+        network.change(wanted, false)?;
+        let reading = impairments::read_back(&network, reading.rtt_ns)?;
+        case.record(&Record::Impairments(reading))?;
+    }
     let mut watch = Watch::start()?;
     for (index, workload) in plan.workloads.iter().enumerate() {
         match workload {
-            Workload::Burst(burst) => burst::run(&mut case, index, burst)?,
+            Workload::Burst(burst) => changes::during(&network, |changes| {
+                burst::run(&mut case, index, burst, changes)
+            })?,
             Workload::Incast(incast) => incast::run(&mut case, index, incast)?,
             Workload::Bulk(bulk) => bulk::run(&mut case, index, bulk)?,
             Workload::Streams(streams) => streams::run(&mut case, index, streams)?,
@@ -177,7 +189,7 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
             Workload::Mpi(mpi) => mpi::run(&mut case, index, mpi)?,
         }
     }
-    let problems = watch.problems(&case.network, plan)?;
+    let problems = watch.problems(case.network, plan)?;
     for text in problems.into_iter().chain(bottleneck.problems()?) {
         case.record(&Record::Untrusted { text })?;
     }

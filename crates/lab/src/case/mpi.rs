@@ -61,7 +61,7 @@ pub(crate) fn run(case: &mut Case, workload: usize, mpi: &Mpi) -> Result<(), Cas
     let mut seen = match &job {
         Some(job) => Some(Seen::new(job.cgroup(), &congestion)),
         None => {
-            seen::check(&case.network, &congestion)?;
+            seen::check(case.network, &congestion)?;
             None
         }
     };

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nix::sched::{setns, unshare, CloneFlags};
@@ -91,12 +92,18 @@ impl Namespace {
     /// Runs lines of `ip -6` here: rules do not say by their addresses which family's
     /// they are.
     pub fn ip6(&self, lines: &str) -> Result<(), CaseError> {
-        self.enter(|| run("ip", &["-6"], lines))
+        self.enter(|| run("ip", &["-6"], None, lines))
     }
 
     /// Runs lines of `tc` here.
     pub fn tc(&self, lines: &str) -> Result<(), CaseError> {
         self.enter(|| batch("tc", lines))
+    }
+
+    /// The same; tables of distributions are found in `tables`.
+    pub fn tc_with_tables(&self, lines: &str, tables: Option<&Path>) -> Result<(), CaseError> {
+        let tables = tables.map(|tables| ("TC_LIB_DIR", tables));
+        self.enter(|| run("tc", &[], tables, lines))
     }
 
     /// Writes a sysctl, named with dots, as this namespace sees it.
@@ -117,12 +124,18 @@ impl AsFd for Namespace {
 
 /// Runs `ip` or `tc` on lines in the calling thread's namespace.
 pub fn batch(tool: &'static str, lines: &str) -> Result<(), CaseError> {
-    run(tool, &[], lines)
+    run(tool, &[], None, lines)
 }
 
-fn run(tool: &'static str, options: &[&str], lines: &str) -> Result<(), CaseError> {
+fn run(
+    tool: &'static str,
+    options: &[&str],
+    variable: Option<(&str, &Path)>,
+    lines: &str,
+) -> Result<(), CaseError> {
     let mut child = Command::new(tool)
         .args(options)
+        .envs(variable)
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::{CaseError, Doing, Namespace};
 
@@ -26,9 +26,17 @@ pub struct Queue {
 #[derive(Debug, Default, Deserialize)]
 pub struct Shaper {
     /// Bytes per second.
+    #[serde(default, deserialize_with = "number")]
     pub rate: Option<u64>,
     /// Bytes.
+    #[serde(default, deserialize_with = "number")]
     pub limit: Option<u64>,
+}
+
+/// Other disciplines have other things of the same name: netem's rate is a table.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(value.as_u64())
 }
 
 /// The queues of a node.
@@ -51,4 +59,23 @@ pub fn queues(node: &Namespace) -> Result<Vec<Queue>, CaseError> {
     serde_json::from_slice(&output.stdout)
         .map_err(std::io::Error::other)
         .doing("reading what tc wrote")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_line_with_a_rate_is_a_queue_too() {
+        let told = r#"[
+            {"kind":"tbf","handle":"1:","dev":"wan","options":{"rate":6250000,"limit":131072},"drops":3},
+            {"kind":"netem","handle":"2:","dev":"far","options":{"limit":100000,"rate":{"rate":12500000000,"packetoverhead":0}}}
+        ]"#;
+        let queues: Vec<Queue> = serde_json::from_str(told).expect("queues");
+        assert_eq!(queues[0].options.rate, Some(6_250_000));
+        assert_eq!(
+            (queues[1].options.rate, queues[1].options.limit),
+            (None, Some(100_000))
+        );
+    }
 }

@@ -5,7 +5,8 @@
 
 use std::net::SocketAddr;
 
-use super::topology::{configuration, delay, host_address, interface, sender_link, shaper};
+use super::kernel_link::delay;
+use super::topology::{configuration, host_address, interface, sender_link, shaper};
 use super::topology::{router_address, switch_offload_off, Network};
 use super::CaseError;
 use crate::plan::Route;
@@ -41,7 +42,13 @@ pub fn add(network: &Network, routes: &[Route]) -> Result<(), CaseError> {
             lines += &format!("route add {host} via {at_router}\n");
         }
         receiver.ip(&lines)?;
-        router.tc(&shaper("add", &ours, route.rate_bps, route.buffer_bytes))?;
+        router.tc(&shaper(
+            "add",
+            &ours,
+            route.rate_bps,
+            route.buffer_bytes,
+            wanted.mtu,
+        ))?;
         receiver.tc(&delay(&theirs, route.rtt_ns))?;
         if !wanted.offload {
             router.enter(|| switch_offload_off(&ours))?;

@@ -42,12 +42,12 @@ pub fn run(case: &mut Case, workload: usize, streams: &Streams) -> Result<(), Ca
             streams.distant_rtt_ns / 1000
         ))?;
     }
-    routes::add(&case.network, &streams.routes)?;
+    routes::add(case.network, &streams.routes)?;
     for repeat in 0..streams.repeats {
         run_once(case, workload, streams, repeat)?;
         case.advance()?;
     }
-    routes::remove(&case.network, &streams.routes)?;
+    routes::remove(case.network, &streams.routes)?;
     for host in 0..streams.distant_hosts {
         case.network
             .router
@@ -63,8 +63,8 @@ fn run_once(
     repeat: u32,
 ) -> Result<(), CaseError> {
     let plan = case.plan;
-    let (listener, address) = listen(&case.network)?;
-    let doors = doors(&case.network, streams)?;
+    let (listener, address) = listen(case.network)?;
+    let doors = doors(case.network, streams)?;
     let congestion = adaptation::congestion(&plan.adaptation)?;
     let hosts = &case.network.senders;
     let job = Job::start(&plan.adaptation)?;

@@ -13,18 +13,20 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::clusters::{far_address, far_link, Far};
-use super::{validity, CaseError, Doing, Namespace};
-use crate::plan;
+use super::{CaseError, Doing, Namespace};
+use crate::plan::{self, HostQueue};
 use crate::record::LinkReading;
 
 /// A shaper lets this much through at line rate: nearly two packets, the least with which
-/// the kernel's tbf keeps up with its rate. Less than a packet of two segments (3028 bytes
-/// and framing): tbf cuts what is larger than its bucket into segments, each with framing
-/// of its own, and takes what is not for one packet.
-pub(crate) const SHAPER_BURST_BYTES: u32 = 3040;
+/// the kernel's tbf keeps up with its rate. Less than a packet of two segments and framing:
+/// tbf cuts what is larger than its bucket into segments, each with framing of its own, and
+/// takes what is not for one packet. 3040 bytes on an Ethernet.
+pub(crate) fn shaper_burst_bytes(mtu: u32) -> u32 {
+    2 * (mtu + ETHERNET_HEADER_BYTES) + FRAMING_BYTES / 2
+}
 /// Preamble, frame check sequence and gap, which a kernel queue does not see:
 /// with it a link of 500 Mbit/s carries what an Ethernet of that speed would.
 pub const FRAMING_BYTES: u32 = 24;
@@ -37,7 +39,7 @@ pub(crate) const EDGE_QUEUE_BYTES: u32 = 64_000_000;
 /// What makes the path between router and receiver slow, long and shallow.
 pub trait Bottleneck: Sync {
     /// Makes the interfaces `wan` in `router` and `interface` in `far`, joined by a
-    /// link of the rate, delay and buffer of `wanted`: the receiver itself, or the
+    /// link of the rates, delay and buffer of `wanted`, not impaired: the receiver itself, or the
     /// router of a far cluster, towards which and from which the link is the same.
     /// Addresses are none of its business.
     fn install(
@@ -48,12 +50,14 @@ pub trait Bottleneck: Sync {
         wanted: &plan::Topology,
     ) -> Result<(), CaseError>;
 
-    /// Changes the rate of the installed link, bits per second.
-    fn set_rate(
+    /// Makes the installed link, between the same namespaces, the one of `wanted` in all but
+    /// what its interfaces are. With `cut` all that is under way is lost.
+    fn change(
         &self,
         router: &Namespace,
+        far: &Namespace,
         wanted: &plan::Topology,
-        rate_bps: u64,
+        cut: bool,
     ) -> Result<(), CaseError>;
 
     /// What was measured of the installed link, where the link itself knows better.
@@ -67,93 +71,21 @@ pub trait Bottleneck: Sync {
     }
 }
 
-/// The kernel's own queues: tbf with a drop-tail queue, and netem.
-///
-/// To a single receiver the queue is on the way there, and netem holds the whole
-/// round trip's delay on the way back: TCP sees only the sum, and in this order
-/// netem's queue is never part of the bottleneck's. Between two clusters, where each
-/// direction carries data, there is a bridge in between. Towards the far side a packet
-/// is queued at the router and then delayed at the bridge, on the way back delayed at
-/// the far router and then queued at the bridge.
-#[derive(Debug, Default)]
-pub struct KernelBottleneck {
-    bridge: Mutex<Option<Namespace>>,
-}
-
-impl KernelBottleneck {
-    fn shaper(verb: &str, device: &str, wanted: &plan::Topology, rate_bps: u64) -> String {
-        shaper(verb, device, rate_bps, wanted.buffer_bytes)
-    }
-}
+/// Of a shaper, so that its queue can be named.
+pub(super) const SHAPER_HANDLE: &str = "1:";
 
 /// A line of `tc` that makes what leaves a device that slow, behind a drop-tail queue.
-pub(super) fn shaper(verb: &str, device: &str, rate_bps: u64, buffer_bytes: u64) -> String {
+pub(crate) fn shaper(
+    verb: &str,
+    device: &str,
+    rate_bps: u64,
+    buffer_bytes: u64,
+    mtu: u32,
+) -> String {
+    let burst = shaper_burst_bytes(mtu);
     format!(
-        "qdisc {verb} dev {device} root tbf rate {rate_bps}bit burst {SHAPER_BURST_BYTES} limit {buffer_bytes} overhead {FRAMING_BYTES}\n"
+        "qdisc {verb} dev {device} root handle {SHAPER_HANDLE} tbf rate {rate_bps}bit burst {burst} limit {buffer_bytes} overhead {FRAMING_BYTES}\n"
     )
-}
-
-/// One that delays it; nothing where there is no delay: netem has none of 0.
-pub(super) fn delay(device: &str, delay_ns: u64) -> String {
-    match delay_ns {
-        0 => String::new(),
-        _ => format!(
-            "qdisc add dev {device} root netem delay {}us limit 100000\n",
-            delay_ns / 1000
-        ),
-    }
-}
-
-impl Bottleneck for KernelBottleneck {
-    fn install(
-        &self,
-        router: &Namespace,
-        far: &Namespace,
-        interface: &str,
-        wanted: &plan::Topology,
-    ) -> Result<(), CaseError> {
-        let shaper = |device| Self::shaper("add", device, wanted, wanted.rate_bps);
-        let join = |from: &Namespace, device: &str, to: &Namespace, peer: &str| {
-            from.ip(&format!(
-                "link add {device} type veth peer name {peer} netns {}\n",
-                to.path()
-            ))
-        };
-        if wanted.far_hosts == 0 {
-            join(router, "wan", far, interface)?;
-            router.tc(&shaper("wan"))?;
-            return far.tc(&delay(interface, 2 * wanted.one_way_delay_ns));
-        }
-        let bridge = Namespace::create("bridge")?;
-        join(router, "wan", &bridge, "near")?;
-        join(far, interface, &bridge, "far")?;
-        let mut lines = "link add bridge type bridge\nlink set bridge up\n".to_owned();
-        for device in ["near", "far"] {
-            lines += &format!("link set {device} master bridge\nlink set {device} up\n");
-        }
-        bridge.ip(&lines)?;
-        router.tc(&shaper("wan"))?;
-        bridge.tc(&(delay("far", wanted.one_way_delay_ns) + &shaper("near")))?;
-        far.tc(&delay(interface, wanted.one_way_delay_ns))?;
-        *self.bridge.lock().unwrap_or_else(PoisonError::into_inner) = Some(bridge);
-        Ok(())
-    }
-
-    fn set_rate(
-        &self,
-        router: &Namespace,
-        wanted: &plan::Topology,
-        rate_bps: u64,
-    ) -> Result<(), CaseError> {
-        router.tc(&Self::shaper("change", "wan", wanted, rate_bps))
-    }
-
-    fn problems(&self) -> Result<Vec<String>, CaseError> {
-        let bridge = self.bridge.lock().unwrap_or_else(PoisonError::into_inner);
-        bridge.as_ref().map_or(Ok(Vec::new()), |bridge| {
-            validity::dropped(bridge, |queue| queue.kind == "tbf")
-        })
-    }
 }
 
 /// A built network. Dropping it takes everything down.
@@ -268,10 +200,11 @@ impl<'a> Network<'a> {
         Ok(())
     }
 
-    /// Changes the bottleneck's rate, bits per second.
-    pub fn set_rate(&self, rate_bps: u64) -> Result<(), CaseError> {
+    /// Changes the bottleneck to the one of `wanted`; with `cut` all that is under way is
+    /// lost.
+    pub fn change(&self, wanted: &plan::Topology, cut: bool) -> Result<(), CaseError> {
         self.bottleneck
-            .set_rate(&self.router, &self.wanted, rate_bps)
+            .change(&self.router, &self.receiver, wanted, cut)
     }
 }
 
@@ -314,16 +247,14 @@ pub(super) fn attach_hosts(
     router.ip(&at_router)?;
     if wanted.switch_buffer_bytes > 0 {
         let port = |index| {
-            format!(
-                "qdisc add dev edge{index} root tbf rate {}bit burst {SHAPER_BURST_BYTES} limit {} overhead {FRAMING_BYTES}\n",
-                wanted.edge_rate_bps, wanted.switch_buffer_bytes
-            )
+            let (rate_bps, buffer) = (wanted.edge_rate_bps, wanted.switch_buffer_bytes);
+            shaper("add", &format!("edge{index}"), rate_bps, buffer, wanted.mtu)
         };
         router.tc(&(0..links.len()).map(port).collect::<String>())?;
     }
     for (&link, host) in links.iter().zip(&hosts) {
         host.ip(&configuration("eth0", link, false, wanted))?;
-        host.tc(&edge_shaper("add", wanted.edge_rate_bps))?;
+        host.tc(&(edge_shaper("add", wanted.edge_rate_bps, wanted.mtu) + &host_queue(wanted)))?;
         if cuts_packets(wanted) {
             host.enter(|| switch_offload_off("eth0"))?;
         }
@@ -340,10 +271,24 @@ pub(super) fn attach_hosts(
 }
 
 /// Line of `tc` for a host's own link.
-pub(super) fn edge_shaper(verb: &str, rate_bps: u64) -> String {
-    format!(
-        "qdisc {verb} dev eth0 root tbf rate {rate_bps}bit burst {SHAPER_BURST_BYTES} limit {EDGE_QUEUE_BYTES} overhead {FRAMING_BYTES}\n"
-    )
+pub(super) fn edge_shaper(verb: &str, rate_bps: u64, mtu: u32) -> String {
+    shaper(verb, "eth0", rate_bps, EDGE_QUEUE_BYTES.into(), mtu)
+}
+
+/// Line of `tc` for the queueing discipline of a host's own interface: what the link's rate
+/// lets go is what the discipline lets go, as before the ring of a network card.
+fn host_queue(wanted: &plan::Topology) -> String {
+    let Some(queue) = wanted.host_queue else {
+        return String::new();
+    };
+    // What the shaper cut into segments fq counts one by one, a card's fq as they are
+    // written: its limits on packets are those of the link's own queue here.
+    let options = match queue {
+        HostQueue::Fq => " limit 100000 flow_limit 100000",
+        HostQueue::PfifoFast | HostQueue::FqCodel => "",
+    };
+    let name = queue.name();
+    format!("qdisc add dev eth0 parent {SHAPER_HANDLE}1 {name}{options}\n")
 }
 
 pub(super) const RECEIVER_LINK: u8 = 0;
@@ -414,8 +359,11 @@ pub(super) fn interface(device: &str, address: IpAddr, wanted: &plan::Topology) 
     } else {
         (24, "")
     };
+    let mtu = wanted.mtu;
     segment_limit(device, wanted)
-        + &format!("addr add {address}/{bits} dev {device}{option}\nlink set dev {device} up\n")
+        + &format!(
+            "addr add {address}/{bits} dev {device}{option}\nlink set dev {device} mtu {mtu} up\n"
+        )
 }
 
 /// Lines of `ip` that bound what leaves an interface back to back without offload.
@@ -423,7 +371,7 @@ fn segment_limit(device: &str, wanted: &plan::Topology) -> String {
     if wanted.offload {
         return String::new();
     }
-    let segments = plan::UNOFFLOADED_SEGMENTS;
+    let segments = wanted.unoffloaded_segments();
     format!("link set dev {device} gso_max_segs {segments}\n")
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use super::queues::{queues, Queue};
 use super::windows::{self, KernelLog};
 use super::{CaseError, Doing, Namespace, Network};
-use crate::plan::{Plan, Topology, Workload};
+use crate::plan::{HostQueue, Plan, Topology, Workload};
 
 /// A receive buffer holds a window of half its size, for what a packet needs beside its
 /// payload (tcp_adv_win_scale of tcp(7)), and a send buffer is as large for the same reason.
@@ -34,12 +34,14 @@ impl Watch {
     pub fn problems(&mut self, network: &Network, plan: &Plan) -> Result<Vec<String>, CaseError> {
         let mut problems = Vec::new();
         for host in network.hosts() {
-            problems.extend(dropped(host, |_| false)?);
+            problems.extend(dropped(host, |queue| own_drops(&network.wanted, queue))?);
         }
         let ports = network.wanted.switch_buffer_bytes > 0;
         let modelled = |queue: &Queue| {
             let described = queue.dev == "wan" || queue.dev.starts_with("route");
-            queue.kind == "tbf" && (described || ports && queue.dev.starts_with("edge"))
+            let policed = network.wanted.impairments.policer.is_some();
+            (queue.kind == "tbf" || policed && queue.kind == "clsact")
+                && (described || ports && queue.dev.starts_with("edge"))
         };
         problems.extend(dropped(&network.router, modelled)?);
         if let Some(far) = &network.far {
@@ -55,6 +57,15 @@ impl Watch {
         problems.extend(windows::problems(&mut self.log));
         Ok(problems)
     }
+}
+
+/// Whether a host's queue may drop: its discipline does so by itself, and the shaper above
+/// it counts that too. fq keeps what it has.
+fn own_drops(wanted: &Topology, queue: &Queue) -> bool {
+    let discipline = wanted
+        .host_queue
+        .filter(|discipline| *discipline != HostQueue::Fq);
+    discipline.is_some_and(|own| [own.name(), "tbf"].contains(&queue.kind.as_str()))
 }
 
 /// Packets that a node's interfaces and queues dropped, but for the `modelled` queues.
@@ -128,13 +139,14 @@ fn softnet_drops(text: &str) -> Option<u64> {
 
 /// Whether the hosts' sockets hold what the path does.
 fn small_buffers(network: &Network, plan: &Plan) -> Result<Option<String>, CaseError> {
-    let needed = BUFFER_PER_WINDOW
-        * plan
-            .workloads
-            .iter()
-            .map(|workload| window_bytes(&plan.topology, workload))
-            .max()
-            .unwrap_or(0);
+    let topology = &plan.topology;
+    let links: Vec<Topology> = (0..=topology.steps.len())
+        .map(|steps| topology.after(steps))
+        .collect();
+    let windows = links
+        .iter()
+        .flat_map(|link| plan.workloads.iter().map(|of| window_bytes(link, of)));
+    let needed = BUFFER_PER_WINDOW * windows.max().unwrap_or(0);
     for host in network.hosts() {
         for key in ["tcp_rmem", "tcp_wmem"] {
             let text = host.enter(|| {
@@ -167,7 +179,10 @@ fn window_bytes(topology: &Topology, workload: &Workload) -> u64 {
     let rtt_ns = u128::from(2 * topology.one_way_delay_ns);
     let path = (u128::from(bytes_per_second) * rtt_ns / 1_000_000_000) as u64;
     let (connections, most) = match workload {
-        Workload::Burst(burst) => (burst.connections, burst.size_bytes),
+        Workload::Burst(burst) => {
+            let most = burst.chunks.iter().map(|chunk| chunk.size_bytes).max();
+            (burst.connections, most.unwrap_or(0))
+        }
         Workload::Incast(incast) => (incast.senders, path),
         Workload::Bulk(bulk) => (bulk.groups.iter().map(|group| group.flows).sum(), path),
         Workload::Streams(streams) => (streams.hosts * streams.per_host, path),

@@ -2,7 +2,6 @@
 //! Metrics of all-to-all after all-to-all.
 
 use super::{pick, seconds, CollectError, Collector, Place};
-use crate::bounds;
 use crate::plan::{AllToAll, Topology};
 use crate::record::Record;
 
@@ -72,7 +71,7 @@ fn longest_pause_s(bytes_per_ms: &[u64]) -> f64 {
 /// what crosses the link between the clusters takes there.
 fn round_bound_s(topology: &Topology, block_bytes: u64) -> f64 {
     let (near, far) = (u64::from(topology.senders), u64::from(topology.far_hosts));
-    let wire_bits = bounds::wire_bytes(block_bytes, topology.ip) * 8;
+    let wire_bits = topology.frame().wire_bytes(block_bytes) * 8;
     let at_host = (near + far - 1) * wire_bits;
     let across = near * far * wire_bits;
     let delay_s = topology.one_way_delay_ns as f64 / 1e9;
@@ -106,6 +105,10 @@ mod tests {
             ip: 4,
             offload: false,
             bottleneck: None,
+            mtu: 1500,
+            host_queue: None,
+            impairments: crate::plan::Impairments::default(),
+            steps: Vec::new(),
         };
         // matsuda-2005, 4.4: 29 MB/s, headers not counted.
         let payload = 15.0 * 32_000.0;

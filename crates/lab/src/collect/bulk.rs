@@ -4,8 +4,7 @@
 use paceline_report::Series;
 
 use super::{pick, seconds, share, CollectError, Collector, Place};
-use crate::bounds;
-use crate::plan::Bulk;
+use crate::plan::{Bulk, Topology, When};
 use crate::record::{CpuRecord, FlowRecord, PacketRecord, Record, RoundTrip};
 
 impl Collector {
@@ -38,7 +37,9 @@ impl Collector {
                 .map(|flows| flows.iter().map(|flow| goodput(flow)).collect())
                 .collect();
             let sums = rates.iter().map(|rates| rates.iter().sum()).collect();
-            let bound = bounds::goodput_bps(topology.rate_bps, topology.ip);
+            let bound = topology
+                .frame()
+                .goodput_bps(mean_rate_bps(topology, bulk.duration_ns));
             self.put(
                 place,
                 &place.metric("goodput_bps", &tails),
@@ -169,6 +170,21 @@ fn flow_level_bps(round: &RoundTrip, rtt_ns: u64) -> f64 {
 /// What left in a round trip over its busy part, bits per second; `None` if nothing left.
 fn packet_level_bps(round: &RoundTrip) -> Option<f64> {
     (round.busy_ns > 0).then(|| round.wire_bytes as f64 * 8e9 / round.busy_ns as f64)
+}
+
+/// What the link's rate is on the average over so long, bits per second.
+fn mean_rate_bps(topology: &Topology, duration_ns: u64) -> u64 {
+    let (mut rate_bps, mut since_ns, mut bits) = (topology.rate_bps, 0, 0);
+    for step in &topology.steps {
+        let (When::Time { at_ns }, Some(next)) = (step.when, step.change.rate_bps) else {
+            continue;
+        };
+        let until_ns = at_ns.min(duration_ns);
+        bits += u128::from(rate_bps) * u128::from(until_ns - since_ns);
+        (rate_bps, since_ns) = (next, until_ns);
+    }
+    bits += u128::from(rate_bps) * u128::from(duration_ns - since_ns);
+    (bits / u128::from(duration_ns.max(1))) as u64
 }
 
 fn goodput(flow: &FlowRecord) -> f64 {

@@ -4,7 +4,6 @@
 use paceline_report::Series;
 
 use super::{pick, seconds, CollectError, Collector, Place};
-use crate::bounds;
 use crate::plan::{Route, Streams};
 use crate::record::{Record, StreamSample, StreamsRecord};
 
@@ -53,7 +52,7 @@ impl Collector {
             let tails = [plan.label.as_str(), "beside"];
             let all = f64::from(plan.hosts * plan.per_host + 1);
             let topology = &place.plan.topology;
-            let fair = bounds::goodput_bps(topology.rate_bps, topology.ip) / all;
+            let fair = topology.frame().goodput_bps(topology.rate_bps) / all;
             let metric = place.metric("goodput_bps", &tails);
             self.put(place, &metric, rates, Some(fair))?;
         }
@@ -126,10 +125,11 @@ impl Collector {
 /// route that needs the longest. Where a host stands still, the others can use what it leaves; a flow beside them has its share.
 fn last_bound_s(place: &Place, plan: &Streams) -> f64 {
     let topology = &place.plan.topology;
+    let frame = topology.frame();
     let of_route = |route: &Route| {
         let streams = u64::from(route.hosts * plan.per_host);
         let bytes = streams * plan.size_bytes;
-        bounds::completion_s(bytes, streams, route.rate_bps, route.rtt_ns, topology.ip)
+        frame.completion_s(bytes, streams, route.rate_bps, route.rtt_ns)
     };
     if !plan.routes.is_empty() {
         return plan.routes.iter().map(of_route).fold(0.0, f64::max);
@@ -139,11 +139,6 @@ fn last_bound_s(place: &Place, plan: &Streams) -> f64 {
         None => topology.rate_bps,
         Some(_) => topology.rate_bps * streams / (streams + 1),
     };
-    bounds::completion_s(
-        streams * plan.size_bytes,
-        streams,
-        rate_bps,
-        2 * topology.one_way_delay_ns,
-        topology.ip,
-    )
+    let rtt_ns = 2 * topology.one_way_delay_ns;
+    frame.completion_s(streams * plan.size_bytes, streams, rate_bps, rtt_ns)
 }

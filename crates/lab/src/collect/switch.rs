@@ -4,7 +4,7 @@
 use super::{pick, seconds, CollectError, Collector, Place};
 use crate::plan::Switch;
 use crate::record::Record;
-use crate::{bounds, recovery};
+use crate::recovery;
 
 impl Collector {
     pub(super) fn switch<'r>(
@@ -41,8 +41,8 @@ impl Collector {
             held,
             Some(recovery::bound_s(rtt_ns)),
         )?;
-        let (rate, ip) = (topology.rate_bps, topology.ip);
-        let bound = bounds::completion_s(switch.transfer_bytes, 1, rate, rtt_ns, ip);
+        let (rate_bps, frame) = (topology.rate_bps, topology.frame());
+        let bound = frame.completion_s(switch.transfer_bytes, 1, rate_bps, rtt_ns);
         let times = transfers
             .iter()
             .map(|transfer| seconds(transfer.completion_ns))

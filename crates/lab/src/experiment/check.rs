@@ -6,14 +6,11 @@ use std::path::Path;
 use paceline_policy::Policy;
 use paceline_report::claims::Claim;
 
-use super::{program, Experiment, ExperimentError, File, PolicyChoice, Variant};
-use crate::case::clusters::MOST_HOSTS;
+use super::{burst, link, program, Experiment, ExperimentError, File, PolicyChoice, Variant};
 use crate::located::Located;
 use crate::plan::PolicySource;
 use crate::skeleton::RANKS;
 
-/// A full frame, bytes.
-const LEAST_SWITCH_BUFFER: u64 = 1514;
 /// Hosts that fit the lab's addresses.
 pub(super) const MOST_SENDERS: u32 = 250;
 
@@ -113,8 +110,9 @@ pub fn experiment(experiment: &Experiment, text: &str, path: &Path) -> Result<()
         }
         _ => {}
     }
-    link(file, &place)?;
-    bursts(file, &place)?;
+    link::check(file, &place)?;
+    machine(file, &place)?;
+    burst::check(file, &place)?;
     incasts(file, &place)?;
     bulks(file, &place)?;
     super::streams::check(file, &place)?;
@@ -258,94 +256,12 @@ fn skeletons(file: &File, place: &Place) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-fn link(file: &File, place: &Place) -> Result<(), ExperimentError> {
-    let wrong = |key: &str, problem: &str| Err(place.wrong("[link]", 0, key, problem.to_owned()));
-    if file.link.ip != 4 && file.link.ip != 6 {
-        return wrong("ip", "must be 4 or 6");
+fn machine(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    if (-3..=4).contains(&file.machine.shift) {
+        return Ok(());
     }
-    if file.link.edge_rate < file.link.rate {
-        return wrong(
-            "edge_rate",
-            "must be at least the link's rate, or the hosts' links would be the bottleneck",
-        );
-    }
-    if let Some([near, far]) = file.link.clusters {
-        if near != far || near == 0 || near > MOST_HOSTS {
-            return wrong(
-                "clusters",
-                &format!("must be two of the same size, 1 to {MOST_HOSTS}"),
-            );
-        }
-        if !file.link.step.is_empty() {
-            return wrong("clusters", "[[link.step]] is for bursts, not for clusters");
-        }
-    }
-    let switch_buffer = file.link.switch_buffer.bytes();
-    if switch_buffer > 0 && file.link.clusters.is_none() {
-        return wrong("switch_buffer", "is for clusters");
-    }
-    if (1..LEAST_SWITCH_BUFFER).contains(&switch_buffer) {
-        return wrong("switch_buffer", "must hold one frame at least: 1514B");
-    }
-    if !(-3..=4).contains(&file.machine.shift) {
-        let problem = "must be -3 to 4: one instruction takes 2^shift ns".to_owned();
-        return Err(place.wrong("[virtual]", 0, "shift", problem));
-    }
-    for (index, step) in file.link.step.iter().enumerate() {
-        if step.at_burst < 2 {
-            let problem = "must be at least 2: the first burst has the link's own rate".to_owned();
-            return Err(place.wrong("[[link.step]]", index, "at_burst", problem));
-        }
-    }
-    if file
-        .link
-        .step
-        .windows(2)
-        .any(|pair| pair[0].at_burst >= pair[1].at_burst)
-    {
-        let problem = "steps must be in the order of their bursts".to_owned();
-        return Err(place.wrong("[[link.step]]", 1, "at_burst", problem));
-    }
-    Ok(())
-}
-
-fn bursts(file: &File, place: &Place) -> Result<(), ExperimentError> {
-    for (index, burst) in file.burst.iter().enumerate() {
-        let wrong = |key: &str, problem: String| Err(place.wrong("[[burst]]", index, key, problem));
-        let least = burst.count.min(burst.quick.unwrap_or(burst.count));
-        if burst.connections == 0 || burst.connections > 1000 {
-            return wrong("connections", "must be 1 to 1000".to_owned());
-        }
-        if burst.size.bytes() / u64::from(burst.connections) < 8 {
-            return wrong(
-                "size",
-                "must be at least 8 bytes for each connection".to_owned(),
-            );
-        }
-        if burst.from_burst == 0 || burst.from_burst > least {
-            return wrong(
-                "from_burst",
-                format!("must be 1 to the number of bursts, {least}"),
-            );
-        }
-        if burst
-            .sample_burst
-            .is_some_and(|sample| sample == 0 || sample > least)
-        {
-            return wrong(
-                "sample_burst",
-                format!("must be 1 to the number of bursts, {least}"),
-            );
-        }
-        if let Some(step) = file.link.step.iter().find(|step| step.at_burst > least) {
-            let problem = format!(
-                "{least} bursts end before the link changes at burst {}",
-                step.at_burst
-            );
-            return wrong("count", problem);
-        }
-    }
-    Ok(())
+    let problem = "must be -3 to 4: one instruction takes 2^shift ns".to_owned();
+    Err(place.wrong("[virtual]", 0, "shift", problem))
 }
 
 fn incasts(file: &File, place: &Place) -> Result<(), ExperimentError> {

@@ -2,7 +2,10 @@
 //! An experiment file: one TOML with topology, workloads, variants and what must
 //! hold. The keys are described in `docs/experiments.md`.
 
+mod burst;
 mod check;
+mod impairment;
+mod link;
 mod paper;
 pub mod program;
 mod shard;
@@ -18,9 +21,10 @@ use serde::Deserialize;
 pub use streams::Streams;
 
 use crate::located::Located;
-use crate::plan::Means;
 use crate::skeleton::{Benchmark, Class};
 
+pub use burst::Burst;
+pub use link::{Link, Scenario, Step};
 pub use paper::{Paper, Values};
 
 /// Why an experiment file was refused.
@@ -126,63 +130,6 @@ pub enum Offload {
     Both,
 }
 
-/// The network; see [`crate::plan::Topology`].
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Link {
-    /// Bottleneck, framing included.
-    pub rate: Rate,
-    /// Propagation, one way.
-    pub one_way_delay: Time,
-    /// Bottleneck's drop-tail queue.
-    pub buffer: Size,
-    /// Each host's own link.
-    #[serde(default = "gigabit")]
-    pub edge_rate: Rate,
-    /// Queue of a switch's port to a host; absent: nothing is limited or dropped there.
-    #[serde(default)]
-    pub switch_buffer: Size,
-    /// Hosts of two clusters with the bottleneck between them, in both directions.
-    pub clusters: Option<[u32; 2]>,
-    /// Most that the kernel's auto-tuning may give a socket.
-    #[serde(default = "twenty_mebibytes")]
-    pub socket_buffer: Size,
-    /// 4 or 6.
-    #[serde(default = "four")]
-    pub ip: u8,
-    /// What it is made of; absent: as the backend usually has it.
-    pub bottleneck: Option<Means>,
-    /// Changes in mid-run, by burst.
-    #[serde(default)]
-    pub step: Vec<Step>,
-}
-
-/// A change of the bottleneck.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Step {
-    /// The first burst, from 1, on the changed link.
-    pub at_burst: u32,
-    /// The new rate.
-    pub rate: Rate,
-}
-
-/// One set of values for the link.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Scenario {
-    /// Last part of the metrics' names.
-    pub name: String,
-    /// Instead of the link's.
-    pub rate: Option<Rate>,
-    /// Instead of the link's.
-    pub one_way_delay: Option<Time>,
-    /// Instead of the link's.
-    pub buffer: Option<Size>,
-    /// Instead of the link's.
-    pub bottleneck: Option<Means>,
-}
-
 /// The virtual backend's machine.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -190,36 +137,6 @@ pub struct Machine {
     /// One instruction takes 2^shift ns, -3 to 4.
     #[serde(default)]
     pub shift: i8,
-}
-
-/// Chunks after idle.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Burst {
-    /// Tail of the metrics' names; absent: the size.
-    pub name: Option<String>,
-    /// Each burst, all connections together.
-    pub size: Size,
-    /// From a reply to the next write.
-    pub gap: Time,
-    /// Bursts.
-    pub count: u32,
-    /// Bursts with `--quick`.
-    pub quick: Option<u32>,
-    /// The first burst, from 1, that medians are taken over.
-    #[serde(default = "one")]
-    pub from_burst: u32,
-    /// Connections that start together and share the size.
-    #[serde(default = "one")]
-    pub connections: u32,
-    /// Each burst on a connection and in a job of its own.
-    #[serde(default)]
-    pub fresh: bool,
-    /// The burst, from 1, whose bandwidth is sampled.
-    pub sample_burst: Option<u32>,
-    /// Measure what an empty loop on the same CPU loses to each burst.
-    #[serde(default)]
-    pub empty_loop: bool,
 }
 
 /// Many senders answer at once; every number of senders with every answer.

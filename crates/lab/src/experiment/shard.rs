@@ -4,7 +4,7 @@
 
 use paceline_policy::units::Rate;
 
-use super::{check, Bulk, Burst, Experiment, ExperimentError, Offload, Skeleton, Variant};
+use super::{check, link, Bulk, Experiment, ExperimentError, Offload, Skeleton, Variant};
 use crate::plan::{self, Adaptation, BurstShape, FlowGroup, Plan, Topology, Workload};
 use crate::skeleton::{compute, Benchmark};
 
@@ -32,7 +32,7 @@ impl Experiment {
         };
         let workloads = self.workloads(quick);
         let mut plans = Vec::new();
-        for (topology, scenario) in self.topologies() {
+        for (topology, scenario) in link::topologies(file, self.senders()) {
             for &offload in offloads {
                 for (name, variant) in &file.variants {
                     // Alone, offload is the experiment's; beside plain variants it
@@ -87,43 +87,6 @@ impl Experiment {
         Ok(plans)
     }
 
-    /// The topology of each scenario, with its name.
-    fn topologies(&self) -> Vec<(Topology, String)> {
-        let link = &self.file.link;
-        let plain = Topology {
-            senders: self.senders(),
-            far_hosts: link.clusters.map_or(0, |[_, far]| far),
-            rate_bps: link.rate.bits_per_second(),
-            one_way_delay_ns: link.one_way_delay.micros() * 1000,
-            buffer_bytes: link.buffer.bytes(),
-            edge_rate_bps: link.edge_rate.bits_per_second(),
-            switch_buffer_bytes: link.switch_buffer.bytes(),
-            socket_buffer_bytes: link.socket_buffer.bytes(),
-            initial_window: 0,
-            ip: link.ip,
-            offload: false,
-            bottleneck: link.bottleneck,
-        };
-        if self.file.scenario.is_empty() {
-            return vec![(plain, String::new())];
-        }
-        let scenarios = self.file.scenario.iter().map(|scenario| {
-            let mut topology = plain.clone();
-            if let Some(rate) = scenario.rate {
-                topology.rate_bps = rate.bits_per_second();
-            }
-            if let Some(delay) = scenario.one_way_delay {
-                topology.one_way_delay_ns = delay.micros() * 1000;
-            }
-            topology.bottleneck = scenario.bottleneck.or(topology.bottleneck);
-            if let Some(buffer) = scenario.buffer {
-                topology.buffer_bytes = buffer.bytes();
-            }
-            (topology, scenario.name.clone())
-        });
-        scenarios.collect()
-    }
-
     /// Sender hosts that the workloads need, or hosts of the near cluster.
     fn senders(&self) -> u32 {
         if let Some([near, _]) = self.file.link.clusters {
@@ -145,7 +108,7 @@ impl Experiment {
             |full: u32, quickly: Option<u32>| if quick { quickly.unwrap_or(full) } else { full };
         let mut workloads = Vec::new();
         for burst in &file.burst {
-            workloads.push(self.burst(burst, count(burst.count, burst.quick)));
+            workloads.push(Workload::Burst(burst.plan(quick)));
         }
         for incast in &file.incast {
             for &senders in &incast.senders {
@@ -199,32 +162,6 @@ impl Experiment {
             }));
         }
         workloads
-    }
-
-    fn burst(&self, burst: &Burst, count: u32) -> Workload {
-        let label = match (&burst.name, burst.connections) {
-            (Some(name), _) => name.clone(),
-            (None, 1) => burst.size.to_string(),
-            (None, connections) => format!("{}/{connections}", burst.size),
-        };
-        let steps = self.file.link.step.iter();
-        Workload::Burst(plan::Burst {
-            label,
-            size_bytes: burst.size.bytes(),
-            gap_ns: burst.gap.micros() * 1000,
-            count,
-            from_burst: burst.from_burst,
-            connections: burst.connections,
-            fresh: burst.fresh,
-            sample_burst: burst.sample_burst,
-            empty_loop: burst.empty_loop,
-            steps: steps
-                .map(|step| plan::Step {
-                    at_burst: step.at_burst,
-                    rate_bps: step.rate.bits_per_second(),
-                })
-                .collect(),
-        })
     }
 }
 

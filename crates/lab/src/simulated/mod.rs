@@ -9,8 +9,7 @@ mod workloads;
 use paceline_policy::Policy;
 use paceline_simulator::sender::config::{Algorithm, SenderConfig, Stack};
 
-use crate::bounds::{segment_overhead, segment_payload};
-use crate::plan::{Adaptation, Plan, PolicySource, Topology, Workload};
+use crate::plan::{Adaptation, Impairments, Plan, PolicySource, Topology, When, Workload};
 use crate::record::{LinkReading, Record};
 use network::Network;
 
@@ -92,6 +91,25 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
     if plan.topology.far_hosts > 0 {
         return no("no two clusters");
     }
+    for step in &plan.topology.steps {
+        if step.change.cut || step.change.loss.is_some() {
+            return no("no links that lose packets by themselves");
+        }
+        match step.when {
+            When::Burst { after_ns: 0, .. } => {}
+            When::Burst { .. } => return no("no links that change within a burst"),
+            When::Time { .. } if plan.workloads.iter().any(is_burst) => {
+                return no("no links that change at a time while there are bursts");
+            }
+            When::Time { .. } => {}
+        }
+    }
+    if plan.topology.impairments != Impairments::default() {
+        return no("no links that lose, delay or police packets by themselves");
+    }
+    if let Some(queue) = plan.topology.host_queue {
+        return no(&format!("no {} of the hosts", queue.name()));
+    }
     if plan.topology.offload {
         return no("no segmentation offload");
     }
@@ -100,14 +118,16 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
     }
     for workload in &plan.workloads {
         match workload {
-            Workload::Burst(burst) if !burst.steps.is_empty() => {
-                return no("no links that change");
+            Workload::Burst(burst) if burst.chunks.len() > 1 => {
+                return no("no bursts that differ");
             }
-            Workload::Burst(burst) if burst.fresh => return no("no connections one after another"),
+            Workload::Burst(burst) if burst.nagle || burst.header_bytes > 0 => {
+                return no("no writes, but whole messages");
+            }
+            Workload::Burst(burst) if burst.fresh || burst.renew > 0 => {
+                return no("no connections one after another")
+            }
             Workload::Burst(burst) if burst.empty_loop => return no("no CPU"),
-            Workload::Bulk(bulk) if bulk.groups.iter().any(|group| group.bursts.is_some()) => {
-                return no("no bursts beside long flows");
-            }
             Workload::Bulk(bulk) if bulk.sample_repeat.is_some() => {
                 return no("no record of a flow's packets");
             }
@@ -122,6 +142,10 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
         }
     }
     sender(plan, &plan.adaptation).map(|_| ())
+}
+
+fn is_burst(workload: &Workload) -> bool {
+    matches!(workload, Workload::Burst(_))
 }
 
 /// The senders of an adaptation.
@@ -159,9 +183,9 @@ fn kind(plan: &Plan, name: &str) -> Result<SenderConfig, SimulatedError> {
         }
     };
     let mut config = SenderConfig::of(algorithm, Stack::Linux);
-    let ip = plan.topology.ip;
-    config.header_bytes = segment_overhead(ip) as u32;
-    config.packet_bytes = segment_payload(ip) as u32 + config.header_bytes;
+    let frame = plan.topology.frame();
+    config.header_bytes = frame.overhead as u32;
+    config.packet_bytes = frame.payload as u32 + config.header_bytes;
     config.ack_bytes = config.header_bytes;
     if plan.topology.initial_window > 0 {
         config.initial_window = plan.topology.initial_window;
@@ -203,6 +227,6 @@ fn link(topology: &Topology) -> LinkReading {
         rate_bps: topology.rate_bps.min(topology.edge_rate_bps),
         rtt_ns: 2 * topology.one_way_delay_ns,
         buffer_bytes: Some(topology.buffer_bytes),
-        largest_packet_bytes: segment_payload(topology.ip),
+        largest_packet_bytes: topology.frame().payload,
     }
 }

@@ -57,13 +57,10 @@ impl<'t> Network<'t> {
     /// differs with `seed`.
     pub fn world(&self, flows: &[Flows], seed: u64) -> World {
         let topology = self.topology;
-        // The simulator's queue counts packets as they are on the wire.
         let packet = flows.first().map_or(0, |flows| flows.sender.packet_bytes);
-        let packet = u64::from(packet).max(FRAMING_BYTES + 1);
         let line = |rate_bps: u64, delay_ns: u64, buffer_bytes: u64| {
-            let buffer = buffer_bytes * packet / (packet - FRAMING_BYTES);
             [
-                Link::new(rate_bps, delay_ns, Limit::Bytes(buffer), None),
+                Link::new(rate_bps, delay_ns, limit(buffer_bytes, packet), None),
                 Link::new(0, delay_ns, Limit::None, None),
             ]
         };
@@ -109,8 +106,21 @@ impl<'t> Network<'t> {
         world
     }
 
+    /// Makes the line of a world, whose packets are so large on the wire, the one of `link`.
+    pub fn change(&self, world: &mut World, link: &Topology, packet_bytes: u32) {
+        let buffer = limit(link.buffer_bytes, packet_bytes);
+        world.links[0].change(link.rate_bps, link.one_way_delay_ns, buffer);
+        world.links[1].change(0, link.one_way_delay_ns, Limit::None);
+    }
+
     /// One way to the receiver, or back, nanoseconds.
     pub fn one_way_ns(&self) -> u64 {
         self.topology.one_way_delay_ns
     }
+}
+
+/// The simulator's queue counts packets as they are on the wire.
+fn limit(buffer_bytes: u64, packet_bytes: u32) -> Limit {
+    let packet = u64::from(packet_bytes).max(FRAMING_BYTES + 1);
+    Limit::Bytes(buffer_bytes * packet / (packet - FRAMING_BYTES))
 }

@@ -9,9 +9,8 @@ use paceline_simulator::world::{Coordination, World};
 
 use super::network::{Flows, Network};
 use super::{kind, SimulatedError, Watch, LONGEST_NS};
-use crate::bounds::segment_payload;
 use crate::case::streams::SAMPLE_NS;
-use crate::plan::{Bulk, Burst, Incast, Plan, Streams};
+use crate::plan::{Bulk, Burst, Incast, Plan, Step, Streams, When};
 use crate::record::{
     BurstRecord, FlowRecord, Record, RoundRecord, StreamSample, StreamsRecord, TimerRecord,
 };
@@ -59,9 +58,7 @@ impl Runner<'_, '_> {
     /// A message of so many bytes in segments of one size, as few as it takes, and who
     /// sends such.
     fn message(&self, sender: &SenderConfig, bytes: u64) -> (SenderConfig, u32) {
-        let segments = bytes
-            .div_ceil(segment_payload(self.plan.topology.ip))
-            .max(1);
+        let segments = bytes.div_ceil(self.plan.topology.frame().payload).max(1);
         let mut sender = sender.clone();
         sender.packet_bytes = sender.header_bytes + bytes.div_ceil(segments) as u32;
         (sender, u32::try_from(segments).unwrap_or(u32::MAX))
@@ -94,14 +91,18 @@ impl Runner<'_, '_> {
         sender: &SenderConfig,
         burst: &Burst,
     ) -> Result<(), SimulatedError> {
-        let reply_ns = self.network.one_way_ns();
-        let share = burst.size_bytes.div_ceil(u64::from(burst.connections));
+        let topology = &self.plan.topology;
+        let mut reply_ns = self.network.one_way_ns();
+        let share = burst
+            .chunk(1)
+            .size_bytes
+            .div_ceil(u64::from(burst.connections));
         let (sender, segments) = self.message(sender, share);
         let flows = Flows {
             sender: &sender,
             source: SourceConfig::Phases {
                 segments,
-                compute_ns: reply_ns + burst.gap_ns,
+                compute_ns: reply_ns + burst.chunk(1).gap_ns,
                 count: burst.count,
                 spread_ns: 0,
             },
@@ -110,6 +111,11 @@ impl Runner<'_, '_> {
         let mut world = self.network.world(&[flows], self.plan.seed);
         let (mut before, mut window) = (sent(&world), world.flows[0].sender.window());
         for number in 0..burst.count {
+            let link = topology.after(topology.steps_before(number + 1, None));
+            if !topology.steps.is_empty() {
+                self.network.change(&mut world, &link, sender.packet_bytes);
+                reply_ns = link.one_way_delay_ns;
+            }
             while world.groups[0].rounds.len() <= number as usize {
                 self.look(&mut world, LOOK_NS)?;
             }
@@ -119,6 +125,7 @@ impl Runner<'_, '_> {
                 workload,
                 burst: number + 1,
                 completion_ns: ended - began + reply_ns,
+                began_ns: None,
                 segments: after[0] - before[0],
                 retransmitted: after[1] - before[1],
                 spurious: 0,
@@ -201,41 +208,102 @@ impl Runner<'_, '_> {
                 None => Ok(sender.clone()),
             })
             .collect::<Result<Vec<_>, _>>()?;
+        let reply_ns = self.network.one_way_ns();
+        let kinds: Vec<(SenderConfig, SourceConfig)> = bulk
+            .groups
+            .iter()
+            .zip(senders)
+            .map(|(group, sender)| match group.bursts {
+                None => (sender, SourceConfig::Bulk(None)),
+                Some(shape) => {
+                    let (sender, segments) = self.message(&sender, shape.size_bytes);
+                    let source = SourceConfig::Phases {
+                        segments,
+                        compute_ns: reply_ns + shape.gap_ns,
+                        count: 0,
+                        spread_ns: 0,
+                    };
+                    (sender, source)
+                }
+            })
+            .collect();
         for repeat in 0..bulk.repeats {
             let seed = self.plan.seed + u64::from(repeat);
             let mut chance = Source::new(sequence(seed, Purpose::Start, 0));
-            let flows: Vec<Flows> = (0..)
-                .zip(bulk.groups.iter().zip(&senders))
-                .map(|(host, (group, sender))| Flows {
-                    sender,
-                    source: SourceConfig::Bulk(None),
-                    each: (0..group.flows)
-                        .map(|_| (host, group.start_ns + chance.uniform(group.spread_ns)))
-                        .collect(),
-                })
-                .collect();
+            // Flows with bursts are of kinds of their own: they do not wait for one another.
+            let mut flows: Vec<Flows> = Vec::new();
+            let mut of = Vec::new();
+            for (group, (described, (sender, source))) in bulk.groups.iter().zip(&kinds).enumerate()
+            {
+                let starts: Vec<(u32, u64)> = (0..described.flows)
+                    .map(|_| {
+                        let late_ns = chance.uniform(described.spread_ns);
+                        (group as u32, described.start_ns + late_ns)
+                    })
+                    .collect();
+                let apart = if described.bursts.is_some() {
+                    1
+                } else {
+                    starts.len().max(1)
+                };
+                for (number, each) in starts.chunks(apart).enumerate() {
+                    of.push((group, (number * apart) as u32));
+                    flows.push(Flows {
+                        sender,
+                        source: source.clone(),
+                        each: each.to_vec(),
+                    });
+                }
+            }
             let mut world = self.network.world(&flows, seed);
             // Goodput counts from the first start.
             let first = flows.iter().flat_map(|flows| &flows.each);
-            let end = first.map(|(_, start)| *start).min().unwrap_or(0) + bulk.duration_ns;
+            let begin = first.map(|(_, start)| *start).min().unwrap_or(0);
+            let end = begin + bulk.duration_ns;
+            let topology = &self.plan.topology;
+            let packet_bytes = flows.first().map_or(0, |flows| flows.sender.packet_bytes);
+            let mut link = topology.clone();
+            let mut steps = topology.steps.iter().peekable();
+            let mut second = world.now();
             while world.now() < end {
-                let left = end - world.now();
-                self.look(&mut world, left.min(1_000_000_000))?;
-                self.advance();
+                let due = |step: &&&Step| match step.when {
+                    When::Time { at_ns } => at_ns,
+                    When::Burst { .. } => NEVER,
+                };
+                let next = steps.peek().as_ref().map_or(NEVER, due);
+                if next <= world.now() {
+                    if let Some(step) = steps.next() {
+                        link = link.changed(&step.change);
+                        self.network.change(&mut world, &link, packet_bytes);
+                    }
+                    continue;
+                }
+                let until = end.min(next).min(second + 1_000_000_000);
+                let by_ns = until - world.now();
+                self.look(&mut world, by_ns)?;
+                if world.now() == second + 1_000_000_000 || world.now() == end {
+                    second = world.now();
+                    self.advance();
+                }
             }
-            for (group, of) in world.groups.iter().enumerate() {
-                for (flow, number) in (0..).zip(of.flows.clone()) {
+            for (kind, (group, from)) in world.groups.iter().zip(of) {
+                for (flow, number) in (from..).zip(kind.flows.clone()) {
                     let one = &world.flows[number as usize];
                     let totals = one.sender.totals();
+                    let reply_ns = self.network.one_way_ns();
+                    let rounds = kind.rounds.iter();
                     self.records.push(Record::Flow(FlowRecord {
                         workload,
                         group,
                         flow,
-                        bytes: arrived_bytes(one.receiver.distinct(), &of.sender),
+                        bytes: arrived_bytes(one.receiver.distinct(), &kind.sender),
                         active_ns: end - one.start,
                         segments: totals.sent,
                         retransmitted: totals.again,
-                        bursts_ns: Vec::new(),
+                        bursts_ns: rounds
+                            .map(|(began, ended)| ended - began + reply_ns)
+                            .filter(|_| bulk.groups[group].bursts.is_some())
+                            .collect(),
                     }));
                 }
             }

@@ -13,14 +13,16 @@
 use std::collections::BTreeSet;
 
 use super::address::{self, Addresses};
+use super::congestion;
 use super::has_ipv6;
 use super::mark::Mark;
 use super::node::Node;
 use super::probe::{self, Measured};
 use super::topology::{Topology, Wan};
 use super::wan::RunningWan;
-use crate::case::topology::{EDGE_QUEUE_BYTES, FRAMING_BYTES, SHAPER_BURST_BYTES};
+use crate::case::topology::{shaper, EDGE_QUEUE_BYTES};
 use crate::case::{CaseError, Namespace};
+use crate::plan::ETHERNET_MTU;
 
 /// The bridge of a switch, which has the gateway's address.
 const BRIDGE: &str = "switch";
@@ -41,6 +43,9 @@ pub struct Network {
     pub switches: Vec<Node>,
     /// One for each link.
     pub wans: Vec<RunningWan>,
+    /// The congestion control that connections had when the network was new, where one was
+    /// asked for.
+    pub congestion: Option<String>,
     /// What each link was like when it was new: forward, reverse.
     pub measured: Vec<[Measured; 2]>,
 }
@@ -59,6 +64,7 @@ impl Network {
             switches: Vec::new(),
             wans: Vec::new(),
             measured: Vec::new(),
+            congestion: None,
         };
         for cluster in &topology.clusters {
             network.switches.push(node(&cluster.name)?);
@@ -74,10 +80,16 @@ impl Network {
         for at in 0..topology.clusters.len() {
             network.route(at)?;
         }
+        if let Some(name) = &topology.congestion {
+            congestion::set(&network, name)?;
+        }
         for host in &network.hosts {
             for (key, value) in &topology.sysctl {
                 host.network().sysctl(key, value)?;
             }
+        }
+        if topology.congestion.is_some() {
+            network.congestion = congestion::read(&network)?;
         }
         for (index, wan) in topology.wans.iter().enumerate() {
             let measured = network.measure(index, wan)?;
@@ -112,7 +124,7 @@ impl Network {
                      link set {port} master {BRIDGE}\nlink set {port} up\n",
                     host.path()
                 );
-                queues += &shaper(&port, cluster.edge_rate_bps, cluster.switch_buffer_bytes);
+                queues += &port_shaper(&port, cluster.edge_rate_bps, cluster.switch_buffer_bytes);
             }
             switch.ip(&lines)?;
             switch.tc(&queues)?;
@@ -127,7 +139,7 @@ impl Network {
                 ))?;
                 let queue = u64::from(EDGE_QUEUE_BYTES);
                 node.network()
-                    .tc(&shaper(HOST_DEVICE, cluster.edge_rate_bps, queue))?;
+                    .tc(&port_shaper(HOST_DEVICE, cluster.edge_rate_bps, queue))?;
             }
         }
         Ok(())
@@ -263,8 +275,6 @@ fn route(v4: &str, v6: &str, via: Addresses, table: &str) -> String {
 }
 
 /// A line of `tc` for a rate and a drop-tail queue.
-fn shaper(device: &str, rate_bps: u64, queue_bytes: u64) -> String {
-    format!(
-        "qdisc add dev {device} root tbf rate {rate_bps}bit burst {SHAPER_BURST_BYTES} limit {queue_bytes} overhead {FRAMING_BYTES}\n"
-    )
+fn port_shaper(device: &str, rate_bps: u64, queue_bytes: u64) -> String {
+    shaper("add", device, rate_bps, queue_bytes, ETHERNET_MTU)
 }

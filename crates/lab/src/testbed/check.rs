@@ -18,6 +18,8 @@ pub const MOST_HOSTS: u32 = 250;
 pub const MOST_CLUSTERS: usize = 32;
 /// Links of a lab: each has a thread that real-time priority puts before all others.
 pub const MOST_WANS: usize = 32;
+/// Of a congestion control's name (TCP_CA_NAME_MAX, with its final 0).
+const LONGEST_CONGESTION: usize = 15;
 /// Of a cluster's or a link's name: a host's name has at most 63, with its number.
 const LONGEST_NAME: usize = 32;
 /// Slower than this the one packet that a line always holds is minutes long.
@@ -62,12 +64,14 @@ pub fn topology(file: &File, text: &str, path: &Path) -> Result<Topology, Locate
     let next_hop = routes::shortest(clusters.len(), &wans);
     all_are_reached(file, &next_hop, &place)?;
     let ways = ways(file, &clusters, &wans, &place)?;
+    let congestion = congestion(file, &place)?;
     let sysctl = sysctl(file, &place)?;
     Ok(Topology {
         clusters,
         wans,
         next_hop,
         ways,
+        congestion,
         sysctl,
     })
 }
@@ -335,6 +339,23 @@ fn ways(
         }
     }
     Ok(ways)
+}
+
+/// Whether this machine has it, only who builds the lab can say.
+fn congestion(file: &File, place: &Place) -> Result<Option<String>, Located> {
+    let Some(name) = &file.congestion else {
+        return Ok(None);
+    };
+    let text = name.get_ref();
+    let fits = (1..=LONGEST_CONGESTION).contains(&text.len())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if fits {
+        return Ok(Some(text.clone()));
+    }
+    let problem = "must be the name of a congestion control, as \"cubic\"";
+    Err(place.wrong(name, "congestion", problem))
 }
 
 /// Names and values as they are written below /proc/sys.

@@ -23,6 +23,8 @@ pub struct File {
     /// Ways that are not the shortest.
     #[serde(default)]
     pub route: Vec<Spanned<Route>>,
+    /// Congestion control of all connections that ask for none; absent: the machine's default.
+    pub congestion: Option<Spanned<String>>,
     /// Written on every host.
     #[serde(default)]
     pub sysctl: IndexMap<String, Spanned<toml::Value>>,

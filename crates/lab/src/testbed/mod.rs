@@ -19,6 +19,7 @@ pub mod address;
 pub mod build;
 pub mod check;
 pub mod client;
+pub mod congestion;
 pub mod door;
 pub mod file;
 pub mod keeper;

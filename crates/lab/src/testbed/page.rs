@@ -165,14 +165,14 @@ fn routes(state: &State) -> String {
 }
 
 fn settings(state: &State) -> String {
-    let rows = state.sysctl.iter().map(|(key, Reading { asked, read })| {
+    let rows = state.settings().map(|(key, Reading { asked, read })| {
         vec![
             format!("<code>{}</code>", escape(key)),
             escape(asked),
             told(read.as_deref().map(escape)),
         ]
     });
-    let heading = ["sysctl", "asked", "read back"];
+    let heading = ["setting", "asked", "read back"];
     table("Settings of each host", &heading, 3, rows.collect())
 }
 

@@ -47,6 +47,10 @@ pub fn state(
         ports: ports(network)?,
         wans: wans(network),
         routes,
+        congestion: topology.congestion.as_ref().map(|asked| Reading {
+            asked: asked.clone(),
+            read: network.congestion.clone(),
+        }),
         sysctl: sysctl(network)?,
     })
 }

@@ -31,8 +31,23 @@ pub struct State {
     pub wans: Vec<Wan>,
     /// By which links each cluster reaches each other one.
     pub routes: Vec<Route>,
+    /// Congestion control of connections that ask for none, as connections of every host in
+    /// each family have it; absent where none was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<Reading<String>>,
     /// What was written on every host, by name.
     pub sysctl: IndexMap<String, Reading<String>>,
+}
+
+impl State {
+    /// What was set on every host, by name.
+    pub fn settings(&self) -> impl Iterator<Item = (&str, &Reading<String>)> {
+        let congestion = self.congestion.iter();
+        let sysctl = self.sysctl.iter();
+        congestion
+            .map(|reading| ("congestion", reading))
+            .chain(sysctl.map(|(name, reading)| (name.as_str(), reading)))
+    }
 }
 
 /// What was asked for, and what the kernel or a measurement says there is.

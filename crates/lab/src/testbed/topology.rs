@@ -37,6 +37,9 @@ pub struct Topology {
     pub next_hop: Vec<Vec<Option<usize>>>,
     /// Ways that were asked for, at most one from a cluster to another.
     pub ways: Vec<Way>,
+    /// Congestion control of connections that ask for none; absent: the machine's default.
+    #[serde(default)]
+    pub congestion: Option<String>,
     /// Names with dots, and values, to be written on every host.
     pub sysctl: Vec<(String, String)>,
 }

@@ -290,7 +290,7 @@ impl<'a> Parser<'a> {
                     '{' => in_braces = true,
                     '}' => in_braces = false,
                     ',' => return !in_braces,
-                    _ => return !(c.is_alphanumeric() || "_.-+/*@".contains(c)),
+                    _ => return !(c.is_alphanumeric() || "_.-+/*@#".contains(c)),
                 }
                 false
             })

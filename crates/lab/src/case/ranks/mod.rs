@@ -155,6 +155,7 @@ fn follow_switch(
             workload,
             burst: cycle,
             completion_ns: transfer.end_ns - transfer.start_ns,
+            began_ns: None,
             segments: transfer.segments,
             retransmitted: transfer.retransmitted,
             spurious: transfer.spurious,
@@ -205,7 +206,7 @@ fn follow_all_to_all(
     let began_realtime_ns = realtime_of(from_ns);
     let mut packets = sampler.stop()?;
     packets.retain(|packet| packet.time_ns >= began_realtime_ns);
-    let mss = crate::bounds::segment_payload(case.plan.topology.ip) as u32;
+    let mss = case.plan.topology.frame().payload as u32;
     case.record(&Record::Samples(SampleRecord {
         workload,
         burst: plan.rounds,
@@ -277,7 +278,7 @@ fn follow_skeleton(
         let began_realtime_ns = realtime_ns() - (now_ns() - began_ns);
         let mut packets = sampler.stop()?;
         packets.retain(|packet| packet.time_ns >= began_realtime_ns);
-        let mss = crate::bounds::segment_payload(case.plan.topology.ip) as u32;
+        let mss = case.plan.topology.frame().payload as u32;
         case.record(&Record::Samples(SampleRecord {
             workload,
             burst: plan.iterations,

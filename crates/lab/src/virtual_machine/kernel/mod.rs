@@ -16,12 +16,16 @@ use apt::Apt;
 pub use choice::{Choice, Suite, UnknownKernel, SUITES};
 
 /// Kernel modules that the lab needs, where the kernel has them as modules.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 13] = [
     "veth",
     "sch_tbf",
     "sch_netem",
     "sch_fq",
     "sch_ingress",
+    "cls_matchall",
+    "act_police",
+    "sch_codel",
+    "sch_fq_codel",
     "sch_red",
     "bridge",
     "tcp_bbr",

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `[[burst]]`: chunks after idle, all alike or by a list.
+
+use paceline_policy::units::{Size, Time};
+use serde::Deserialize;
+
+use super::check::Place;
+use super::{one, ExperimentError, File};
+use crate::plan::{self, Chunk, When};
+
+/// Most bursts that have metrics of their own.
+const MOST_POSITIONS: usize = 100;
+
+/// A request's length, which a header has at least; and at most: what a u32 holds.
+const LEAST_HEADER_BYTES: u64 = 8;
+
+/// Chunks after idle.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Burst {
+    /// Tail of the metrics' names; absent: the size.
+    pub name: Option<String>,
+    /// Each burst, all connections together.
+    pub size: Option<Size>,
+    /// Or one size after the other.
+    #[serde(default)]
+    pub sizes: Vec<Size>,
+    /// From a reply to the next write.
+    pub gap: Option<Time>,
+    /// Or one gap after the other.
+    #[serde(default)]
+    pub gaps: Vec<Time>,
+    /// Bursts; absent: as many as the list has.
+    pub count: Option<u32>,
+    /// Bursts with `--quick`.
+    pub quick: Option<u32>,
+    /// The first burst, from 1, that medians are taken over.
+    #[serde(default = "one")]
+    pub from_burst: u32,
+    /// Bursts, from 1, that have metrics of their own; absent: all of a list.
+    pub positions: Option<Vec<u32>>,
+    /// Connections that start together and share the size.
+    #[serde(default = "one")]
+    pub connections: u32,
+    /// Each burst on a connection and in a job of its own.
+    #[serde(default)]
+    pub fresh: bool,
+    /// After so many bursts the connections of the job are closed, and new ones opened.
+    pub renew: Option<u32>,
+    /// Each connection writes so many bytes first, and then the rest.
+    pub header: Option<Size>,
+    /// Without TCP_NODELAY.
+    #[serde(default)]
+    pub nagle: bool,
+    /// The burst, from 1, whose bandwidth is sampled.
+    pub sample_burst: Option<u32>,
+    /// Measure what an empty loop on the same CPU loses to each burst.
+    #[serde(default)]
+    pub empty_loop: bool,
+}
+
+impl Burst {
+    /// Bursts in all.
+    fn count(&self, quick: bool) -> u32 {
+        let listed = match self.sizes.len() {
+            0 => self.gaps.len() + 1,
+            sizes => sizes,
+        };
+        let full = self.count.unwrap_or(listed as u32);
+        match quick {
+            true => self.quick.unwrap_or(full),
+            false => full,
+        }
+    }
+
+    fn chunks(&self) -> Vec<Chunk> {
+        let sizes = match self.size {
+            Some(size) => vec![size],
+            None => self.sizes.clone(),
+        };
+        let gaps = match self.gap {
+            Some(gap) => vec![gap],
+            None => self.gaps.clone(),
+        };
+        (0..sizes.len().max(gaps.len()))
+            .map(|number| {
+                let size = sizes[number % sizes.len()];
+                Chunk {
+                    label: match self.size {
+                        Some(_) => String::new(),
+                        None => size.to_string(),
+                    },
+                    size_bytes: size.bytes(),
+                    // Of the last burst of a list nobody sees what comes after it.
+                    gap_ns: gaps[number % gaps.len()].micros() * 1000,
+                }
+            })
+            .collect()
+    }
+
+    /// The workload.
+    pub(super) fn plan(&self, quick: bool) -> plan::Burst {
+        let size = self.size.map(|size| size.to_string()).unwrap_or_default();
+        let label = match (&self.name, self.connections) {
+            (Some(name), _) => name.clone(),
+            (None, 1) => size,
+            (None, connections) => format!("{size}/{connections}"),
+        };
+        let count = self.count(quick);
+        let positions = match &self.positions {
+            Some(positions) => positions.clone(),
+            None if self.sizes.is_empty() => Vec::new(),
+            None => (1..=count).collect(),
+        };
+        plan::Burst {
+            label,
+            chunks: self.chunks(),
+            count,
+            from_burst: self.from_burst,
+            positions: positions.into_iter().filter(|at| *at <= count).collect(),
+            connections: self.connections,
+            fresh: self.fresh,
+            renew: self.renew.unwrap_or(0),
+            header_bytes: self.header.map_or(0, |header| header.bytes() as u32),
+            nagle: self.nagle,
+            sample_burst: self.sample_burst,
+            empty_loop: self.empty_loop,
+        }
+    }
+}
+
+/// The first problem of the bursts.
+pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    for (index, burst) in file.burst.iter().enumerate() {
+        let wrong = |key: &str, problem: String| Err(place.wrong("[[burst]]", index, key, problem));
+        if let Err((key, problem)) = lists(burst) {
+            return wrong(key, problem.to_owned());
+        }
+        let least = burst.count(false).min(burst.count(true));
+        if burst.connections == 0 || burst.connections > 1000 {
+            return wrong("connections", "must be 1 to 1000".to_owned());
+        }
+        let smallest = burst.chunks().iter().map(|chunk| chunk.size_bytes).min();
+        if smallest.unwrap_or(0) / u64::from(burst.connections) < 8 {
+            let key = if burst.size.is_some() {
+                "size"
+            } else {
+                "sizes"
+            };
+            return wrong(
+                key,
+                "must be at least 8 bytes for each connection".to_owned(),
+            );
+        }
+        let share = smallest.unwrap_or(0) / u64::from(burst.connections);
+        if let Some(header) = burst.header {
+            if !(LEAST_HEADER_BYTES..share.max(1)).contains(&header.bytes()) {
+                let problem = format!(
+                    "must be {LEAST_HEADER_BYTES}B to less than what a connection sends, {share}B"
+                );
+                return wrong("header", problem);
+            }
+        }
+        if burst.renew == Some(0) || burst.renew.is_some() && burst.fresh {
+            let problem = "must be at least 1, and goes without fresh: new connections, in the same job, after so many bursts";
+            return wrong("renew", problem.to_owned());
+        }
+        let within = |number: u32| (1..=least).contains(&number);
+        let range = || format!("must be 1 to the number of bursts, {least}");
+        if !within(burst.from_burst) {
+            return wrong("from_burst", range());
+        }
+        if burst.sample_burst.is_some_and(|sample| !within(sample)) {
+            return wrong("sample_burst", range());
+        }
+        let positions = burst.positions.as_deref().unwrap_or_default();
+        let all = burst.count(false);
+        if positions.iter().any(|at| !(1..=all).contains(at)) || positions.len() > MOST_POSITIONS {
+            return wrong(
+                "positions",
+                format!("must be up to {MOST_POSITIONS} numbers of bursts, 1 to {all}"),
+            );
+        }
+        for step in &file.link.step {
+            if let When::Burst { number, .. } = step.when() {
+                if number > least {
+                    let problem =
+                        format!("{least} bursts end before the link changes at burst {number}");
+                    return wrong("count", problem);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether sizes and gaps fit each other; else the key and the problem.
+fn lists(burst: &Burst) -> Result<(), (&'static str, &'static str)> {
+    let listed = !burst.sizes.is_empty();
+    let gaps = burst.gaps.len();
+    match (burst.size, listed) {
+        (None, false) => {
+            return Err((
+                "size",
+                "give a size, or a list: sizes = [\"1MB\", \"29KB\"]",
+            ))
+        }
+        (Some(_), true) => return Err(("sizes", "give size or sizes, not both")),
+        _ => {}
+    }
+    match (burst.gap, gaps) {
+        (None, 0) => return Err(("gap", "give a gap, or a list: gaps = [\"1s\", \"61s\"]")),
+        (Some(_), 1..) => return Err(("gaps", "give gap or gaps, not both")),
+        _ => {}
+    }
+    if listed && burst.name.is_none() {
+        return Err((
+            "name",
+            "bursts by a list need a name, as name = \"mixed\": each has a metric such as completion_s/mixed#2",
+        ));
+    }
+    if burst.name.as_ref().is_some_and(|name| !fits(name)) {
+        return Err((
+            "name",
+            "a metric's name has none of # + @ * { } , ( ) and space",
+        ));
+    }
+    if !listed && burst.count.is_none() && gaps == 0 {
+        return Err(("count", "give the number of bursts"));
+    }
+    if burst.count == Some(0) || burst.quick == Some(0) {
+        return Err(("count", "must be at least 1, quick as well"));
+    }
+    let again = |most: usize| burst.count.is_some_and(|count| count as usize > most);
+    if listed && gaps > 0 {
+        let sizes = burst.sizes.len();
+        if gaps != sizes && (gaps + 1 != sizes || again(sizes)) {
+            return Err((
+                "gaps",
+                "there is one gap for each of the sizes, or for each but the last if the list is gone through once",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn fits(name: &str) -> bool {
+    !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || "#+@*{},()\"".contains(c))
+}

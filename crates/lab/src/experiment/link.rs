@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `[link]`, its steps and its scenarios.
+
+use paceline_policy::units::{Rate, Size, Time};
+use serde::Deserialize;
+
+use super::check::Place;
+use super::impairment::{LossKeys, PolicerKeys, ReorderKeys};
+use super::{four, gigabit, impairment, twenty_mebibytes, ExperimentError, File};
+use crate::case::clusters::MOST_HOSTS;
+use crate::plan::{self, HostQueue, Impairments, Means, Topology, ETHERNET_MTU};
+
+/// What every host on the Internet takes (RFC 791), and what a link of IPv6 has at least.
+const LEAST_MTU: [u32; 2] = [576, 1280];
+/// Jumbo frames; beyond them the emulator's rings would hold few packets.
+const MOST_MTU: u32 = 9216;
+/// Ethernet header, bytes.
+const HEADER_BYTES: u64 = 14;
+
+/// The network; see [`crate::plan::Topology`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Bottleneck, framing included.
+    pub rate: Rate,
+    /// Propagation, one way.
+    pub one_way_delay: Time,
+    /// Bottleneck's drop-tail queue.
+    pub buffer: Size,
+    /// Each host's own link.
+    #[serde(default = "gigabit")]
+    pub edge_rate: Rate,
+    /// Queue of a switch's port to a host; absent: nothing is limited or dropped there.
+    #[serde(default)]
+    pub switch_buffer: Size,
+    /// Hosts of two clusters with the bottleneck between them, in both directions.
+    pub clusters: Option<[u32; 2]>,
+    /// Most that the kernel's auto-tuning may give a socket.
+    #[serde(default = "twenty_mebibytes")]
+    pub socket_buffer: Size,
+    /// 4 or 6.
+    #[serde(default = "four")]
+    pub ip: u8,
+    /// Largest IP packet on every link, bytes.
+    #[serde(default = "ethernet_mtu")]
+    pub mtu: u32,
+    /// Queueing discipline of the hosts' interfaces; absent: first in first out.
+    pub qdisc: Option<HostQueue>,
+    /// Share that is lost towards the receiver, behind the queue, or chances of bursts.
+    pub loss: Option<LossKeys>,
+    /// So much more or less delay towards the receiver, evenly; packets keep their order.
+    pub jitter: Option<Time>,
+    /// Packets towards the receiver that are overtaken.
+    pub reorder: Option<ReorderKeys>,
+    /// Rate of the way back, behind a queue of the bottleneck's size.
+    pub return_rate: Option<Rate>,
+    /// A token bucket in front of the queue.
+    pub policer: Option<PolicerKeys>,
+    /// What comes back waits so long for more, and arrives together.
+    pub ack_slots: Option<Time>,
+    /// What it is made of; absent: as the backend usually has it.
+    pub bottleneck: Option<Means>,
+    /// Changes in mid-run.
+    #[serde(default)]
+    pub step: Vec<Step>,
+}
+
+/// A change of the bottleneck, with a burst or at a time.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// The first burst, from 1, on the changed link.
+    pub at_burst: Option<u32>,
+    /// So long after that burst's first write; absent: before it.
+    pub after: Option<Time>,
+    /// Or so long after the beginning of each workload.
+    pub at: Option<Time>,
+    /// The new rate.
+    pub rate: Option<Rate>,
+    /// The new propagation, one way.
+    pub one_way_delay: Option<Time>,
+    /// The new queue.
+    pub buffer: Option<Size>,
+    /// The new loss.
+    pub loss: Option<LossKeys>,
+    /// All that is under way is lost.
+    #[serde(default)]
+    pub cut: bool,
+}
+
+/// One set of values for the link.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Last part of the metrics' names.
+    pub name: String,
+    /// Instead of the link's, as all that follow.
+    pub rate: Option<Rate>,
+    /// Propagation, one way.
+    pub one_way_delay: Option<Time>,
+    /// Bottleneck's queue.
+    pub buffer: Option<Size>,
+    /// Largest IP packet, bytes.
+    pub mtu: Option<u32>,
+    /// Queueing discipline of the hosts' interfaces.
+    pub qdisc: Option<HostQueue>,
+    /// What is lost towards the receiver.
+    pub loss: Option<LossKeys>,
+    /// What the delay towards the receiver varies by.
+    pub jitter: Option<Time>,
+    /// Packets towards the receiver that are overtaken.
+    pub reorder: Option<ReorderKeys>,
+    /// Rate of the way back.
+    pub return_rate: Option<Rate>,
+    /// A token bucket in front of the queue.
+    pub policer: Option<PolicerKeys>,
+    /// What comes back waits so long for more.
+    pub ack_slots: Option<Time>,
+    /// What it is made of.
+    pub bottleneck: Option<Means>,
+}
+
+fn ethernet_mtu() -> u32 {
+    ETHERNET_MTU
+}
+
+impl Link {
+    /// With a scenario's values.
+    fn with(&self, scenario: &Scenario) -> Link {
+        Link {
+            rate: scenario.rate.unwrap_or(self.rate),
+            one_way_delay: scenario.one_way_delay.unwrap_or(self.one_way_delay),
+            buffer: scenario.buffer.unwrap_or(self.buffer),
+            mtu: scenario.mtu.unwrap_or(self.mtu),
+            qdisc: scenario.qdisc.or(self.qdisc),
+            loss: scenario.loss.or(self.loss),
+            jitter: scenario.jitter.or(self.jitter),
+            reorder: scenario.reorder.or(self.reorder),
+            return_rate: scenario.return_rate.or(self.return_rate),
+            policer: scenario.policer.or(self.policer),
+            ack_slots: scenario.ack_slots.or(self.ack_slots),
+            bottleneck: scenario.bottleneck.or(self.bottleneck),
+            ..self.clone()
+        }
+    }
+
+    /// The topology with so many sender hosts.
+    fn topology(&self, senders: u32) -> Topology {
+        Topology {
+            senders,
+            far_hosts: self.clusters.map_or(0, |[_, far]| far),
+            rate_bps: self.rate.bits_per_second(),
+            one_way_delay_ns: nanoseconds(self.one_way_delay),
+            buffer_bytes: self.buffer.bytes(),
+            edge_rate_bps: self.edge_rate.bits_per_second(),
+            switch_buffer_bytes: self.switch_buffer.bytes(),
+            socket_buffer_bytes: self.socket_buffer.bytes(),
+            initial_window: 0,
+            ip: self.ip,
+            offload: false,
+            bottleneck: self.bottleneck,
+            mtu: self.mtu,
+            host_queue: self.qdisc,
+            impairments: Impairments {
+                loss: self.loss.map(LossKeys::plan),
+                jitter_ns: self.jitter.map_or(0, nanoseconds),
+                reorder: self.reorder.map(ReorderKeys::plan),
+                return_rate_bps: self.return_rate.map(Rate::bits_per_second),
+                policer: self.policer.map(PolicerKeys::plan),
+                ack_slot_ns: self.ack_slots.map_or(0, nanoseconds),
+            },
+            steps: self.step.iter().map(Step::plan).collect(),
+        }
+    }
+}
+
+impl Step {
+    pub(super) fn when(&self) -> plan::When {
+        match self.at {
+            Some(at) => plan::When::Time {
+                at_ns: nanoseconds(at),
+            },
+            None => plan::When::Burst {
+                number: self.at_burst.unwrap_or(0),
+                after_ns: nanoseconds(self.after.unwrap_or_default()),
+            },
+        }
+    }
+
+    fn plan(&self) -> plan::Step {
+        plan::Step {
+            when: self.when(),
+            change: plan::Change {
+                rate_bps: self.rate.map(Rate::bits_per_second),
+                one_way_delay_ns: self.one_way_delay.map(nanoseconds),
+                buffer_bytes: self.buffer.map(Size::bytes),
+                loss: self.loss.map(LossKeys::plan),
+                cut: self.cut,
+            },
+        }
+    }
+}
+
+pub(super) fn nanoseconds(time: Time) -> u64 {
+    time.micros() * 1000
+}
+
+/// The topology of each scenario, with its name.
+pub(super) fn topologies(file: &File, senders: u32) -> Vec<(Topology, String)> {
+    if file.scenario.is_empty() {
+        return vec![(file.link.topology(senders), String::new())];
+    }
+    let scenarios = file.scenario.iter();
+    scenarios
+        .map(|scenario| {
+            let link = file.link.with(scenario);
+            (link.topology(senders), scenario.name.clone())
+        })
+        .collect()
+}
+
+/// The first problem of the link, its scenarios and its steps.
+pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    values(&file.link, "[link]", 0, place)?;
+    clusters(file, place)?;
+    for (index, scenario) in file.scenario.iter().enumerate() {
+        values(&file.link.with(scenario), "[[scenario]]", index, place)?;
+    }
+    steps(file, place)
+}
+
+fn values(link: &Link, header: &str, index: usize, place: &Place) -> Result<(), ExperimentError> {
+    let wrong = |key: &str, problem: &str| Err(place.wrong(header, index, key, problem.to_owned()));
+    if link.ip != 4 && link.ip != 6 {
+        return wrong("ip", "must be 4 or 6");
+    }
+    if link.rate.bits_per_second() == 0 {
+        return wrong("rate", "must be more than 0, such as \"100mbit\"");
+    }
+    if link.edge_rate < link.rate {
+        return wrong(
+            if header == "[link]" { "edge_rate" } else { "rate" },
+            "edge_rate must be at least the link's rate, or the hosts' links would be the bottleneck",
+        );
+    }
+    let least = LEAST_MTU[usize::from(link.ip == 6)];
+    if !(least..=MOST_MTU).contains(&link.mtu) {
+        return wrong(
+            "mtu",
+            &format!(
+                "must be {least} to {MOST_MTU} bytes on IPv{}, such as 9000",
+                link.ip
+            ),
+        );
+    }
+    let frame = u64::from(link.mtu) + HEADER_BYTES;
+    if link.buffer.bytes() < frame {
+        return wrong("buffer", &one_frame(frame));
+    }
+    if let Err((key, problem)) = impairment::check(link, frame) {
+        return wrong(key, &problem);
+    }
+    if (1..frame).contains(&link.switch_buffer.bytes()) {
+        return wrong("switch_buffer", &one_frame(frame));
+    }
+    Ok(())
+}
+
+fn one_frame(bytes: u64) -> String {
+    format!("must hold one frame at least: {bytes}B")
+}
+
+fn clusters(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    let link = &file.link;
+    let wrong = |key: &str, problem: String| Err(place.wrong("[link]", 0, key, problem));
+    match link.clusters {
+        Some([near, far]) if near != far || near == 0 || near > MOST_HOSTS => wrong(
+            "clusters",
+            format!("must be two of the same size, 1 to {MOST_HOSTS}"),
+        ),
+        Some(_) if !link.step.is_empty() => wrong(
+            "clusters",
+            "[[link.step]] is for bursts and bulk, not for clusters".to_owned(),
+        ),
+        Some(_) if link.topology(1).impairments != Impairments::default() => wrong(
+            "clusters",
+            "loss, jitter, reorder, return_rate, policer and ack_slots are for senders and one receiver, not for clusters"
+                .to_owned(),
+        ),
+        None if link.switch_buffer.bytes() > 0 => wrong("switch_buffer", "is for clusters".into()),
+        _ => Ok(()),
+    }
+}
+
+fn steps(file: &File, place: &Place) -> Result<(), ExperimentError> {
+    let steps = &file.link.step;
+    for (index, step) in steps.iter().enumerate() {
+        let wrong = |key: &str, problem: &str| {
+            Err(place.wrong("[[link.step]]", index, key, problem.to_owned()))
+        };
+        match (step.at_burst, step.at) {
+            (None, None) => {
+                return wrong(
+                    "at_burst",
+                    "say when: at_burst = 6, the first burst on the changed link, or at = \"10s\", the time since the workload began",
+                )
+            }
+            (Some(_), Some(_)) => return wrong("at", "give at_burst or at, not both"),
+            (Some(0 | 1), None) if step.after.is_none() => {
+                return wrong(
+                    "at_burst",
+                    "must be at least 2: the first burst has the link's own values",
+                )
+            }
+            (Some(0), None) => return wrong("at_burst", "must be at least 1"),
+            _ => {}
+        }
+        if step.after.is_some() && step.at_burst.is_none() {
+            return wrong("after", "is a time after the first write of at_burst");
+        }
+        if step.plan().change == plan::Change::default() {
+            return wrong(
+                "rate",
+                "nothing changes: give at least one of rate, one_way_delay, buffer, loss and cut",
+            );
+        }
+        if let Some(rate) = step.rate {
+            if rate.bits_per_second() == 0 || rate > file.link.edge_rate {
+                return wrong(
+                    "rate",
+                    "must be more than 0 and at most the hosts' edge_rate",
+                );
+            }
+        }
+        if let Some(problem) = step.loss.and_then(LossKeys::problem) {
+            return wrong("loss", problem);
+        }
+        if step.cut && matches!(step.when(), plan::When::Burst { after_ns: 0, .. }) {
+            return wrong(
+                "cut",
+                "before a burst nothing is under way: say when in it, as after = \"30ms\", or at = \"10s\"",
+            );
+        }
+        let frame = u64::from(file.link.mtu) + HEADER_BYTES;
+        if step.buffer.is_some_and(|buffer| buffer.bytes() < frame) {
+            return wrong("buffer", &one_frame(frame));
+        }
+        let only_bursts = step.at_burst.is_some();
+        if only_bursts && file.burst.is_empty() {
+            return wrong("at_burst", "is for [[burst]]; else: at = \"10s\"");
+        }
+        if index > 0 && !in_order(&steps[index - 1], step) {
+            return wrong(
+                if only_bursts { "at_burst" } else { "at" },
+                "steps must be in the order of their bursts, or of their times, all of one kind",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether a step comes after another one: both with bursts, or both at times.
+fn in_order(before: &Step, step: &Step) -> bool {
+    let of = |step: &Step| (step.at_burst, step.after.unwrap_or_default(), step.at);
+    before.at.is_some() == step.at.is_some() && of(before) < of(step)
+}

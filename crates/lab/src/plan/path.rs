@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a link does beside its rate, its delay and its queue, and how it changes.
+
+use serde::{Deserialize, Serialize};
+
+use super::Topology;
+
+/// Largest IP packet of an Ethernet, bytes.
+pub const ETHERNET_MTU: u32 = 1500;
+
+/// Queueing discipline of the hosts' own interfaces, in front of their link's rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostQueue {
+    /// Keeps each packet until the time that its TCP gave it.
+    Fq,
+    /// Three bands, first in first out.
+    PfifoFast,
+    /// Fair among flows; drops or marks what waits for too long.
+    FqCodel,
+}
+
+impl HostQueue {
+    /// As `tc` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            HostQueue::Fq => "fq",
+            HostQueue::PfifoFast => "pfifo_fast",
+            HostQueue::FqCodel => "fq_codel",
+        }
+    }
+}
+
+/// What happens to packets beside waiting in a drop-tail queue. It is off while the link is
+/// read back, and then on.
+// What is absent is left out, so that other plans are what they were.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Impairments {
+    /// Lost towards the receiver, behind the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// The delay towards the receiver is up to so much more or less, evenly, nanoseconds;
+    /// packets keep their order. 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub jitter_ns: u64,
+    /// Towards the receiver some packets are overtaken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
+    /// Rate of the way back, bits per second, framing included, behind a queue of the
+    /// bottleneck's size; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub return_rate_bps: Option<u64>,
+    /// In front of the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policer: Option<Policer>,
+    /// What comes back waits so long for more, and then all of it arrives, nanoseconds; 0:
+    /// it does not wait.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ack_slot_ns: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Packets that are lost whatever the queue holds; shares are from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// Each by itself.
+    Random {
+        /// Share that is lost.
+        share: f64,
+    },
+    /// Gilbert and Elliott: two states, which change from packet to packet.
+    Bursts {
+        /// Chance that the line turns bad.
+        to_bad: f64,
+        /// Chance that it is good again.
+        to_good: f64,
+        /// Share that is lost while it is good.
+        good: f64,
+        /// Share that is lost while it is bad.
+        bad: f64,
+    },
+}
+
+/// Packets that those behind them overtake.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Reorder {
+    /// Share, from 0 to 1.
+    pub share: f64,
+    /// How much later they arrive, nanoseconds.
+    pub by_ns: u64,
+}
+
+/// A token bucket without a queue: what it has no tokens for is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policer {
+    /// Bits per second, framing included.
+    pub rate_bps: u64,
+    /// Most that it holds, bytes.
+    pub burst_bytes: u64,
+}
+
+impl Loss {
+    /// The share that is lost over a long time.
+    pub fn mean(self) -> f64 {
+        match self {
+            Loss::Random { share } => share,
+            Loss::Bursts {
+                to_bad,
+                to_good,
+                good,
+                bad,
+            } => (to_good * good + to_bad * bad) / (to_good + to_bad),
+        }
+    }
+
+    /// How much the number of losses varies, against losses each by itself: the variance of
+    /// their sum over that of as many independent ones.
+    pub fn clustering(self) -> f64 {
+        let Loss::Bursts {
+            to_bad,
+            to_good,
+            good,
+            bad,
+        } = self
+        else {
+            return 1.0;
+        };
+        let mean = self.mean();
+        let in_bad = to_bad / (to_good + to_bad);
+        let between = in_bad * (1.0 - in_bad) * (bad - good).powi(2);
+        let memory = (1.0 - to_good - to_bad).clamp(-1.0, 0.999_999);
+        let whole = (mean * (1.0 - mean)).max(f64::MIN_POSITIVE);
+        1.0 + 2.0 * (between / whole) * memory / (1.0 - memory)
+    }
+}
+
+/// A change of the link in mid-run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// When it happens.
+    pub when: When,
+    /// What.
+    pub change: Change,
+}
+
+/// When a link changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// With a burst of each burst workload.
+    Burst {
+        /// Which, from 1.
+        number: u32,
+        /// So long after its first write, nanoseconds; 0: before it.
+        after_ns: u64,
+    },
+    /// So long after the beginning of each workload, nanoseconds.
+    Time {
+        /// Since the first burst or flow may start.
+        at_ns: u64,
+    },
+}
+
+/// What changes; the rest stays as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Bits per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<u64>,
+    /// Nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_way_delay_ns: Option<u64>,
+    /// Bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_bytes: Option<u64>,
+    /// Towards the receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// All that is under way, there and back, is lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+}
+
+impl When {
+    /// The first burst, from 1, that is wholly on the changed link; `None` where that is a
+    /// matter of time.
+    pub fn first_burst(self) -> Option<u32> {
+        match self {
+            When::Burst {
+                number,
+                after_ns: 0,
+            } => Some(number),
+            When::Burst { number, .. } => Some(number + 1),
+            When::Time { .. } => None,
+        }
+    }
+}
+
+impl Topology {
+    /// The same link after a change.
+    #[must_use]
+    pub fn changed(&self, change: &Change) -> Self {
+        Topology {
+            rate_bps: change.rate_bps.unwrap_or(self.rate_bps),
+            one_way_delay_ns: change.one_way_delay_ns.unwrap_or(self.one_way_delay_ns),
+            buffer_bytes: change.buffer_bytes.unwrap_or(self.buffer_bytes),
+            impairments: Impairments {
+                loss: change.loss.or(self.impairments.loss),
+                ..self.impairments
+            },
+            ..self.clone()
+        }
+    }
+
+    /// The link after the first `steps` changes.
+    #[must_use]
+    pub fn after(&self, steps: usize) -> Self {
+        let passed = self.steps.iter().take(steps);
+        passed.fold(self.clone(), |link, step| link.changed(&step.change))
+    }
+
+    /// How many of the changes burst `number`, from 1, comes after, which began `began_ns`
+    /// after its workload did: it was wholly on that link.
+    pub fn steps_before(&self, number: u32, began_ns: Option<u64>) -> usize {
+        let passed = |step: &&Step| match (step.when, step.when.first_burst()) {
+            (_, Some(first)) => first <= number,
+            (When::Time { at_ns }, _) => began_ns.is_some_and(|began| at_ns <= began),
+            _ => false,
+        };
+        self.steps.iter().take_while(passed).count()
+    }
+
+    /// Whether each direction needs a line of its own: else the whole delay can be on the way
+    /// back, as TCP sees only the sum.
+    pub fn has_two_ways(&self) -> bool {
+        let steps = self.steps.iter();
+        let mut changes = steps.map(|step| step.change.cut || step.change.loss.is_some());
+        self.far_hosts > 0 || self.impairments != Impairments::default() || changes.any(|two| two)
+    }
+
+    /// The same link as it is read back: only its rates, delay and queue.
+    #[must_use]
+    pub fn unimpaired(&self) -> Self {
+        Topology {
+            impairments: Impairments {
+                return_rate_bps: self.impairments.return_rate_bps,
+                ..Impairments::default()
+            },
+            ..self.clone()
+        }
+    }
+
+    /// Whether some of the changes come at a time, not with a burst.
+    pub fn changes_by_time(&self) -> bool {
+        let timed = |step: &Step| step.when.first_burst().is_none();
+        self.steps.iter().any(timed)
+    }
+
+    /// A full packet of this link.
+    pub fn frame(&self) -> crate::bounds::Frame {
+        crate::bounds::Frame::of(self.ip, self.mtu)
+    }
+}
