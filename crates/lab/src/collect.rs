@@ -27,6 +27,8 @@ const MOST_BUSY: f64 = 0.90;
 /// least what hosts and router take.
 const RATE_TOLERANCE: f64 = 0.01;
 const LEAST_DELAY_TOLERANCE_NS: u64 = 100_000;
+/// An echo's packet, framing included, bytes.
+const ECHO_WIRE_BYTES: u64 = 100;
 /// Ethernet header, bytes.
 const HEADER_BYTES: u64 = 14;
 
@@ -232,7 +234,11 @@ impl Collector {
             ));
         }
         let rtt_ns = 2 * wanted.one_way_delay_ns;
-        if reading.rtt_ns.abs_diff(rtt_ns) > LEAST_DELAY_TOLERANCE_NS.max(rtt_ns / 100) {
+        // An echo comes back at the rate of that way.
+        let back = wanted.impairments.return_rate_bps;
+        let echo_ns = back.map_or(0, |rate_bps| ECHO_WIRE_BYTES * 8_000_000_000 / rate_bps);
+        let tolerance_ns = LEAST_DELAY_TOLERANCE_NS.max(rtt_ns / 100) + echo_ns;
+        if reading.rtt_ns.abs_diff(rtt_ns) > tolerance_ns {
             self.invalid.push(format!(
                 "{}: the round trip took {:.3} ms instead of {:.3}",
                 place.shard,

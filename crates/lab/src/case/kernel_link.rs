@@ -11,7 +11,12 @@ use crate::plan::{Loss, Policer, Reorder, Topology};
 /// Packets that a delay line holds at most: more than any path does.
 const DELAY_LINE_PACKETS: u32 = 100_000;
 /// A delay line that keeps its packets in order is one with a rate; this one is next to none.
-const IN_ORDER: &str = " rate 100gbit";
+const IN_ORDER_BPS: u64 = 100_000_000_000;
+/// The smallest packet that waits for a rate on its way back, framing included, bytes: an
+/// ACK. What a queue holds is counted in these.
+const LEAST_WIRE_BYTES: u64 = 90;
+/// ns per second times bits per byte.
+const BYTE_NS: u64 = 8_000_000_000;
 /// Of delay lines, and of one behind another.
 const DELAY_HANDLE: &str = "2:";
 const OVERTAKEN_HANDLE: &str = "3:";
@@ -28,8 +33,9 @@ const TABLE: &str = "overtaken";
 /// netem's queue is never part of the bottleneck's. Between two clusters, where each
 /// direction carries data, and where something happens to packets on one of the two ways,
 /// there is a bridge in between. Towards the far side a packet is queued at the router and
-/// then delayed at the bridge, on the way back delayed at the far side and then queued at
-/// the bridge, if its rate is limited.
+/// then delayed at the bridge. On the way back netem at the far side sends packets one by
+/// one, if their rate is limited, and delays them; at the bridge they wait for their slot.
+/// (A tbf would let through at once as many ACKs as one large packet has bytes.)
 #[derive(Debug, Default)]
 pub struct KernelBottleneck {
     built: Mutex<Built>,
@@ -60,15 +66,18 @@ impl KernelBottleneck {
 struct DelayLine {
     delay_ns: u64,
     jitter_ns: u64,
-    in_order: bool,
+    /// At which packets leave one by one; they stay in order.
+    rate_bps: Option<u64>,
+    /// Packets at most.
+    limit: Option<u64>,
     loss: Option<Loss>,
-    slot_ns: u64,
 }
 
 impl DelayLine {
     fn line(&self, device: &str) -> String {
         let mut line = format!(
-            "qdisc replace dev {device} root handle {DELAY_HANDLE} netem limit {DELAY_LINE_PACKETS} delay {}",
+            "qdisc replace dev {device} root handle {DELAY_HANDLE} netem limit {} delay {}",
+            self.limit.unwrap_or(DELAY_LINE_PACKETS.into()),
             time(self.delay_ns)
         );
         if self.jitter_ns > 0 {
@@ -89,13 +98,34 @@ impl DelayLine {
                 let _ = write!(line, " loss gemodel {chances}");
             }
         }
-        if self.in_order {
-            line += IN_ORDER;
-        }
-        if self.slot_ns > 0 {
-            let _ = write!(line, " slot {0} {0}", time(self.slot_ns));
+        if let Some(rate_bps) = self.rate_bps {
+            let _ = write!(line, " rate {rate_bps}bit {FRAMING_BYTES}");
         }
         line + "\n"
+    }
+}
+
+/// A line of `tc` that lets packets go once in so long. Without a delay: netem begins a
+/// slot when it first sees a packet, not when that is due.
+fn slots(device: &str, slot_ns: u64) -> String {
+    format!(
+        "qdisc replace dev {device} root handle {DELAY_HANDLE} netem limit {DELAY_LINE_PACKETS} slot {0} {0}\n",
+        time(slot_ns)
+    )
+}
+
+/// The way back to the sender, of a link with two ways.
+fn way_back(wanted: &Topology) -> DelayLine {
+    let rate_bps = wanted.impairments.return_rate_bps;
+    DelayLine {
+        delay_ns: wanted.one_way_delay_ns,
+        rate_bps,
+        limit: rate_bps.map(|rate_bps| {
+            let under_way = u128::from(wanted.one_way_delay_ns) * u128::from(rate_bps);
+            let bytes = wanted.buffer_bytes + (under_way / u128::from(BYTE_NS)) as u64;
+            bytes / LEAST_WIRE_BYTES + 1
+        }),
+        ..DelayLine::default()
     }
 }
 
@@ -198,14 +228,15 @@ impl Bottleneck for KernelBottleneck {
         bridge.ip(&lines)?;
         router.tc(&bottleneck_shaper(wanted))?;
         bridge.tc(&delay("far", wanted.one_way_delay_ns))?;
-        // Between clusters both ways have the same rate.
-        let back = wanted.impairments.return_rate_bps;
-        let back = back.or((wanted.far_hosts > 0).then_some(wanted.rate_bps));
-        if let Some(rate_bps) = back {
-            let buffer = wanted.buffer_bytes;
-            bridge.tc(&shaper("replace", "near", rate_bps, buffer, wanted.mtu))?;
+        // Between clusters both ways have the same rate, and no other.
+        if wanted.far_hosts > 0 {
+            let (rate, buffer) = (wanted.rate_bps, wanted.buffer_bytes);
+            bridge.tc(&shaper("replace", "near", rate, buffer, wanted.mtu))?;
         }
-        far.tc(&delay(interface, wanted.one_way_delay_ns))?;
+        far.tc(&match wanted.impairments.return_rate_bps {
+            Some(_) => way_back(wanted).line(interface),
+            None => delay(interface, wanted.one_way_delay_ns),
+        })?;
         built.bridge = Some(bridge);
         Ok(())
     }
@@ -240,9 +271,9 @@ impl Bottleneck for KernelBottleneck {
         let there = DelayLine {
             delay_ns: wanted.one_way_delay_ns,
             jitter_ns: impairments.jitter_ns,
-            in_order: impairments.jitter_ns > 0,
+            rate_bps: (impairments.jitter_ns > 0).then_some(IN_ORDER_BPS),
             loss: impairments.loss,
-            slot_ns: 0,
+            limit: None,
         };
         let mut at_bridge = lines("far", there.line("far"));
         if let Some(reorder) = &impairments.reorder {
@@ -251,16 +282,10 @@ impl Bottleneck for KernelBottleneck {
             }
             at_bridge += &overtaken("far", reorder);
         }
-        if let Some(rate_bps) = impairments.return_rate_bps {
-            let buffer = wanted.buffer_bytes;
-            let line = shaper("replace", "near", rate_bps, buffer, wanted.mtu);
-            at_bridge += &lines("near", line);
+        if impairments.ack_slot_ns > 0 {
+            at_bridge += &lines("near", slots("near", impairments.ack_slot_ns));
         }
-        let back = DelayLine {
-            delay_ns: wanted.one_way_delay_ns,
-            slot_ns: impairments.ack_slot_ns,
-            ..DelayLine::default()
-        };
+        let back = way_back(wanted);
         built.lossy |= impairments.loss.is_some();
         router.tc(&at_router)?;
         let tables = built.tables.as_ref().map(tempfile::TempDir::path);
@@ -307,18 +332,18 @@ mod tests {
         let line = DelayLine {
             delay_ns: 10_000_000,
             jitter_ns: 2_000_000,
-            in_order: true,
+            rate_bps: Some(IN_ORDER_BPS),
+            limit: None,
             loss: Some(Loss::Bursts {
                 to_bad: 0.001,
                 to_good: 0.2,
                 good: 0.0,
                 bad: 1.0,
             }),
-            slot_ns: 0,
         };
         assert_eq!(
             line.line("far"),
-            "qdisc replace dev far root handle 2: netem limit 100000 delay 10000.000us 2000.000us loss gemodel 0.1000000% 20.0000000% 100.0000000% 0.0000000% rate 100gbit\n"
+            "qdisc replace dev far root handle 2: netem limit 100000 delay 10000.000us 2000.000us loss gemodel 0.1000000% 20.0000000% 100.0000000% 0.0000000% rate 100000000000bit 24\n"
         );
     }
 }

@@ -10,7 +10,7 @@ const DEVIATIONS: f64 = 4.5;
 const RATE_TOLERANCE: f64 = 0.02;
 /// How far a time may be, and at least what hosts and router take.
 const TIME_TOLERANCE: f64 = 0.05;
-const LEAST_TIME_TOLERANCE_NS: f64 = 300_000.0;
+const LEAST_TIME_TOLERANCE_NS: f64 = 500_000.0;
 
 /// Sentences for people.
 #[derive(Debug, Default, PartialEq)]
