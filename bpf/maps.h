@@ -21,7 +21,8 @@ struct pl_connection {
 	__s32 error; /* -errno of a setting that the kernel refused */
 	u32 loss_segs; /* delivered, when the last retransmission timeout came */
 	u8 reason; /* enum pl_reason */
-	u8 own_pacing; /* 1: sk_pacing_status was NONE and is ours */
+	u8 own_pacing; /* 1: sk_pacing_status is ours */
+	u8 fq_paced; /* 1: and it was SK_PACING_FQ */
 	u8 stopping; /* 1: and is to be given back */
 	u8 spaced; /* 1: its packets are spaced (control/spacing.h) */
 	u32 slot; /* one more than its place in the group; 0: it is in none */

@@ -81,7 +81,6 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
 	tcp->nxt = tp->snd_nxt;
 	tcp->rtt_us = 0;
 	tcp->gso_segs = sk->sk_gso_max_segs;
-	tcp->timed = sk->sk_pacing_status != SK_PACING_FQ;
 	tcp->app_limited = tp->app_limited != 0;
 	tcp->recovering = ca_state(tp) >= TCP_CA_CWR;
 	tcp->repairing = is_repairing(tp, conn);
@@ -99,8 +98,11 @@ static __always_inline bool is_due(const struct sock *sk)
 static __always_inline void give_pacing_back(struct sock *sk, struct pl_connection *conn)
 {
 	conn->own_pacing = 0;
-	if (sk->sk_max_pacing_rate == ~0UL)
+	if (conn->fq_paced)
+		sk->sk_pacing_status = SK_PACING_FQ;
+	else if (sk->sk_max_pacing_rate == ~0UL)
 		sk->sk_pacing_status = SK_PACING_NONE;
+	conn->fq_paced = 0;
 }
 
 /*
@@ -117,13 +119,21 @@ static __always_inline void stop_pacing(struct sock *sk, struct pl_connection *c
 	give_pacing_back(sk, conn);
 }
 
+/*
+ * The kernel's own timer paces, also where fq does otherwise: fq keeps packets that the
+ * stack has already sent, so that nobody would be asked before the next one leaves. fq
+ * lets at once what comes when its time has come (sch_fq.c), and is given the socket back.
+ */
 static __always_inline void pace(struct sock *sk, struct pl_connection *conn, u64 rate_bps)
 {
 	unsigned long rate = rate_bps;
 
 	conn->stopping = 0;
 	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
-	if (sk->sk_pacing_status == SK_PACING_NONE) {
+	if (sk->sk_pacing_status != SK_PACING_NEEDED) {
+		/* fq takes a socket that it has forgotten again, at its next packet. */
+		if (sk->sk_pacing_status == SK_PACING_FQ)
+			conn->fq_paced = 1;
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 		conn->own_pacing = 1;
 	}

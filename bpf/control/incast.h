@@ -70,8 +70,8 @@ static __always_inline int pl_incast_begin(struct pl_start *s, const struct pl_p
 
 	if (!spread_us || segs < 2 || segs > PL_LEAD_SEGS)
 		return 0;
-	/* Where a qdisc paces nobody asks for the next segment; BBR would take the pace for the path's. */
-	if (!tcp->timed || policy->base == PL_BASE_BBR)
+	/* It would take the pace for the path's. */
+	if (policy->base == PL_BASE_BBR)
 		return 0;
 	s->spread_segs = segs;
 	s->spread_until_us = tcp->now_us + PL_SPREAD_OVER * spread_us;

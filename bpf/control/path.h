@@ -69,7 +69,6 @@ struct pl_tcp {
 	__u8 app_limited; /* what is acknowledged now had waited for the application */
 	__u8 recovering; /* in CWR, Recovery or Loss */
 	__u8 repairing; /* in Recovery, or in Loss and something arrived since the timeout */
-	__u8 timed; /* 1: the stack's own timer asks again for each paced packet */
 };
 
 /* What it sees of one ACK, to tell whether it wants to see more. As of struct pl_tcp. */

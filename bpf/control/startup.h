@@ -146,9 +146,6 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		else if (s->drained && s->slow)
 			/* Too slow for a probe: as slow start would, at half its speed. */
 			rate += rate / 2;
-		else if (s->drained && !tcp->timed && acked_us < sent_us + sent_us / 128)
-			/* Where a qdisc paces there is no probe: only a larger step can tell. */
-			rate += rate / 16;
 	}
 	if (path->wary && path->wary + PL_WARY_STARTS / 2 > path->wary_for && path->burst_segs < pl_amount(PL_WARY_BURST_SEGS, tcp->mss) &&
 	    rate > s->rate_bps + s->rate_bps / 4)
@@ -453,7 +450,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	/* With this packet all is sent, and the share is free for the others. */
 	if (n >= pl_probe_from(tcp->mss) && tcp->unsent <= pl_packet_segs(share, tcp) * tcp->mss)
 		pl_leave_path(s, path);
-	if (!n && tcp->timed && tcp->now_us - path->lead_us > path->min_rtt_us) {
+	if (!n && tcp->now_us - path->lead_us > path->min_rtt_us) {
 		/* Nobody else's lead and probe are on their way. */
 		s->leading = 1;
 		s->slow = active == 1 && pl_bdp_segs(share, path->min_rtt_us, tcp->mss) < pl_whole_start(tcp->mss);
@@ -462,8 +459,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	}
 	/*
 	 * One TSO packet must not hold more than the lead, or than the probe: the
-	 * window ends there, and the pacing timer asks again. Where a qdisc (fq)
-	 * paces, nobody would: no lead and no probe then.
+	 * window ends there, and the pacing timer asks again.
 	 */
 	if (s->leading && n < PL_LEAD_SEGS) {
 		/* A start that is spread is so because of what leads together do. */

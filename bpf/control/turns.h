@@ -46,8 +46,8 @@ static __always_inline int pl_turn_wants(struct pl_start *s, const struct pl_pat
 {
 	__u64 gap_us = PL_TURN_GAP_MAX_US;
 
-	/* Where a qdisc paces nobody asks for the next segment; BBR would take the pace for the path's. */
-	if (path->min_rtt_us > PL_TURN_RTT_US || !tcp->timed || policy->base == PL_BASE_BBR)
+	/* BBR would take the pace for the path's. */
+	if (path->min_rtt_us > PL_TURN_RTT_US || policy->base == PL_BASE_BBR)
 		return 0;
 	/* A long write may come segment by segment; then the last message tells how long they are. */
 	if (tcp->unsent <= PL_LEAD_SEGS * tcp->mss && s->burst_segs <= PL_LEAD_SEGS)

@@ -28,7 +28,6 @@ fn tcp() -> pl_tcp {
         min_rtt_us: 20_000,
         mss: 1448,
         unsent: 1 << 20,
-        timed: 1,
         ..Default::default()
     }
 }

@@ -27,7 +27,6 @@
 //!     min_rtt_us: 20_000,
 //!     mss: 1448,
 //!     unsent: 1 << 20,
-//!     timed: 1,
 //!     ..Default::default()
 //! };
 //! let orders = startup.before_send(&mut path, &policy, &tcp);

@@ -230,7 +230,6 @@ fn quiet(now_us: u64) -> pl_tcp {
         min_rtt_us: 50_000,
         mss: MSS as u32,
         unsent: MSS as u32,
-        timed: 1,
         ..Default::default()
     }
 }

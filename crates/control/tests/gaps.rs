@@ -345,7 +345,6 @@ fn others_have_no_gaps() {
     };
     assert!(gapped(&|_| ()));
     assert!(!gapped(&|host| host.tcp.unsent = MSS as u32), "a short one");
-    assert!(!gapped(&|host| host.tcp.timed = 0), "a qdisc paces");
     let bbr = pl_base::PL_BASE_BBR as u8;
     assert!(!gapped(&|host| host.policy.base = bbr), "BBR");
 }

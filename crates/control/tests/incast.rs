@@ -80,7 +80,6 @@ fn about_to_send(segs: u32) -> pl_tcp {
         min_rtt_us: RTT_US,
         mss: MSS as u32,
         unsent: segs * MSS as u32,
-        timed: 1,
         ..pl_tcp::default()
     }
 }
@@ -222,7 +221,6 @@ fn others_are_not_spread() {
     assert!(!spread(&|host| host.tcp.unsent = MSS as u32), "one segment");
     let long = (PL_LEAD_SEGS + 1) * MSS as u32;
     assert!(!spread(&|host| host.tcp.unsent = long), "a long message");
-    assert!(!spread(&|host| host.tcp.timed = 0), "a qdisc paces");
     let bbr = pl_base::PL_BASE_BBR as u8;
     assert!(!spread(&|host| host.policy.base = bbr), "BBR");
     // Sixteen half-lives later.

@@ -69,7 +69,6 @@ fn rounds_after_a_loss(lost: u32, rtt_us: u32) -> [u32; 4] {
         srtt_us: RTT_US,
         min_rtt_us: RTT_US,
         mss: MSS as u32,
-        timed: 1,
         unsent: 1_000_000,
         ..pl_tcp::default()
     };
@@ -132,7 +131,6 @@ fn learning(startup: &mut Startup, path: &mut pl_path) -> pl_tcp {
         cwnd: 10,
         mss: MSS as u32,
         unsent: 100 * MSS as u32,
-        timed: 1,
         ..pl_tcp::default()
     };
     startup.before_send(path, &delivery_rate(), &tcp);

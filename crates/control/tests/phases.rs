@@ -42,7 +42,6 @@ impl Connection {
                 mss: 1448,
                 unsent: 1 << 20,
                 gso_segs: 44,
-                timed: 1,
                 ..Default::default()
             },
         }

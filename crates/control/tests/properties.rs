@@ -61,7 +61,6 @@ fn any_tcp() -> impl Strategy<Value = pl_tcp> {
         nxt: value[12],
         rtt_us: value[6],
         recovering,
-        timed: recovering & 1,
         ..Default::default()
     })
 }
@@ -183,7 +182,6 @@ impl Job {
         tcp.min_rtt_us = step.rtt_us;
         tcp.rtt_us = step.rtt_us;
         tcp.recovering = u8::from(step.recovering);
-        tcp.timed = u8::from(step.what.is_multiple_of(2));
         let orders = match step.what {
             0 => {
                 law.leave(&mut self.path);

@@ -16,7 +16,6 @@ fn tcp(cwnd: u32, ssthresh: u32) -> pl_tcp {
         min_rtt_us: 20_000,
         mss: MSS as u32,
         unsent: 1_000_000,
-        timed: 1,
         ..Default::default()
     }
 }

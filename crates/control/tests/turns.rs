@@ -292,7 +292,6 @@ fn others_do_not_take_turns() {
     assert!(takes(&|_, _| ()));
     let short = PL_LEAD_SEGS * MSS as u32;
     assert!(!takes(&|one, _| one.tcp.unsent = short), "a short message");
-    assert!(!takes(&|one, _| one.tcp.timed = 0), "a qdisc paces");
     let bbr = pl_base::PL_BASE_BBR as u8;
     assert!(!takes(&|_, policy| policy.base = bbr), "BBR");
     let far = |one: &mut Connection| {

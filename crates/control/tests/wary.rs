@@ -30,7 +30,6 @@ fn quiet(now_us: u64) -> pl_tcp {
         min_rtt_us: RTT_US,
         mss: MSS as u32,
         unsent: SEGS * MSS as u32,
-        timed: 1,
         ..pl_tcp::default()
     }
 }

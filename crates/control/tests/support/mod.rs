@@ -62,7 +62,6 @@ pub fn about_to_send(now_us: u64, rtt_us: u32, segs: u32) -> (pl_path, pl_tcp) {
         min_rtt_us: rtt_us,
         mss: MSS as u32,
         unsent: segs * MSS as u32,
-        timed: 1,
         ..pl_tcp::default()
     };
     (path, tcp)

@@ -178,7 +178,6 @@ impl Sender {
             nxt: counter(self.nxt * MSS),
             recovering: u8::from(self.recovering),
             gso_segs: self.tso_segs as u32,
-            timed: 1, // no fq qdisc
             ..Default::default()
         }
     }

@@ -83,7 +83,6 @@ impl Sender {
             app_limited: u8::from(board.app_limited != 0),
             recovering: u8::from(self.recovering || self.lost_all),
             repairing: u8::from(self.recovering || again),
-            timed: 1,
             ..Default::default()
         }
     }
