@@ -100,6 +100,9 @@ if [ "$(uname -m)" = x86_64 ]; then
 	heading "lab: the kernel's link and the emulator's are alike"
 	lab conformance experiments/conformance.toml --quick
 
+	heading "lab: a rate that comes back is found under fq, too"
+	lab fq experiments/host-fq.toml --quick --variant paceline
+
 	heading "lab: in short on other kernels"
 	scripts/kernels.sh --short trixie sid experimental
 

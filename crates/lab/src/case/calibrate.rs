@@ -21,7 +21,7 @@ use crate::record::LinkReading;
 /// Packets that a shaper's bucket lets through at once (3,100 bytes).
 const BUCKET_PACKETS: usize = 2;
 /// Packets over which a rate is worth measuring.
-const LEAST_QUEUED: usize = 12;
+pub(crate) const LEAST_QUEUED: usize = 12;
 /// Echoes whose least round trip is taken; the first one also resolves addresses.
 const ECHOES: u64 = 6;
 /// An echo that takes longer is lost: several times the longest path of any experiment.
