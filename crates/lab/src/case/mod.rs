@@ -176,7 +176,7 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
         let reading = impairments::read_back(&network, reading.rtt_ns)?;
         case.record(&Record::Impairments(reading))?;
     }
-    let mut watch = Watch::start()?;
+    let mut watch = Watch::start(&network)?;
     for (index, workload) in plan.workloads.iter().enumerate() {
         match workload {
             Workload::Burst(burst) => changes::during(&network, |changes| {

@@ -2,6 +2,7 @@
 //! Looks for what the network did beside what it was asked for. Packets may be dropped in
 //! the queues that the experiment describes, and nowhere else.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use super::queues::{queues, Queue};
@@ -13,19 +14,30 @@ use crate::plan::{HostQueue, Plan, Topology, Workload};
 /// payload (tcp_adv_win_scale of tcp(7)), and a send buffer is as large for the same reason.
 const BUFFER_PER_WINDOW: u64 = 2;
 
-/// What the machine had dropped when the workloads began.
+/// What each interface of a node has dropped.
+type Drops = BTreeMap<String, u64>;
+
+/// What had been dropped when the workloads began.
 pub struct Watch {
     by_processors: u64,
+    /// By the name of the node. An interface may drop what the kernel sends by itself (MLD,
+    /// duplicate address detection) before the other end of its cable is up.
+    by_nodes: BTreeMap<String, Drops>,
     log: KernelLog,
 }
 
 impl Watch {
     /// The link was read back, which fills its buffer, before this.
-    pub fn start() -> Result<Self, CaseError> {
+    pub fn start(network: &Network) -> Result<Self, CaseError> {
         // What was seen before is no matter of this run.
         windows::take_jump();
+        let mut by_nodes = BTreeMap::new();
+        for node in nodes(network) {
+            by_nodes.insert(node.name().to_owned(), drops(node)?);
+        }
         Ok(Self {
             by_processors: dropped_by_processors()?,
+            by_nodes,
             log: KernelLog::start(),
         })
     }
@@ -34,7 +46,8 @@ impl Watch {
     pub fn problems(&mut self, network: &Network, plan: &Plan) -> Result<Vec<String>, CaseError> {
         let mut problems = Vec::new();
         for host in network.hosts() {
-            problems.extend(dropped(host, |queue| own_drops(&network.wanted, queue))?);
+            let modelled = |queue: &Queue| own_drops(&network.wanted, queue);
+            problems.extend(self.dropped(host, modelled)?);
         }
         let ports = network.wanted.switch_buffer_bytes > 0;
         let modelled = |queue: &Queue| {
@@ -43,9 +56,9 @@ impl Watch {
             (queue.kind == "tbf" || policed && queue.kind == "clsact")
                 && (described || ports && queue.dev.starts_with("edge"))
         };
-        problems.extend(dropped(&network.router, modelled)?);
+        problems.extend(self.dropped(&network.router, modelled)?);
         if let Some(far) = &network.far {
-            problems.extend(dropped(&far.router, modelled)?);
+            problems.extend(self.dropped(&far.router, modelled)?);
         }
         let by_processors = dropped_by_processors()? - self.by_processors;
         if by_processors > 0 {
@@ -57,6 +70,29 @@ impl Watch {
         problems.extend(windows::problems(&mut self.log));
         Ok(problems)
     }
+
+    fn dropped(
+        &self,
+        node: &Namespace,
+        modelled: impl Fn(&Queue) -> bool,
+    ) -> Result<Vec<String>, CaseError> {
+        let before = self.by_nodes.get(node.name());
+        dropped_since(before.unwrap_or(&Drops::new()), node, modelled)
+    }
+}
+
+/// Those whose interfaces are watched: hosts and routers.
+fn nodes<'a>(network: &'a Network<'_>) -> impl Iterator<Item = &'a Namespace> {
+    let far = network.far.iter().map(|far| &far.router);
+    let routers = std::iter::once(&network.router).chain(far);
+    network.hosts().chain(routers)
+}
+
+/// What the interfaces of a node have dropped since they were made.
+fn drops(node: &Namespace) -> Result<Drops, CaseError> {
+    let text = node
+        .enter(|| fs::read_to_string("/proc/thread-self/net/dev").doing("reading /proc/net/dev"))?;
+    interface_drops(&text)
 }
 
 /// Whether a host's queue may drop: its discipline does so by itself, and the shaper above
@@ -73,6 +109,15 @@ pub fn dropped(
     node: &Namespace,
     modelled: impl Fn(&Queue) -> bool,
 ) -> Result<Vec<String>, CaseError> {
+    dropped_since(&Drops::new(), node, modelled)
+}
+
+/// The same, without what its interfaces had dropped before.
+fn dropped_since(
+    before: &Drops,
+    node: &Namespace,
+    modelled: impl Fn(&Queue) -> bool,
+) -> Result<Vec<String>, CaseError> {
     let name = node.name();
     let mut problems = Vec::new();
     for queue in queues(node)? {
@@ -83,9 +128,7 @@ pub fn dropped(
             ));
         }
     }
-    let text = node
-        .enter(|| fs::read_to_string("/proc/thread-self/net/dev").doing("reading /proc/net/dev"))?;
-    for (device, packets) in interface_drops(&text)? {
+    for (device, packets) in since(before, drops(node)?) {
         problems.push(format!(
             "{name}: the interface {device} dropped {packets} packets outside of the queues that the experiment describes: a slower link, or fewer hosts, leave this machine the time for them"
         ));
@@ -93,24 +136,38 @@ pub fn dropped(
     Ok(problems)
 }
 
+/// What was dropped between two looks.
+fn since(before: &Drops, after: Drops) -> Drops {
+    let more = after.into_iter().map(|(device, packets)| {
+        let earlier = before.get(&device).copied().unwrap_or_default();
+        (device, packets - earlier)
+    });
+    more.filter(|(_, packets)| *packets > 0).collect()
+}
+
 /// Interfaces that dropped packets, and how many, from the text of /proc/net/dev.
-fn interface_drops(text: &str) -> Result<Vec<(&str, u64)>, CaseError> {
+fn interface_drops(text: &str) -> Result<Drops, CaseError> {
     // Two lines of headings; then, behind the name, receive: bytes packets errs drop …,
     // eight in all, and as many of transmit.
     const RECEIVED: usize = 3;
     const SENT: usize = 8 + RECEIVED;
-    let mut drops = Vec::new();
+    let mut drops = Drops::new();
     for line in text.lines().skip(2) {
         let fields = line.split_once(':').and_then(|(device, rest)| {
             let numbers: Vec<u64> = rest
                 .split_ascii_whitespace()
                 .filter_map(|number| number.parse().ok())
                 .collect();
-            Some((device.trim(), numbers.get(RECEIVED)? + numbers.get(SENT)?))
+            Some((
+                device.trim().to_owned(),
+                numbers.get(RECEIVED)? + numbers.get(SENT)?,
+            ))
         });
         match fields {
             Some((_, 0)) => {}
-            Some(found) => drops.push(found),
+            Some((device, packets)) => {
+                drops.insert(device, packets);
+            }
             None => {
                 return Err(CaseError::Unexpected(
                     "/proc/net/dev does not have the form that proc_pid_net(5) describes",
@@ -205,9 +262,18 @@ Inter-|   Receive                                                |  Transmit
 
     #[test]
     fn interfaces_that_dropped_are_named() {
-        assert_eq!(interface_drops(NET_DEV).unwrap(), [("eth0", 7)]);
+        let drops = interface_drops(NET_DEV).unwrap();
+        assert_eq!(drops, [("eth0".to_owned(), 7)].into());
         let cut = NET_DEV.rsplit_once(" 5").unwrap().0;
         assert!(interface_drops(cut).is_err());
+    }
+
+    #[test]
+    fn what_was_dropped_before_is_not_told() {
+        let at = |packets| Drops::from([("eth0".to_owned(), packets)]);
+        assert_eq!(since(&at(1), at(1)), Drops::new());
+        assert_eq!(since(&at(1), at(3)), at(2));
+        assert_eq!(since(&Drops::new(), at(3)), at(3));
     }
 
     #[test]
