@@ -9,29 +9,19 @@
 #include "path.h"
 
 /*
- * Spacing of the ACKs on a path not yet known, of all connections on it together.
- * Blocks double while the ACKs come without a pause; only the largest size seen
- * counts, and of these the best.
+ * Spacing of the ACKs of all connections on a path together. Blocks double while the ACKs
+ * come without a pause; only the largest size seen counts, and of these the best.
  */
-static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+static __always_inline void pl_see_arrivals(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
+					    __u32 pause_us)
 {
-	/* A message now and then says how often the application sends, not what fits. */
-	int paused = !path->block_us || tcp->app_limited ||
-		     tcp->now_us - path->acked_us > path->min_rtt_us / 8;
+	/* More than a packet's ACK: it was not looked at meanwhile. */
+	__u32 more = pl_tell(s, path, tcp);
+	int paused = !path->block_us || tcp->now_us - path->acked_us > pause_us ||
+		     more > pl_amount(PL_ACKED_SEGS, tcp->mss);
 	__u32 segs;
 
-	if (!tcp->app_limited && tcp->carried_segs > PL_LEAD_SEGS && tcp->carried_us >= path->min_rtt_us) {
-		__u64 carried = pl_rate(tcp->carried_segs, tcp->mss, tcp->carried_us);
-
-		if (carried > path->carried_bps)
-			path->carried_bps = carried;
-	}
-	/* Once it is paced, ACKs come as they are paced, and tell that and no more. */
-	if (s->rounds)
-		return;
-	path->acked_segs += tcp->delivered_segs - s->seen_segs;
 	path->acked_us = tcp->now_us;
-	s->seen_segs = tcp->delivered_segs;
 	segs = path->acked_segs - path->block_from;
 	if (!paused && (segs < path->block_segs || tcp->now_us - path->block_us < PL_BLOCK_MIN_US))
 		return;
@@ -54,6 +44,21 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 	path->block_us = tcp->now_us;
 	path->block_rtt_us = tcp->rtt_us;
 	path->block_from = path->acked_segs;
+}
+
+/* A path not yet known: the spacing of its ACKs, and what one connection carried. */
+static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	if (!tcp->app_limited && tcp->carried_segs > PL_LEAD_SEGS && tcp->carried_us >= path->min_rtt_us) {
+		__u64 carried = pl_rate(tcp->carried_segs, tcp->mss, tcp->carried_us);
+
+		if (carried > path->carried_bps)
+			path->carried_bps = carried;
+	}
+	/* Once it is paced, ACKs come as they are paced, and tell that and no more. */
+	if (!s->rounds)
+		/* A message now and then says how often the application sends, not what fits. */
+		pl_see_arrivals(s, path, tcp, tcp->app_limited ? 0 : path->min_rtt_us / 8);
 }
 
 /* What the ACKs on a path not yet known said so far. */
@@ -94,7 +99,7 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
  * seen by then: in the round trips that follow the window is led there, by small steps,
  * for others may need a part of it.
  */
-static __always_inline void pl_lead_learning(struct pl_start *s, const struct pl_path *path,
+static __always_inline void pl_lead_learning(struct pl_start *s, struct pl_path *path,
 					     const struct pl_tcp *tcp, struct pl_orders *orders)
 {
 	__u32 most = tcp->cwnd + tcp->cwnd / PL_STEP;
@@ -111,7 +116,7 @@ static __always_inline void pl_lead_learning(struct pl_start *s, const struct pl
 		return;
 	if (!s->rounds) {
 		s->rounds = PL_ROUNDS + PL_LED;
-		pl_begin_round(s, tcp);
+		pl_begin_round(s, path, tcp);
 		/* Or the window would go on in bursts that a short queue does not hold. */
 		orders->pacing_bps = pl_rate(tcp->cwnd, tcp->mss, path->min_rtt_us);
 		s->pacing = 1;
@@ -126,7 +131,7 @@ static __always_inline void pl_lead_learning(struct pl_start *s, const struct pl
 	if (window > tcp->cwnd &&
 	    pl_queued(path, learned, tcp, s->round_rtt_us) < pl_own_queue(learned, tcp))
 		orders->ssthresh = window;
-	pl_begin_round(s, tcp);
+	pl_begin_round(s, path, tcp);
 }
 
 #endif

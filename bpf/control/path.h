@@ -25,6 +25,9 @@
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
+#define PL_ARRIVED_SEGS 128 /* blocks from this size say what arrived of all on a path together */
+#define PL_ACKED_SEGS 64 /* by one ACK at most, of a packet of 64 KB and what had waited */
+#define PL_SEEN_SEGS 4 /* of which a connection tells when it has as many: a look at the path for each ACK is dear */
 #define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
 #define PL_LED 1 /* what is left of them where they are over and must not begin again */
 #define PL_ROUND_VOICE 4 /* of one's voice: one round's ACKs jitter by a packet of 64 KB */
@@ -103,14 +106,14 @@ struct pl_start {
 	__u32 first_segs, last_segs; /* of the burst, sent before first_us, last_us */
 	__u32 probe_acked_segs, train_acked_segs;
 	__u32 seen_segs; /* learning: delivered counter at the last ACK */
-	__u32 together; /* connections that shared it when the last paced packet left */
+	__u32 together; /* connections that shared the path at most, while it was paced */
 	__u32 paced_segs; /* sent under pacing when the first ACK came */
 	__u32 paced_end; /* snd_nxt at that moment */
 	__u32 flight_segs; /* largest flight of this burst */
 	__u32 train_rtt_us; /* least RTT of the train's second half; 0: none yet */
 	__u32 base_cwnd; /* the base's own window while lead and probe go out */
 	__u32 round_end; /* snd_nxt when this round trip began */
-	__u32 round_segs; /* delivered counter at that moment */
+	__u32 round_segs; /* the path's acked_segs at that moment */
 	__u32 round_cwnd; /* and the window */
 	__u32 round_rtt_us; /* least RTT of this round trip; 0: none yet */
 	__u32 least_rtt_us; /* of this burst; 0: none yet */
@@ -380,26 +383,77 @@ static __always_inline __u32 pl_voices(const struct pl_start *s)
 	return s->together ? s->together : 1;
 }
 
+/* What arrived of all that share a path together; 0: too little to say. Of one alone its own train says it. */
+static __always_inline __u64 pl_arrived(const struct pl_path *path, __u32 mss)
+{
+	return path->peak > 1 && path->learned_segs >= pl_amount(PL_ARRIVED_SEGS, mss) ? path->learned_bps : 0;
+}
+
+/* A rate that those that share a path may raise it to: what arrived of them together, and a little. */
+static __always_inline __u64 pl_shown(const struct pl_path *path, __u64 rate, __u32 mss)
+{
+	__u64 arrived = pl_arrived(path, mss), most = arrived + (arrived >> 4);
+
+	if (path->peak <= 1 || rate <= path->rate_bps || rate <= most)
+		return rate;
+	return most > path->rate_bps ? most : path->rate_bps;
+}
+
+/* What one's train says the path gave of `rate`, where not more than that arrived of all together. */
+static __always_inline __u64 pl_not_below_arrived(const struct pl_path *path, __u64 given, __u64 rate, __u32 mss)
+{
+	__u64 arrived = pl_arrived(path, mss), least = arrived - (arrived >> 4);
+
+	if (given >= least)
+		return given;
+	return least < rate ? least : rate;
+}
+
 /* Each of those that started together has one voice, of which it gives one in `of`. */
-static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *path, __u64 rate, __u32 of)
+static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *path, __u64 rate, __u32 mss,
+				    __u32 of)
 {
 	__u32 voices = pl_voices(s) * of;
 
+	rate = pl_shown(path, rate, mss);
 	if (rate > path->rate_bps)
 		path->rate_bps += (rate - path->rate_bps) / voices;
 	else
 		path->rate_bps -= (path->rate_bps - rate) / voices;
 }
 
-/* A round trip begins: it ends when what was sent until now is acknowledged. */
-static __always_inline void pl_begin_round(struct pl_start *s, const struct pl_tcp *tcp)
+/* What arrived since the path was last told. Returns the segments. */
+static __always_inline __u32 pl_tell(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
+	__u32 more = tcp->delivered_segs - s->seen_segs;
+
+	path->acked_segs += more;
+	s->seen_segs = tcp->delivered_segs;
+	return more;
+}
+
+/* A round trip begins: it ends when what was sent until now is acknowledged. */
+static __always_inline void pl_begin_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	pl_tell(s, path, tcp);
 	s->round_us = tcp->now_us;
 	s->round_end = tcp->nxt;
-	s->round_segs = tcp->delivered_segs;
+	s->round_segs = path->acked_segs;
 	s->round_cwnd = tcp->cwnd;
 	s->round_rtt_us = 0;
 	s->waited = 0;
+}
+
+/*
+ * Whether an ACK has arrivals to tell the path of: of one that shares it now and then, and of
+ * each when a round trip ends.
+ */
+static __always_inline int pl_tells(const struct pl_start *s, __u32 delivered_segs, __u32 una)
+{
+	if (s->state != PL_START_MEASURED && !s->rounds)
+		return 0;
+	return (s->together > 1 && delivered_segs - s->seen_segs >= PL_SEEN_SEGS) ||
+	       (s->rounds && (__s32)(una - s->round_end) >= 0);
 }
 
 static __always_inline void pl_note_rtt(struct pl_start *s, __u32 rtt_us)

@@ -192,7 +192,7 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 	orders->stop = 0;
 	s->pacing = 1;
 	s->rounds = PL_ROUNDS;
-	pl_begin_round(s, tcp);
+	pl_begin_round(s, path, tcp);
 }
 
 #endif

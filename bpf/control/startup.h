@@ -126,7 +126,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		/* Of a short train the ACKs may have waited for what others lost. */
 		if ((s->together > 1 || sent < pl_amount(PL_LONG_TRAIN_SEGS, tcp->mss)) && given < rate / 2)
 			given = rate / 2;
-		rate = given;
+		rate = lossy ? given : pl_not_below_arrived(path, given, rate, tcp->mss);
 	} else if (!lossy && s->together > 1) {
 		/* All see the same queue: they aim at a short one, and at none lost. */
 		if (!s->drained)
@@ -152,7 +152,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		rate = s->rate_bps + s->rate_bps / 4;
 	path->confirmed_us = tcp->now_us;
 	if (rate < s->rate_bps || rate > path->rate_bps)
-		pl_vote(s, path, rate, 1);
+		pl_vote(s, path, rate, tcp->mss, 1);
 }
 
 /* Judge the train by its losses, when all of it is acknowledged or given up. */
@@ -175,7 +175,7 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	if (kept < rate)
 		rate = kept;
 	if (lost && (s->rated || bad) && path->rate_bps > rate) {
-		pl_vote(s, path, rate, 1);
+		pl_vote(s, path, rate, tcp->mss, 1);
 		path->confirmed_us = tcp->now_us;
 	}
 	if (policy->target == PL_TARGET_DELIVERY_RATE) {
@@ -250,7 +250,7 @@ static __always_inline void pl_lead_window(const struct pl_path *path, const str
 static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					    struct pl_orders *orders)
 {
-	__u32 segs = tcp->delivered_segs - s->round_segs;
+	__u32 segs = path->acked_segs - s->round_segs;
 	__u32 active = pl_active(path);
 
 	pl_note_rtt(s, tcp->rtt_us);
@@ -261,14 +261,14 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	s->rounds--;
 	if (tcp->recovering) {
 		/* The path is full, and the base knows how to go on, if slowly: too slowly for those that wait. */
-		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, 1);
+		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, tcp->mss, 1);
 		if (!path->wary)
 			s->rounds = 0;
-		pl_begin_round(s, tcp);
+		pl_begin_round(s, path, tcp);
 		return;
 	}
 	if (!s->waited && s->round_rtt_us) {
-		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us) * active;
+		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us);
 		__u32 waiting = pl_waiting_segs(path->rate_bps / active, tcp, pl_amount(PL_PROBE_SEGS, tcp->mss));
 		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >= pl_amount(PL_QUEUE_SEGS, tcp->mss);
 		/* With a window for more, and no receiver's window below it. */
@@ -278,7 +278,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		/* A queue that was there before we came says nothing of what the path carries. */
 		if (full ? !pl_others_queue(path, path->rate_bps, tcp) :
 			   rate - (filled ? 0 : rate / 16) > path->rate_bps)
-			pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, PL_ROUND_VOICE);
+			pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, tcp->mss, PL_ROUND_VOICE);
 		path->confirmed_us = tcp->now_us;
 		if (!full) {
 			if (path->window_bps < path->rate_bps)
@@ -289,7 +289,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			pl_lead_window(path, tcp, orders);
 		}
 	}
-	pl_begin_round(s, tcp);
+	pl_begin_round(s, path, tcp);
 }
 
 /*
@@ -444,7 +444,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	/* Those that started together last time are about to: leave them room. */
 	if (!n && !s->leading && active < path->expected)
 		active = path->expected;
-	s->together = active;
+	if (!n || s->together < path->active)
+		s->together = path->active;
 	share = s->rate_bps / active;
 	s->share_bps = share;
 	/* With this packet all is sent, and the share is free for the others. */
@@ -515,6 +516,8 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	int growing;
 
 	pl_see_rtt(path, tcp->rtt_us, tcp->now_us);
+	if (!s->learning && (over || pl_tells(s, tcp->delivered_segs, tcp->una)))
+		pl_see_arrivals(s, path, tcp, path->min_rtt_us / 2);
 	if (tcp->rtt_us && (!s->least_rtt_us || tcp->rtt_us < s->least_rtt_us))
 		s->least_rtt_us = tcp->rtt_us;
 	/* The final ACK may be a delayed one. */
@@ -574,7 +577,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
 				pl_lead_window(path, tcp, orders);
 			s->rounds = path->wary ? PL_WARY_ROUNDS : s->rated ? PL_ROUNDS : 0;
-			pl_begin_round(s, tcp);
+			pl_begin_round(s, path, tcp);
 		}
 	} else if (s->state == PL_START_BASE && s->learning) {
 		if (!over && !s->gapped)

@@ -47,7 +47,7 @@ static __always_inline int pl_wants_ack(struct pl_start *s, const struct pl_ack 
 	/* Who has sent everything leaves the path, once. */
 	int known = ack->unsent ? s->counted : !s->counted;
 
-	if (s->turn)
+	if (s->turn || (!s->learning && pl_tells(s, ack->delivered_segs, ack->una)))
 		return 1;
 	if (s->state == PL_START_MEASURED)
 		return !known || pl_wants_of_train(s, ack);
@@ -58,7 +58,7 @@ static __always_inline int pl_wants_ack(struct pl_start *s, const struct pl_ack 
 	if (!s->rounds)
 		return 0;
 	/* A round trip in which there was nothing to send tells nothing. */
-	if (!known || (!ack->unsent && !s->waited) || (__s32)(ack->una - s->round_end) >= 0)
+	if (!known || (!ack->unsent && !s->waited))
 		return 1;
 	pl_note_rtt(s, ack->rtt_us);
 	return 0;
