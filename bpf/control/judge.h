@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
+/*
+ * What a start says of its path, when it is over: by the stretch of its train, and by its
+ * losses (startup.h).
+ */
+#ifndef PACELINE_JUDGE_H
+#define PACELINE_JUDGE_H
+
+#include "loss.h"
+#include "path.h"
+
+/*
+ * The first segment of a quiet path's burst already waited behind more than our own start
+ * leaves queued: somebody else's standing queue.
+ */
+static __always_inline int pl_others_queue(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp)
+{
+	return path->lead_rtt_us &&
+	       pl_queued(path, rate_bps, tcp, path->lead_rtt_us) > pl_amount(PL_QUEUE_SEGS, tcp->mss);
+}
+
+/*
+ * A start all of whose RTTs were longer than the path's least, although its train arrived
+ * as it left, and so met no queue that others keep full: the path is longer than it was.
+ */
+static __always_inline void pl_see_longer_path(const struct pl_start *s, struct pl_path *path,
+					       const struct pl_tcp *tcp, int has_room)
+{
+	if (!has_room || s->least_rtt_us <= path->min_rtt_us + path->min_rtt_us / PL_MIN_RTT_ROSE)
+		return;
+	path->min_rtt_us = s->least_rtt_us;
+	path->min_rtt_at_us = tcp->now_us;
+	path->lead_rtt_us = 0;
+}
+
+/* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
+static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
+					  int lossy)
+{
+	__u32 acked = tcp->delivered_segs - s->train_acked_segs;
+	__u32 sent = s->last_segs - s->first_segs;
+	__u64 sent_us = s->last_us - s->first_us;
+	__u64 acked_us = tcp->now_us - s->train_acked_us;
+	__u64 rate = s->rate_bps, slack_us;
+	__u32 room = pl_own_queue(rate, tcp);
+	__u32 least_segs = pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss);
+	__u32 queued;
+	int measured;
+
+	if (s->rated || !s->train_acked_us || !path->rate_bps)
+		return;
+	/* Of many that share a path each sends little: the queue tells enough. */
+	measured = sent >= least_segs && acked >= least_segs && sent_us && acked_us;
+	if (!measured && pl_voices(s) == 1 && !s->slow)
+		return;
+	s->rated = 1;
+	/* Under loss fewer segments arrive than were sent: compare like with like. */
+	if (measured)
+		sent_us = sent_us * acked / sent;
+	if (measured && !lossy)
+		pl_see_longer_path(s, path, tcp, acked_us <= sent_us + sent_us / 32 + 2 * sent_us / sent);
+	/* What lead and probe had queued was drained when the train's end came by. */
+	queued = s->train_rtt_us ? pl_queued(path, path->rate_bps, tcp, s->train_rtt_us) : room + 1;
+	s->drained = !lossy && queued <= room;
+	/* One ACK more or less at either end, of two segments, is much of a short train. */
+	slack_us = s->drained && sent ? sent_us / 8 + 2 * sent_us / sent : sent_us / 64;
+	if (measured && acked_us > sent_us + slack_us && (lossy || !path->wary)) {
+		/* The path gave less than it was asked for. */
+		__u64 given = rate * sent_us / acked_us;
+
+		/* To others, who were there before: that says what they send, not what the path carries. */
+		if (!lossy && pl_others_queue(path, path->rate_bps, tcp))
+			return;
+		/* A little, without a loss: jitter of the ACKs looks alike. */
+		if (!lossy && acked_us < sent_us + sent_us / 8)
+			given = (given + rate) / 2;
+		/* Of a short train the ACKs may have waited for what others lost. */
+		if ((s->together > 1 || sent < pl_amount(PL_LONG_TRAIN_SEGS, tcp->mss)) && given < rate / 2)
+			given = rate / 2;
+		rate = lossy ? given : pl_not_below_arrived(path, given, rate, tcp->mss);
+	} else if (!lossy && s->together > 1) {
+		/* All see the same queue: they aim at a short one, and at none lost. */
+		if (!s->drained)
+			rate -= rate / 32;
+		else
+			rate += queued > room / 2 ? rate / 32 : rate / 16;
+	} else if (!lossy) {
+		__u64 probe = s->probe_bps - (s->probe_bps >> 4);
+
+		if (probe > rate + (rate >> 4))
+			rate = probe < 2 * rate ? probe : 2 * rate;
+		else if (s->drained && s->probing && acked_us < sent_us - sent_us / 128)
+			rate += rate / 64;
+		else if (s->drained && pl_cautious(path, tcp->mss))
+			/* As congestion avoidance would: what each adds, all add at once. */
+			rate += pl_rate(1, tcp->mss, path->min_rtt_us);
+		else if (s->drained && s->slow)
+			/* Too slow for a probe: as slow start would, at half its speed. */
+			rate += rate / 2;
+	}
+	if (path->wary && path->wary + PL_WARY_STARTS / 2 > path->wary_for && path->burst_segs < pl_amount(PL_WARY_BURST_SEGS, tcp->mss) &&
+	    rate > s->rate_bps + s->rate_bps / 4)
+		rate = s->rate_bps + s->rate_bps / 4;
+	path->confirmed_us = tcp->now_us;
+	if (rate < s->rate_bps || rate > path->rate_bps)
+		pl_vote(s, path, rate, tcp->mss, 1);
+}
+
+/* Judge the train by its losses, when all of it is acknowledged or given up. */
+static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
+					  const struct pl_tcp *tcp)
+{
+	__u32 lost = tcp->retransmitted_segs - s->retransmitted0;
+	__u32 paced = s->paced_segs;
+	int bad = lost > 1 && (__u64)lost * 1000 > (__u64)paced * policy->breaker_permille;
+	/* Rated: it arrived nearly as it was sent, and yet a queue overflowed. */
+	__u32 back = !s->rated ? 2 : bad ? 8 : 16;
+	__u64 rate = s->rate_bps - s->rate_bps / back;
+	__u32 size = tcp->sent_segs - s->sent0 + (tcp->mss ? tcp->unsent / tcp->mss : 0);
+	__u64 kept;
+
+	if (!paced)
+		return;
+	/* Nor was there room for what was lost. */
+	kept = s->rate_bps * (lost < paced - paced / 8 ? paced - lost : paced / 8) / paced;
+	if (kept < rate)
+		rate = kept;
+	if (lost && (s->rated || bad) && path->rate_bps > rate) {
+		pl_vote(s, path, rate, tcp->mss, 1);
+		path->confirmed_us = tcp->now_us;
+	}
+	if (policy->target == PL_TARGET_DELIVERY_RATE) {
+		if (lost > 1 && lost * PL_WARY_LOSS > paced)
+			pl_become_wary(path);
+		else if (2 * size >= path->burst_segs)
+			/* Shorter ones would hardly have lost. */
+			pl_become_trusted(path);
+	}
+	if (bad) {
+		s->bad_starts++;
+		s->bad_row++;
+		if (policy->breaker_starts && s->bad_row >= policy->breaker_starts) {
+			s->bad_row = 0;
+			s->breaker_opened++;
+			s->breaker_until_us = tcp->now_us + (__u64)policy->breaker_hold_ms * 1000;
+		}
+	} else {
+		s->bad_row = 0;
+		if (!lost && paced > path->flight_segs)
+			path->flight_segs = paced;
+	}
+	s->paced_segs = 0;
+}
+
+#endif
