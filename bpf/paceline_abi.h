@@ -222,7 +222,7 @@ struct pl_path {
 	__u32 block_from; /* acked_segs when the block began */
 	__u32 block_segs; /* size of this block */
 	__u32 learned_segs; /* size of the blocks that learned_bps is from */
-	__u32 acked_segs; /* delivered to all connections that learn */
+	__u32 acked_segs; /* delivered to all connections that tell (pl_tell) */
 	__u32 min_rtt_us; /* least RTT seen by any of the connections */
 	__u32 active; /* connections in a burst now: they divide the rate */
 	__u32 peak; /* most active at once since the path was last quiet */
@@ -238,7 +238,7 @@ struct pl_path {
 	__u32 gap_us; /* between the segments of longer ones; 0: as fast as the window allows (gaps.h) */
 	__u32 lead_rtt_us; /* of the first segment of the last burst; 0: not known */
 	__u32 losing; /* timeouts of these, without the messages that had none (gaps.h) */
-	__u32 reserved;
+	__u32 filled; /* 1: while it was learned it was seen to be full */
 };
 
 /* Whose turn it is among a job's connections in one network namespace (control/turns.h). */

@@ -33,6 +33,34 @@ static __always_inline void pl_see_longer_path(const struct pl_start *s, struct 
 	path->lead_rtt_us = 0;
 }
 
+/*
+ * The lead, which leaves at a multiple of the rate, and would wait for itself: where its last
+ * segment waited for less than half of what it takes at the rate, the path carries more. Short
+ * messages have nothing else to say that by, and would stay at a rate that is far too low.
+ */
+static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
+					  __u32 done)
+{
+	__u64 takes_us, waited_us, rate;
+
+	if (!s->leading || s->paced_segs < PL_LEAD_SEGS || done < PL_LEAD_SEGS)
+		return;
+	s->leading = 0;
+	if (!tcp->rtt_us || tcp->recovering || !s->rate_bps)
+		return;
+	takes_us = (__u64)(PL_LEAD_SEGS - 2) * tcp->mss * PL_USEC_PER_SEC / s->rate_bps;
+	waited_us = tcp->rtt_us > path->min_rtt_us ? tcp->rtt_us - path->min_rtt_us : 0;
+	/* A wary path grows slowly, and the lead of a start that is spread is none. */
+	if (path->wary || takes_us < PL_LEAD_LEAST_US || waited_us > takes_us / 2)
+		return;
+	rate = s->rate_bps * takes_us / (2 * waited_us + 1);
+	if (rate > 2 * s->rate_bps)
+		rate = 2 * s->rate_bps;
+	if (rate > path->rate_bps)
+		path->rate_bps = rate;
+	path->confirmed_us = tcp->now_us;
+}
+
 /* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					  int lossy)

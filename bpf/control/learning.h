@@ -55,18 +55,27 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 		if (carried > path->carried_bps)
 			path->carried_bps = carried;
 	}
+	/* What waits for the window, behind what waits in the path; or was lost there. */
+	if ((tcp->unsent && tcp->rtt_us > path->min_rtt_us + path->min_rtt_us / 4) ||
+	    tcp->retransmitted_segs != s->retransmitted0)
+		path->filled = 1;
 	/* Once it is paced, ACKs come as they are paced, and tell that and no more. */
 	if (!s->rounds)
 		/* A message now and then says how often the application sends, not what fits. */
 		pl_see_arrivals(s, path, tcp, tcp->app_limited ? 0 : path->min_rtt_us / 8);
 }
 
-/* What the ACKs on a path not yet known said so far. */
+/*
+ * What the ACKs on a path not yet known said so far. Unless the path was full, what a
+ * connection carried in a round trip is what it needed or had a window for: as much as each
+ * of the others may carry beside it.
+ */
 static __always_inline __u64 pl_learned(const struct pl_path *path)
 {
 	__u64 learned = path->learned_bps - (path->learned_bps >> 4);
+	__u64 carried = path->carried_bps * (path->filled || path->learned_bps ? 1 : path->peak);
 
-	return learned > path->carried_bps ? learned : path->carried_bps;
+	return learned > carried ? learned : carried;
 }
 
 /* The end of a burst on a path not yet known: what its ACKs said is the path's rate. */

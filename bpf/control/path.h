@@ -14,6 +14,7 @@
 
 #define PL_LEAD_SEGS 10 /* RFC 6928: what any TCP may send unpaced */
 #define PL_THIN_SEGS 3 /* in flight at most: a stream that the kernel takes for thin (tcp_stream_is_thin) */
+#define PL_LEAD_LEAST_US 500 /* that it must last at a rate to say that it is too low: its packets leave by a timer, up to 50 us late each */
 #define PL_LEAD_SPEEDUP 8 /* the lead leaves this much above the target */
 #define PL_BESIDE_SPEEDUP 4 /* where others keep a long queue: a burst leaves in a fraction of its time on the link */
 #define PL_PROBE_FROM 16 /* segments: later than the application's own start */
@@ -25,7 +26,7 @@
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
-#define PL_ARRIVED_SEGS 128 /* blocks from this size say what arrived of all on a path together */
+#define PL_ARRIVED_SEGS 64 /* blocks from this size say what arrived of all on a path together */
 #define PL_ACKED_SEGS 64 /* by one ACK at most, of a packet of 64 KB and what had waited */
 #define PL_SEEN_SEGS 4 /* of which a connection tells when it has as many: a look at the path for each ACK is dear */
 #define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
@@ -270,6 +271,7 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 		path->learned_bps = 0;
 		path->carried_bps = 0;
 		path->learned_segs = 0;
+		path->filled = 0;
 		path->window_bps = 0;
 	}
 	if (!pl_on_path(s, path)) {

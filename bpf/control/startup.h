@@ -414,6 +414,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	if (s->state == PL_START_MEASURED) {
 		__u32 probed = tcp->delivered_segs - s->probe_acked_segs;
 
+		pl_judge_lead(s, path, tcp, done);
 		if (s->probing && !s->probe_acked_us && done >= pl_probe_from(tcp->mss)) {
 			s->probe_acked_us = tcp->now_us;
 			s->probe_acked_segs = tcp->delivered_segs;

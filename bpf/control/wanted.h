@@ -26,7 +26,7 @@ static __always_inline int pl_wants_of_train(struct pl_start *s, const struct pl
 {
 	__u32 done = ack->delivered_segs - s->delivered0;
 
-	if ((s->first_us && !s->train_acked_us) || (s->probing && !s->probe_bps) || ack->recovering)
+	if ((s->leading && s->paced_segs >= PL_LEAD_SEGS) || (s->first_us && !s->train_acked_us) || (s->probing && !s->probe_bps) || ack->recovering)
 		return 1;
 	if (s->rated || !s->first_us ? (__s32)(ack->una - s->paced_end) >= 0 : done >= s->last_segs)
 		return 1;
