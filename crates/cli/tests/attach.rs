@@ -3,43 +3,8 @@
 
 mod common;
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-
+use common::service::Service;
 use common::{alone, connect, jobs, output, status, transfer, Net, Peer, SERVER4, SERVER6};
-
-/// A cgroup that the test made, removed when empty.
-struct Service(PathBuf);
-
-impl Service {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "pltest-service-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = common::own_cgroup().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Service(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-
-    fn add(&self, pid: &str) {
-        std::fs::write(self.0.join("cgroup.procs"), pid).unwrap();
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        // A failed test may leave it attached.
-        output(&["detach", "--cgroup", self.path()]);
-        common::remove_when_empty(&self.0);
-    }
-}
 
 /// A cgroup with a client in it, and a server outside.
 fn serving() -> (Net, Service, Peer, Peer) {

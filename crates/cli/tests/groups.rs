@@ -4,14 +4,15 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::agent::{group_id, Agent, GROUP, OTHER_USER, USER};
 use common::lab::Lab;
-use common::{alone, is_root, paceline, status, Net, PolicyFile, SERVER4};
+use common::service::Service;
+use common::streams::{connect, streams, Program};
+use common::{alone, is_root, output, paceline, status, Net, PolicyFile, SERVER4};
 use paceline_agent::group::{Bounds, Group, Stream};
 use serde_json::Value;
 
@@ -34,80 +35,6 @@ rate = "50mbit"
 one_way_delay = "20ms"
 buffer = "1MiB"
 "#;
-
-/// The program of `common/streams.py`, told what to do and asked what came of it.
-struct Program {
-    process: Child,
-    commands: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Program {
-    fn script() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/streams.py")
-    }
-
-    /// Started by a command that lacks the program's name only.
-    fn spawn(mut command: Command) -> Self {
-        let text = std::fs::read_to_string(Self::script()).expect("it is there");
-        let mut process = command
-            .args(["python3", "-c", &text])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        Self {
-            commands: process.stdin.take().unwrap(),
-            answers: BufReader::new(process.stdout.take().unwrap()),
-            process,
-        }
-    }
-
-    fn in_job(net: &Net, host: usize, options: &[&str]) -> Self {
-        let mut command = paceline();
-        command.arg("run").args(options).arg("--");
-        net.enter(host, &mut command);
-        Self::spawn(command)
-    }
-
-    fn without(net: &Net, host: usize) -> Self {
-        let mut command = Command::new("env");
-        net.enter(host, &mut command);
-        Self::spawn(command)
-    }
-
-    fn ask(&mut self, what: &str) -> Value {
-        writeln!(self.commands, "{what}").expect("it listens");
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("it answers");
-        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{what}: it ended"))
-    }
-
-    /// What a command's error is, or "none".
-    fn error(&mut self, what: &str) -> String {
-        let answer = self.ask(what);
-        answer["error"].as_str().unwrap_or("none").to_owned()
-    }
-
-    fn end(mut self) {
-        self.ask("exit");
-        self.process.wait().unwrap();
-    }
-}
-
-/// A connection of the two; the port that it leads to.
-fn connect(client: &mut Program, server: &mut Program, address: &str) -> String {
-    let port = server.ask(&format!("listen {address}"))["port"].to_string();
-    client.ask(&format!("connect {address} {port}"));
-    server.ask("accept-and-receive");
-    port
-}
-
-fn streams(info: &Value) -> &Vec<Value> {
-    info["streams"]
-        .as_array()
-        .unwrap_or_else(|| panic!("{info}"))
-}
 
 #[test]
 fn a_program_names_a_group_lists_it_and_bounds_it() {
@@ -356,6 +283,57 @@ fn nobody_sees_or_bounds_anothers_group() {
     assert_eq!(applied.expect("applied"), 1);
     assert_eq!(theirs(USER)[0].max_segs, 3);
     assert_eq!(theirs(OTHER_USER)[0].max_segs, 0);
+    for program in programs {
+        program.end();
+    }
+    server.end();
+}
+
+/// Two users' programs in one service, by their sockets alone: what one names as the other
+/// does is another group.
+#[test]
+fn in_an_attached_cgroup_each_users_streams_are_its_own() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let net = Net::new();
+    let service = Service::new();
+    let mut server = Program::without(&net, 1);
+    let mut programs = [USER, USER, OTHER_USER].map(|user| {
+        let user = user.to_string();
+        let mut command = Command::new("setpriv");
+        // Where every user finds a python.
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.args(["--clear-groups", "--regid", &user, "--reuid", &user, "--"]);
+        net.enter(0, &mut command);
+        let program = Program::spawn(command);
+        service.add(&program.process.id().to_string());
+        program
+    });
+    let attached = output(&["attach", "--cgroup", service.path(), "--policy", "pace"]);
+    assert!(attached.status.success(), "{attached:?}");
+    for program in &mut programs {
+        connect(program, &mut server, SERVER4);
+        assert_eq!(program.error("attach same"), "none");
+    }
+    let [own, fellow, other] = &mut programs;
+    assert_eq!(own.ask("info")["members"], 2, "of one user");
+    assert_eq!(other.ask("info")["members"], 1);
+
+    assert_eq!(own.error("limits 0 5 60000"), "none");
+    assert_eq!(fellow.ask("info")["max"], 5, "one group of one user");
+    assert_eq!(other.ask("info")["max"], 0);
+    assert_eq!(other.error("limits 7 9 60000"), "none");
+    assert_eq!(own.ask("info")["max"], 5);
+
+    // What leaves is bounded likewise.
+    let largest = |program: &mut Program| {
+        program.ask("send 3000000");
+        let info = program.ask("info");
+        let windows = streams(&info).iter().map(|stream| stream["uwnd"].as_u64());
+        windows.max().flatten().expect("a stream")
+    };
+    assert_eq!((largest(own), largest(other)), (5, 9));
     for program in programs {
         program.end();
     }

@@ -14,6 +14,8 @@ pub mod guest;
 pub mod host;
 pub mod lab;
 pub mod mpi;
+pub mod service;
+pub mod streams;
 pub mod terminal;
 
 use std::fs::File;
