@@ -36,7 +36,8 @@ static __always_inline void pl_see_longer_path(const struct pl_start *s, struct 
 /*
  * The lead, which leaves at a multiple of the rate, and would wait for itself: where its last
  * segment waited for less than half of what it takes at the rate, the path carries more. Short
- * messages have nothing else to say that by, and would stay at a rate that is far too low.
+ * messages have nothing else to say that by, and would stay at a rate that is far too low. What
+ * a train says goes before it: a link with a bucket of tokens lets a lead pass at any rate.
  */
 static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					  __u32 done)
@@ -56,8 +57,16 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
 	rate = s->rate_bps * takes_us / (2 * waited_us + 1);
 	if (rate > 2 * s->rate_bps)
 		rate = 2 * s->rate_bps;
-	if (rate > path->rate_bps)
-		path->rate_bps = rate;
+	s->lead_bps = rate;
+}
+
+/* The start is over, and its train did not say more. */
+static __always_inline void pl_believe_lead(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	if (!s->lead_bps || tcp->recovering)
+		return;
+	if (s->lead_bps > path->rate_bps)
+		path->rate_bps = s->lead_bps;
 	path->confirmed_us = tcp->now_us;
 }
 
@@ -82,6 +91,8 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	if (!measured && pl_voices(s) == 1 && !s->slow)
 		return;
 	s->rated = 1;
+	if (measured)
+		s->lead_bps = 0;
 	/* Under loss fewer segments arrive than were sent: compare like with like. */
 	if (measured)
 		sent_us = sent_us * acked / sent;

@@ -13,14 +13,13 @@
  * come without a pause; only the largest size seen counts, and of these the best.
  */
 static __always_inline void pl_see_arrivals(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
-					    __u32 pause_us)
+					    int timely, __u32 pause_us)
 {
-	/* More than a packet's ACK: it was not looked at meanwhile. */
-	__u32 more = pl_tell(s, path, tcp);
-	int paused = !path->block_us || tcp->now_us - path->acked_us > pause_us ||
-		     more > pl_amount(PL_ACKED_SEGS, tcp->mss);
+	int paused;
 	__u32 segs;
 
+	pl_tell(s, path, tcp, timely);
+	paused = !path->block_us || tcp->now_us - path->acked_us > pause_us;
 	path->acked_us = tcp->now_us;
 	segs = path->acked_segs - path->block_from;
 	if (!paused && (segs < path->block_segs || tcp->now_us - path->block_us < PL_BLOCK_MIN_US))
@@ -62,7 +61,7 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 	/* Once it is paced, ACKs come as they are paced, and tell that and no more. */
 	if (!s->rounds)
 		/* A message now and then says how often the application sends, not what fits. */
-		pl_see_arrivals(s, path, tcp, tcp->app_limited ? 0 : path->min_rtt_us / 8);
+		pl_see_arrivals(s, path, tcp, 1, tcp->app_limited ? 0 : path->min_rtt_us / 8);
 }
 
 /*

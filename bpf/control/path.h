@@ -27,7 +27,6 @@
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
 #define PL_ARRIVED_SEGS 64 /* blocks from this size say what arrived of all on a path together */
-#define PL_ACKED_SEGS 64 /* by one ACK at most, of a packet of 64 KB and what had waited */
 #define PL_SEEN_SEGS 4 /* of which a connection tells when it has as many: a look at the path for each ACK is dear */
 #define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
 #define PL_LED 1 /* what is left of them where they are over and must not begin again */
@@ -98,6 +97,7 @@ struct pl_start {
 	__u64 probe_acked_us; /* probe: its first ACK */
 	__u64 train_acked_us; /* ACK of the train's first segment */
 	__u64 probe_bps; /* spacing of the probe's ACKs; 0: not known */
+	__u64 lead_bps; /* what the wait of the lead's last segment says; 0: not known, or of no use */
 	__u64 share_bps; /* rate of the last start, for status */
 	__u64 round_us; /* when this round trip began */
 	__u64 spread_until_us; /* of a message that is spread: when the others' are over */
@@ -133,7 +133,7 @@ struct pl_start {
 	__u8 counted; /* 1: in path->active */
 	__u8 led; /* 1: this start went beyond the initial window */
 	__u8 learning; /* 1: the path was not known when the burst began */
-	__u8 leading; /* 1: this start has a lead */
+	__u8 leading; /* 1: this start has a lead, whose last ACK has not come */
 	__u8 probing; /* 1: and a probe */
 	__u8 slow; /* 1: and no probe, for there is no room for one in a round trip */
 	__u8 rated; /* 1: this train's stretch has been judged */
@@ -424,20 +424,24 @@ static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *pa
 		path->rate_bps -= (path->rate_bps - rate) / voices;
 }
 
-/* What arrived since the path was last told. Returns the segments. */
-static __always_inline __u32 pl_tell(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+/*
+ * What arrived since the path was last told. `timely`: ACK by ACK, or nearly: a block of ACKs
+ * counts no others (learning.h).
+ */
+static __always_inline void pl_tell(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp, int timely)
 {
 	__u32 more = tcp->delivered_segs - s->seen_segs;
 
 	path->acked_segs += more;
+	if (!timely)
+		path->block_from += more;
 	s->seen_segs = tcp->delivered_segs;
-	return more;
 }
 
 /* A round trip begins: it ends when what was sent until now is acknowledged. */
 static __always_inline void pl_begin_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
-	pl_tell(s, path, tcp);
+	pl_tell(s, path, tcp, tcp->delivered_segs - s->seen_segs < PL_SEEN_SEGS);
 	s->round_us = tcp->now_us;
 	s->round_end = tcp->nxt;
 	s->round_segs = path->acked_segs;
@@ -446,15 +450,16 @@ static __always_inline void pl_begin_round(struct pl_start *s, struct pl_path *p
 	s->waited = 0;
 }
 
-/*
- * Whether an ACK has arrivals to tell the path of: of one that shares it now and then, and of
- * each when a round trip ends.
- */
+/* Whether a connection tells the path of what arrives all the time: while it shares it, and is measured. */
+static __always_inline int pl_is_telling(const struct pl_start *s)
+{
+	return s->together > 1 && (s->state == PL_START_MEASURED || s->rounds);
+}
+
+/* Whether it has arrivals to tell of now: so many, or a round trip ends. */
 static __always_inline int pl_tells(const struct pl_start *s, __u32 delivered_segs, __u32 una)
 {
-	if (s->state != PL_START_MEASURED && !s->rounds)
-		return 0;
-	return (s->together > 1 && delivered_segs - s->seen_segs >= PL_SEEN_SEGS) ||
+	return (pl_is_telling(s) && delivered_segs - s->seen_segs >= PL_SEEN_SEGS) ||
 	       (s->rounds && (__s32)(una - s->round_end) >= 0);
 }
 

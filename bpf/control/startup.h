@@ -205,6 +205,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->slow = 0;
 		s->probing = 0;
 		s->probe_bps = 0;
+		s->lead_bps = 0;
 		s->probe_acked_us = 0;
 		s->train_acked_us = 0;
 		s->train_rtt_us = 0;
@@ -375,7 +376,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 
 	pl_see_rtt(path, tcp->rtt_us, tcp->now_us);
 	if (!s->learning && (over || pl_tells(s, tcp->delivered_segs, tcp->una)))
-		pl_see_arrivals(s, path, tcp, path->min_rtt_us / 2);
+		pl_see_arrivals(s, path, tcp, pl_is_telling(s), path->min_rtt_us / 2);
 	if (tcp->rtt_us && (!s->least_rtt_us || tcp->rtt_us < s->least_rtt_us))
 		s->least_rtt_us = tcp->rtt_us;
 	/* The final ACK may be a delayed one. */
@@ -431,6 +432,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		if (done >= s->last_segs || (tcp->recovering && done >= s->last_segs / 2))
 			pl_judge_rate(s, path, tcp, tcp->recovering);
 		if ((__s32)(tcp->una - s->paced_end) >= 0 || over) {
+			pl_believe_lead(s, path, tcp);
 			pl_judge_loss(s, path, policy, tcp);
 			s->state = PL_START_BASE;
 			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
