@@ -43,16 +43,27 @@ static __always_inline void pl_become_trusted(struct pl_path *path)
 static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, const struct pl_path *path,
 						    const struct pl_tcp *tcp, __u32 base)
 {
-	__u32 arrived;
+	__u32 arrived, segs = tcp->carried_segs;
+	__u64 took_us = tcp->carried_us;
 
 	/* Of a message that is spread the window is not the base's. */
 	if (s->spread_segs || s->waits || (s->gapped && s->state == PL_START_PACED))
 		return base > s->base_cwnd / 2 ? base : s->base_cwnd / 2;
 	if (s->learning || (s->state != PL_START_MEASURED && !(s->state == PL_START_BASE && s->rounds)))
 		return base;
-	if (!tcp->carried_us || !path->min_rtt_us)
+	if (s->state == PL_START_MEASURED) {
+		/*
+		 * The kernel's sample may be of an earlier burst: what this one's first flight brings
+		 * had waited for the application (tcp_rate_check_app_limited), and such a sample does
+		 * not take the place of a faster one.
+		 */
+		segs = tcp->delivered_segs - s->train_acked_segs;
+		took_us = s->train_acked_us && segs >= pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss) ?
+				  tcp->now_us - s->train_acked_us : 0;
+	}
+	if (!took_us || !path->min_rtt_us)
 		return base;
-	arrived = (__u32)((__u64)tcp->carried_segs * path->min_rtt_us / tcp->carried_us);
+	arrived = (__u32)((__u64)segs * path->min_rtt_us / took_us);
 	if (arrived > tcp->cwnd)
 		arrived = tcp->cwnd;
 	if (arrived < base / 2)

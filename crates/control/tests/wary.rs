@@ -313,9 +313,12 @@ fn ssthresh_after_a_loss_is_what_arrived_and_not_far_below_the_base() {
         70,
         "not known"
     );
-    tcp.carried_us = 2 * RTT_US;
-    for (arrived, expected) in [(180, 90), (100, 50), (20, 35), (900, 100), (0, 35)] {
-        tcp.carried_segs = arrived;
+    // The kernel's sample is of an earlier burst, until the first flight has arrived.
+    (tcp.carried_segs, tcp.carried_us) = (400, RTT_US);
+    let (delivered, now_us) = (tcp.delivered_segs, tcp.now_us);
+    tcp.now_us = now_us + 2 * u64::from(RTT_US);
+    for (arrived, expected) in [(180, 90), (100, 50), (20, 35), (900, 100), (15, 70)] {
+        tcp.delivered_segs = delivered + arrived;
         assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 70), expected);
     }
     assert_eq!(
