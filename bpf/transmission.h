@@ -463,19 +463,18 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 	struct pl_orders orders = {};
 	struct pl_path_slot *slot;
 	struct pl_tcp tcp;
-	int settled = 0;
 
 	if (may_have_phases(sk, conn))
-		settled = follow_phase(sk, conn);
+		orders.settled = follow_phase(sk, conn);
 	if (tp->packets_out) {
 		struct pl_ack ack = see_ack(tp, sample);
 
 		if (!pl_wants_ack(&conn->start, &ack))
-			return settled;
+			return orders.settled;
 	}
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (!slot)
-		return settled;
+		return orders.settled;
 	see(sk, conn, &tcp);
 	tcp.rtt_us = rtt_of(sample);
 	forget_how(&tcp, sizeof(tcp));
@@ -494,7 +493,7 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 		}
 	}
 	obey(sk, conn, &orders);
-	return orders.settled | settled;
+	return orders.settled;
 }
 
 /* Returns 1 when the window is what a paced start found, or a phase knew. */

@@ -9,17 +9,47 @@
 #include "path.h"
 
 /*
- * Spacing of the ACKs of all connections on a path together. Blocks double while the ACKs
- * come without a pause; only the largest size seen counts, and of these the best.
+ * What the block of ACKs says that ends with this one. ACKs that a queue on their way held up
+ * and let go count as they were sent.
+ *
+ * Where a train begins nothing of ours waits in the path: what its first ACK took beyond the
+ * least RTT, it was held up on its way, by a busy host, or the segments before it that it
+ * acknowledges too were on the link. The others came closer to it than they were sent if they
+ * were not held up as much. Counted from when it was due, with all its segments, what is held
+ * up later makes a rate too low; so the lower of both counts.
+ */
+static __always_inline __u64 pl_block_rate(const struct pl_path *path, const struct pl_tcp *tcp, __u32 segs)
+{
+	__u64 took_us = tcp->now_us - path->block_us, due_us = took_us;
+
+	if (path->block_rtt_us > path->min_rtt_us)
+		due_us += path->block_rtt_us - path->min_rtt_us;
+	if (tcp->rtt_us && path->block_rtt_us > tcp->rtt_us)
+		took_us += path->block_rtt_us - tcp->rtt_us;
+	/* Which rate is the lower one, without a division. */
+	if (path->block_first && (segs + path->block_first) * took_us < segs * due_us) {
+		segs += path->block_first;
+		took_us = due_us;
+	}
+	return pl_rate(segs, tcp->mss, took_us);
+}
+
+/*
+ * Spacing of the ACKs of all connections on a path together. On a path not yet known blocks
+ * begin with a train of ACKs that come without a pause, and are twice as long each time; on
+ * one that is known they follow each other. Only the largest size seen counts, and of these
+ * the best.
  */
 static __always_inline void pl_see_arrivals(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					    int timely, __u32 pause_us)
 {
-	int paused;
-	__u32 segs;
+	int paused = !path->block_us || tcp->now_us - path->acked_us > pause_us;
+	__u32 segs = tcp->delivered_segs - s->seen_segs;
+	__u64 rate;
 
+	if (paused)
+		path->block_first = !s->learning ? 0 : segs < 0xffff ? segs : 0xffff;
 	pl_tell(s, path, tcp, timely);
-	paused = !path->block_us || tcp->now_us - path->acked_us > pause_us;
 	path->acked_us = tcp->now_us;
 	segs = path->acked_segs - path->block_from;
 	if (!paused && (segs < path->block_segs || tcp->now_us - path->block_us < PL_BLOCK_MIN_US))
@@ -27,18 +57,19 @@ static __always_inline void pl_see_arrivals(struct pl_start *s, struct pl_path *
 	if (paused) {
 		path->block_segs = pl_amount(PL_BLOCK_MIN_SEGS, tcp->mss);
 	} else {
-		/* Of ACKs that a queue on their way held up, and let go: as they were sent. */
-		__u32 gap_us = tcp->rtt_us && path->block_rtt_us > tcp->rtt_us ? path->block_rtt_us - tcp->rtt_us : 0;
-		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - path->block_us + gap_us);
-
+		rate = pl_block_rate(path, tcp, segs);
 		if (path->block_segs > path->learned_segs) {
 			path->learned_segs = path->block_segs;
 			path->learned_bps = rate;
 		} else if (path->block_segs == path->learned_segs && rate > path->learned_bps) {
 			path->learned_bps = rate;
 		}
-		if (path->block_segs < pl_amount(PL_BLOCK_MAX_SEGS, tcp->mss))
+		if (path->block_segs >= pl_amount(PL_BLOCK_MAX_SEGS, tcp->mss))
+			path->block_first = 0;
+		else
 			path->block_segs *= 2;
+		if (path->block_first)
+			return;
 	}
 	path->block_us = tcp->now_us;
 	path->block_rtt_us = tcp->rtt_us;
@@ -58,8 +89,11 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 	if ((tcp->unsent && tcp->rtt_us > path->min_rtt_us + path->min_rtt_us / 4) ||
 	    tcp->retransmitted_segs != s->retransmitted0)
 		path->filled = 1;
-	/* Once it is paced, ACKs come as they are paced, and tell that and no more. */
-	if (!s->rounds)
+	/*
+	 * Once it is paced, ACKs come as they are paced, and tell that and no more. While losses
+	 * are repaired they come in lumps: a train of before tells more.
+	 */
+	if (!s->rounds && (tcp->retransmitted_segs == s->retransmitted0 || !pl_learned_long(path, tcp->mss)))
 		/* A message now and then says how often the application sends, not what fits. */
 		pl_see_arrivals(s, path, tcp, 1, tcp->app_limited ? 0 : path->min_rtt_us / 8);
 }
@@ -87,8 +121,8 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
 
 	if (!s->learning || !learned)
 		return;
-	/* While losses are repaired ACKs come in lumps, and a block tells little. */
-	if (tcp->retransmitted_segs != s->retransmitted0 && most && learned > most)
+	/* While losses are repaired ACKs come in lumps, and a short block tells little. */
+	if (tcp->retransmitted_segs != s->retransmitted0 && !pl_learned_long(path, tcp->mss) && most && learned > most)
 		learned = most;
 	if (learned > path->rate_bps)
 		path->rate_bps = learned;

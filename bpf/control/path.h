@@ -385,10 +385,16 @@ static __always_inline __u32 pl_voices(const struct pl_start *s)
 	return s->together ? s->together : 1;
 }
 
+/* A block of ACKs was seen that is long enough to be believed. */
+static __always_inline int pl_learned_long(const struct pl_path *path, __u32 mss)
+{
+	return path->learned_segs >= pl_amount(PL_ARRIVED_SEGS, mss);
+}
+
 /* What arrived of all that share a path together; 0: too little to say. Of one alone its own train says it. */
 static __always_inline __u64 pl_arrived(const struct pl_path *path, __u32 mss)
 {
-	return path->peak > 1 && path->learned_segs >= pl_amount(PL_ARRIVED_SEGS, mss) ? path->learned_bps : 0;
+	return path->peak > 1 && pl_learned_long(path, mss) ? path->learned_bps : 0;
 }
 
 /* A rate that those that share a path may raise it to: what arrived of them together, and a little. */

@@ -410,7 +410,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			/* A burst no longer than its lead leaves the base's window. */
 			orders->cwnd = s->base_cwnd;
 		}
-		orders->settled = s->led;
+		orders->settled |= s->led;
 	}
 	if (s->state == PL_START_MEASURED) {
 		__u32 probed = tcp->delivered_segs - s->probe_acked_segs;

@@ -181,3 +181,33 @@ fn a_message_that_the_initial_window_holds_is_learned_from_its_last_ack() {
     startup.on_ack(&mut path, &delivery_rate(), &tcp);
     assert_eq!(path.flight_segs, 10);
 }
+
+/// A receiver's host that does nothing for the second time in each first one, in microseconds.
+const STALLS_US: [(u64, u64); 6] = [
+    (1000, 300),
+    (1370, 400),
+    (1700, 400),
+    (2300, 1100),
+    (3100, 600),
+    (5000, 800),
+];
+
+/// What came late comes closer together. A train of ACKs is measured from when it was due,
+/// by one connection or by several at once.
+#[test]
+fn a_receiver_that_is_busy_now_and_then_makes_no_path_faster() {
+    for (every_us, held_us) in STALLS_US {
+        for (connections, segs) in [(1, 70), (1, 207), (1, 700), (3, 207), (8, 100)] {
+            let link = Link::new(mbit(480), 20 * MS, 87 * MSS)
+                .with_stalls(every_us * 1000, held_us * 1000)
+                .with_each_acknowledged();
+            let mut world = World::new(link, delivery_rate(), connections);
+            world.burst(segs, SECOND);
+            let percent = world.path.rate_bps * 100 / world.link.rate;
+            assert!(
+                (60..=100).contains(&percent),
+                "{percent} % of it: {held_us} us in {every_us}, {segs} segments of {connections}"
+            );
+        }
+    }
+}

@@ -17,6 +17,8 @@ pub struct Link {
     pub ack_every: u64,
     /// or what came within this time (the delayed ACK; or GRO's merging).
     pub ack_delay_ns: u64,
+    /// The receiver's host does nothing for the second time in each first one, in ns.
+    stalls: Option<(u64, u64)>,
     busy_until: u64,
     /// Segments dropped so far.
     pub drops: u64,
@@ -33,6 +35,7 @@ impl Link {
             tso_segs: 1,
             ack_every: 2,
             ack_delay_ns: 40 * MS,
+            stalls: None,
             busy_until: 0,
             drops: 0,
             longest_queue: 0,
@@ -54,6 +57,12 @@ impl Link {
     /// A receiver that delays no ACK.
     pub fn with_each_acknowledged(mut self) -> Self {
         self.ack_every = 1;
+        self
+    }
+
+    /// A receiver's host that is busy with something else for `held_ns` in each `every_ns`.
+    pub fn with_stalls(mut self, every_ns: u64, held_ns: u64) -> Self {
+        self.stalls = Some((every_ns, held_ns));
         self
     }
 
@@ -83,6 +92,10 @@ impl Link {
         }
         self.longest_queue = self.longest_queue.max(queued + MSS);
         self.busy_until = self.busy_until.max(now) + self.segment_ns();
-        Some(self.busy_until + self.rtt_ns / 2)
+        let at = self.busy_until + self.rtt_ns / 2;
+        let held_ns = self.stalls.map_or(0, |(every_ns, held_ns)| {
+            held_ns.saturating_sub(at % every_ns)
+        });
+        Some(at + held_ns)
     }
 }
