@@ -10,7 +10,8 @@ pub struct Answer {
     pub next: u32,
     /// What is returned to the sender: see [`Receiver::take`].
     pub stamp: u64,
-    /// The block beyond `next` that the latest segment lies in; empty if it does not.
+    /// The block beyond `next` that the latest segment lies in, or before it that segment alone
+    /// if it had arrived before; else empty.
     pub block: (u32, u32),
 }
 
@@ -104,6 +105,9 @@ impl Receiver {
         } else if sequence > self.next {
             block = self.insert(sequence);
             self.first_stamp = stamp;
+        } else {
+            // RFC 2883: it had arrived before.
+            block = (sequence, sequence + 1);
         }
         Some(self.answer_with(block, latest))
     }

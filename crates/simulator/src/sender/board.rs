@@ -55,8 +55,11 @@ pub(super) struct Board {
     pub prr_delivered: u32,
     pub prr_out: u32,
     pub prior_cwnd: u32,
-    /// A probe was sent, and nothing heard since.
-    pub probed: bool,
+    /// A tail-loss probe was sent when so many segments had been, and it is not known what
+    /// became of it (tlp_high_seq): no other one leaves.
+    pub probe_end: Option<u32>,
+    /// It repeated the last of them (tlp_retrans).
+    pub probe_repeats: bool,
 }
 
 impl Board {

@@ -12,8 +12,6 @@ use crate::event::{MS, NEVER};
 
 /// Two ticks of a kernel with HZ = 250: no probe waits less (TCP_TIMEOUT_MIN).
 const LEAST_WAIT_NS: u64 = 8 * MS;
-/// What a probe of a single segment allows the receiver's delayed ACK (TCP_RTO_MIN).
-const SINGLE_WAIT_NS: u64 = 200 * MS;
 
 impl Sender {
     pub(super) fn next_selective(
@@ -40,10 +38,6 @@ impl Sender {
             None
         };
         let Some((sequence, again)) = departure else {
-            let waits = self.nxt < self.written;
-            if !waits && in_flight < cwnd {
-                board.app_limited = (board.delivered + in_flight).max(1);
-            }
             self.note_use(in_flight >= cwnd);
             return None;
         };
@@ -72,28 +66,22 @@ impl Sender {
         let timeout = now + self.rtt.timeout_ns(&config.rto);
         let board = self.board.as_ref().expect("a selective sender");
         let probes = config.linux && !self.recovering && !self.lost_all;
-        if !probes || board.probed || board.arrived() > 0 {
+        if !probes || board.probe_end.is_some() || board.arrived() > 0 {
             self.waits = Waits::Timeout;
             self.timer_ns = timeout;
             return;
         }
-        let single = self.max - self.una == 1;
-        let srtt = self.rtt.smoothed_ns(&config.rto);
-        let wait = match srtt {
+        // For a single segment with the receiver's delayed ACK: the least RTO stands for it.
+        let more = match self.max - self.una {
+            1 => config.rto.floor_ns,
+            _ => LEAST_WAIT_NS,
+        };
+        let wait = match self.rtt.smoothed_ns(&config.rto) {
             0 => config.rto.initial_ns,
-            srtt => {
-                2 * srtt
-                    + if single {
-                        SINGLE_WAIT_NS
-                    } else {
-                        LEAST_WAIT_NS
-                    }
-            }
+            srtt => 2 * srtt + more,
         };
-        (self.waits, self.timer_ns) = match now + wait < timeout {
-            true => (Waits::Probe, now + wait),
-            false => (Waits::Timeout, timeout),
-        };
+        self.waits = Waits::Probe;
+        self.timer_ns = timeout.min(now + wait);
     }
 
     pub(super) fn on_ack_selective(
@@ -109,7 +97,6 @@ impl Sender {
         let in_flight = board.in_flight();
         let advanced = ack.next > self.una;
         let change = board.acknowledge(self.una, ack.next, ack.block, ack.stamp, now);
-        board.probed &= change.delivered == 0;
         let (acked, delivered) = (ack.next.saturating_sub(self.una), change.delivered);
         self.una = self.una.max(ack.next);
         let mut rtt_ns = 0;
@@ -128,6 +115,8 @@ impl Sender {
         if self.law.is_some() {
             self.tell_law(now, config, known.as_deref_mut(), rtt_ns, &change);
         }
+        let heard = advanced || delivered > 0;
+        self.hear_of_probe(ack, heard, now, config, known.as_deref_mut());
         self.repair(now, config, delivered, advanced, in_flight, known);
         if !self.recovering && delivered > 0 {
             // While holes are seen and not yet believed, the window stays (Disorder).
@@ -155,6 +144,44 @@ impl Sender {
             self.arm_selective(now, config);
         }
         self.arm_reordering(now, config);
+    }
+
+    /// tcp_process_tlp_ack(): whether the probe repaired a loss, for which the window goes
+    /// down. An ACK of no more than what the probe repeated does not tell.
+    fn hear_of_probe(
+        &mut self,
+        ack: &Ack,
+        heard: bool,
+        now: u64,
+        config: &SenderConfig,
+        known: Option<&mut Known>,
+    ) {
+        let board = self.board.as_mut().expect("a selective sender");
+        let Some(end) = board.probe_end.filter(|end| ack.next >= *end) else {
+            return;
+        };
+        let came_twice = ack.block.0 < ack.block.1 && ack.block.1 <= ack.next;
+        if !board.probe_repeats || came_twice || !heard {
+            board.probe_end = None;
+        } else if ack.next > end {
+            board.probe_end = None;
+            self.before_loss();
+            self.lower_ssthresh(self.window.cwnd.floor(), now, config, known);
+            self.window.cwnd = self.window.ssthresh;
+        }
+    }
+
+    fn lower_ssthresh(
+        &mut self,
+        basis: f64,
+        now: u64,
+        config: &SenderConfig,
+        known: Option<&mut Known>,
+    ) {
+        self.window.ssthresh = self.control.after_loss(now, basis, &self.window);
+        if self.law.is_some() {
+            self.law_after_loss(now, config, known);
+        }
     }
 
     /// Finds losses, and what of the window may be used while they are repaired.
@@ -211,6 +238,7 @@ impl Sender {
         board.prr_delivered = 0;
         board.prr_out = 0;
         board.prior_cwnd = prior_cwnd.max(1);
+        board.probe_end = None;
         if !config.linux {
             self.window.cwnd = self.window.ssthresh;
             // The first lost segment waits for no room (RFC 6675, 5, step 4.2).
@@ -296,10 +324,13 @@ impl Sender {
                 self.arm_selective(now, config);
             }
             Waits::Probe => {
-                board.probed = true;
+                board.probe_end = Some(self.nxt);
+                board.probe_repeats = true;
                 // A new segment, if there is one that the receiver lets in; else the last.
                 if self.nxt < self.written && self.nxt - self.una < config.window {
                     self.window.cwnd = self.window.cwnd.max(f64::from(board.in_flight() + 1));
+                    board.probe_end = Some(self.nxt + 1);
+                    board.probe_repeats = false;
                 } else {
                     self.urgent = Some(self.max - 1);
                 }
@@ -320,10 +351,7 @@ impl Sender {
             } else {
                 self.window.cwnd.floor()
             };
-            self.window.ssthresh = self.control.after_loss(now, basis, &self.window);
-            if self.law.is_some() {
-                self.law_after_loss(now, config, known);
-            }
+            self.lower_ssthresh(basis, now, config, known);
         }
         self.law_notes_timeout();
         self.control.on_timeout();
@@ -334,9 +362,24 @@ impl Sender {
         self.urgent = None;
         let board = self.board.as_mut().expect("a selective sender");
         board.lose_all(self.una);
-        board.probed = false;
+        board.probe_end = None;
         self.rtt.back_off(&config.rto);
         self.arm(now, config);
+    }
+
+    /// tcp_rate_check_app_limited(), before the application writes more: it let the window
+    /// run empty, and what is measured until all that is in flight has arrived says how often
+    /// it writes. What is sent of this write no longer does.
+    pub(super) fn note_pause_of_application(&mut self) {
+        let (sent_all, cwnd) = (self.nxt >= self.written, self.window.cwnd as u32);
+        let una = self.una;
+        let Some(board) = self.board.as_mut().filter(|_| sent_all) else {
+            return;
+        };
+        let in_flight = board.in_flight();
+        if in_flight < cwnd && board.next_lost(una).is_none() {
+            board.app_limited = (board.delivered + in_flight).max(1);
+        }
     }
 
     /// tcp_slow_start_after_idle: half the window for each timeout without sending.

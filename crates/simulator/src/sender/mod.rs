@@ -48,7 +48,8 @@ pub struct Ack {
     pub next: u32,
     /// When the segment that it answers was sent.
     pub stamp: u64,
-    /// The block beyond `next` in which that segment lies; empty if it does not.
+    /// The block beyond `next` in which that segment lies, or before it that segment alone if
+    /// it had arrived before (RFC 2883); else empty.
     pub block: (u32, u32),
 }
 
@@ -216,6 +217,7 @@ impl Sender {
         if self.una == self.max && config.linux {
             self.restart_after_idle(now, config);
         }
+        self.note_pause_of_application();
         self.written = self.written.saturating_add(segments);
     }
 
