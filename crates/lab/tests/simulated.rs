@@ -160,6 +160,26 @@ fn long_answers_of_many_take_as_long_as_with_a_real_kernel() {
     assert!(median < 0.05, "{median}");
 }
 
+/// Messages a little longer than the initial window: whether a path is learned from them
+/// depends on when a sender counts as limited by its application.
+#[test]
+fn small_calls_take_as_long_as_with_a_real_kernel() {
+    for variant in ["cubic", "paceline"] {
+        for (name, ratio) in ratios("small-calls", variant, "completion_s/") {
+            assert!((ratio - 1.0).abs() < 0.02, "{variant}, {name}: {ratio}");
+        }
+    }
+}
+
+/// Two segments each into a queue that takes half of them: what is lost is the end of a
+/// message, and the probe that repairs it bars the next message's.
+#[test]
+fn lost_ends_of_messages_are_waited_for_as_with_a_real_kernel() {
+    for (name, ratio) in ratios("tiny-queue", "cubic", "completion_s/") {
+        assert!((ratio - 1.0).abs() < 0.10, "{name}: {ratio}");
+    }
+}
+
 #[test]
 fn the_same_again_is_the_same() {
     let [one, other] = [(); 2].map(|()| simulated("startup-pacing").to_json().expect("JSON"));

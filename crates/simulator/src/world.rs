@@ -320,10 +320,13 @@ impl World {
             event.stamp,
             event.time,
             config.ack_every,
-            config.ack_delay_ns,
+            config.runs_out_ns(event.time, config.ack_delay_ns) - event.time,
             latest,
         );
-        match answer {
+        // An application that has its whole message answers, and Linux acknowledges with that.
+        let answers = config.linux && matches!(group.source, SourceConfig::Phases { .. });
+        let whole = answers && flow.receiver.next() >= flow.sender.written();
+        match answer.or_else(|| whole.then(|| flow.receiver.answer(latest))) {
             Some(answer) => self.send_ack(event.flow, answer),
             None => self.arm_delayed(event.flow),
         }

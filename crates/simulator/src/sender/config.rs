@@ -126,6 +126,8 @@ pub struct SenderConfig {
     pub ack_every: u32,
     /// or what has waited for so long.
     pub ack_delay_ns: u64,
+    /// The kernel's clock ticks, nanoseconds: timers run out with one. 0: at any time.
+    pub timer_tick_ns: u64,
     /// Paceline's laws.
     pub policy: Option<pl_policy>,
 }
@@ -183,7 +185,17 @@ impl SenderConfig {
             vegas: [1.0, 3.0, 1.0],
             ack_every: if linux { 2 } else { 1 },
             ack_delay_ns: if linux { 40 * MS } else { 100 * MS },
+            timer_tick_ns: if linux { u64::from(TICK_US) * US } else { 0 },
             policy: None,
+        }
+    }
+
+    /// When a timer runs out that is set at `now` for `wait_ns`: where the clock ticks, that
+    /// time is rounded up to ticks, of which the present one counts (msecs_to_jiffies()).
+    pub fn runs_out_ns(&self, now: u64, wait_ns: u64) -> u64 {
+        match self.timer_tick_ns {
+            0 => now + wait_ns,
+            tick => (now / tick + wait_ns.div_ceil(tick)) * tick,
         }
     }
 

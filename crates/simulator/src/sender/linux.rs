@@ -63,12 +63,12 @@ impl Sender {
 
     /// Probe, or timeout, whichever is due first.
     fn arm_selective(&mut self, now: u64, config: &SenderConfig) {
-        let timeout = now + self.rtt.timeout_ns(&config.rto);
+        let timeout = self.rtt.timeout_ns(&config.rto);
         let board = self.board.as_ref().expect("a selective sender");
         let probes = config.linux && !self.recovering && !self.lost_all;
         if !probes || board.probe_end.is_some() || board.arrived() > 0 {
             self.waits = Waits::Timeout;
-            self.timer_ns = timeout;
+            self.timer_ns = config.runs_out_ns(now, timeout);
             return;
         }
         // For a single segment with the receiver's delayed ACK: the least RTO stands for it.
@@ -81,7 +81,7 @@ impl Sender {
             srtt => 2 * srtt + more,
         };
         self.waits = Waits::Probe;
-        self.timer_ns = timeout.min(now + wait);
+        self.timer_ns = config.runs_out_ns(now, wait.min(timeout));
     }
 
     pub(super) fn on_ack_selective(
@@ -298,7 +298,12 @@ impl Sender {
         }
         if let Some(stamp) = board.oldest_suspect(self.una) {
             let allowed = self.rtt.smoothed_ns(&config.rto) + self.rtt.least_ns() / 4;
-            let at = (stamp + allowed).max(now + 1);
+            let left = (stamp + allowed).saturating_sub(now);
+            // Up to now with the ACK that tells of it, which no timer waits for.
+            let at = match left {
+                0 => now + 1,
+                left => config.runs_out_ns(now, left + LEAST_WAIT_NS),
+            };
             if at < self.timer_ns {
                 self.timer_ns = at;
                 self.waits = Waits::Reordering;

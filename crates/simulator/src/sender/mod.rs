@@ -270,7 +270,7 @@ impl Sender {
 
     fn arm(&mut self, now: u64, config: &SenderConfig) {
         self.waits = Waits::Timeout;
-        self.timer_ns = now + self.rtt.timeout_ns(&config.rto);
+        self.timer_ns = config.runs_out_ns(now, self.rtt.timeout_ns(&config.rto));
     }
 
     /// As Linux's tcp_cwnd_validate(): whether the window was full, and how much of it
