@@ -195,7 +195,7 @@ impl SenderConfig {
     pub fn runs_out_ns(&self, now: u64, wait_ns: u64) -> u64 {
         match self.timer_tick_ns {
             0 => now + wait_ns,
-            tick => (now / tick + wait_ns.div_ceil(tick)) * tick,
+            tick => ((now / tick + wait_ns.div_ceil(tick)) * tick).max(now),
         }
     }
 
@@ -225,5 +225,21 @@ impl SenderConfig {
             self.algorithm,
             Algorithm::Sack | Algorithm::Cubic | Algorithm::Bic
         ) || self.linux
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_rounds_up_to_ticks_of_which_the_present_one_counts() {
+        let linux = SenderConfig::of(Algorithm::Cubic, Stack::Linux);
+        let of = |now: u64, wait: u64| linux.runs_out_ns(now * MS, wait * MS) / MS;
+        assert_eq!([of(0, 8), of(1, 8), of(7, 8)], [8, 8, 12]);
+        assert_eq!([of(1, 9), of(4, 9)], [12, 16]);
+        assert_eq!(of(5, 0), 5, "not in the past");
+        let exact = SenderConfig::of(Algorithm::Newreno, Stack::Rfc);
+        assert_eq!(exact.runs_out_ns(1, 8), 9);
     }
 }

@@ -61,7 +61,8 @@ impl Sender {
         Some(Departure { sequence, stamp })
     }
 
-    /// Probe, or timeout, whichever is due first.
+    /// The probe, no later than the timeout, whose place it takes (tcp_schedule_loss_probe);
+    /// or the timeout, while losses are repaired or another probe is under way.
     fn arm_selective(&mut self, now: u64, config: &SenderConfig) {
         let timeout = self.rtt.timeout_ns(&config.rto);
         let board = self.board.as_ref().expect("a selective sender");
