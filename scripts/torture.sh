@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Two hundred kills at random moments and ten thousand short jobs: nothing may be left,
-# nothing may grow. It needs root and a host where no job of Paceline runs; an hour.
+# Properties on a hundred thousand new cases, two hundred kills at random moments and ten
+# thousand short jobs: nothing may be left, nothing may grow. It needs root and a host where
+# no job of Paceline runs; an hour and a half.
 # Other numbers: scripts/torture.sh KILLS JOBS [SEED]
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
 [ "$(id -u)" -eq 0 ] || fail "this needs root: sudo -E make torture"
 build
+heading "properties, new cases"
+PROPTEST_CASES=100000 cargo test --release --locked -p paceline-control -p paceline-simulator \
+	-p paceline-emulator -p paceline-policy -p paceline-coordinator -p paceline-phase
 heading "kills"
 python3 tests/torture/kills.py --paceline "$paceline" --rounds "${1:-200}" --seed "${3:-1}"
 heading "short jobs"
