@@ -70,6 +70,45 @@ static __always_inline void pl_believe_lead(const struct pl_start *s, struct pl_
 	path->confirmed_us = tcp->now_us;
 }
 
+/*
+ * The ACKs of a probe. Where its first one was held up on its way, by a busy host, and the
+ * others were not, they came closer together than they were sent. What arrived since that
+ * one was due is a least value, and so is what arrived of the whole burst, whose lead may
+ * wait in front of the probe: the path carries more by a little at most.
+ */
+static __always_inline void pl_see_probe(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
+					 __u32 done)
+{
+	__u32 probed = tcp->delivered_segs - s->probe_acked_segs;
+	__u32 held_us = tcp->rtt_us > path->min_rtt_us ? tcp->rtt_us - path->min_rtt_us : 0;
+	__u64 burst_us, burst, least;
+
+	if (!s->probing || s->probe_bps)
+		return;
+	if (!s->probe_acked_us) {
+		if (done < pl_probe_from(tcp->mss))
+			return;
+		s->probe_acked_us = tcp->now_us;
+		s->probe_due_us = tcp->now_us - held_us;
+		s->probe_acked_segs = tcp->delivered_segs;
+		return;
+	}
+	if (done < pl_train_from(tcp->mss) || probed < pl_amount(PL_PROBE_SEGS, tcp->mss) / 2)
+		return;
+	s->probe_bps = pl_rate(probed, tcp->mss, tcp->now_us - s->probe_acked_us);
+	burst_us = tcp->now_us - s->began_us - path->min_rtt_us;
+	/* What is as short as what hosts take to send and to receive says too little. */
+	if (burst_us < PL_PROBE_LEAST_US)
+		return;
+	burst = pl_rate(done, tcp->mss, burst_us);
+	least = pl_rate(probed, tcp->mss, tcp->now_us - s->probe_due_us);
+	if (least < burst)
+		least = burst;
+	least += least / PL_PROBE_BEYOND;
+	if (s->probe_bps > least)
+		s->probe_bps = least;
+}
+
 /* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					  int lossy)

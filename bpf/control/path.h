@@ -19,6 +19,8 @@
 #define PL_BESIDE_SPEEDUP 4 /* where others keep a long queue: a burst leaves in a fraction of its time on the link */
 #define PL_PROBE_FROM 16 /* segments: later than the application's own start */
 #define PL_PROBE_SEGS 20 /* at twice the rate: adds 10 to a queue at most */
+#define PL_PROBE_BEYOND 8 /* a part in so many more than arrived since it was due, it may say: what hosts take is in that time */
+#define PL_PROBE_LEAST_US 500 /* of a burst's lead and probe, for what hosts take to be a small part */
 #define PL_TRAIN_FROM (PL_PROBE_FROM + PL_PROBE_SEGS) /* what follows is judged */
 #define PL_TRAIN_MIN_SEGS 16 /* shortest train whose stretch is believed */
 #define PL_LONG_TRAIN_SEGS 256 /* of which one is believed that says less than half */
@@ -94,7 +96,8 @@ struct pl_start {
 	__u64 breaker_until_us;
 	__u64 rate_bps; /* the path's rate when this start began */
 	__u64 first_us, last_us; /* first and last segment of the train sent */
-	__u64 probe_acked_us; /* probe: its first ACK */
+	__u64 probe_acked_us; /* probe: its first ACK, */
+	__u64 probe_due_us; /* and when that came if nothing held it up */
 	__u64 train_acked_us; /* ACK of the train's first segment */
 	__u64 probe_bps; /* spacing of the probe's ACKs; 0: not known */
 	__u64 lead_bps; /* what the wait of the lead's last segment says; 0: not known, or of no use */

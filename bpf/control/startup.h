@@ -327,6 +327,11 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		orders->cwnd = PL_LEAD_SEGS;
 		return;
 	}
+	if (s->probing && active == 1 && n < pl_probe_from(tcp->mss)) {
+		orders->pacing_bps = share;
+		orders->cwnd = pl_probe_from(tcp->mss);
+		return;
+	}
 	window = pl_proven_window(path, s->rate_bps, active, tcp);
 	orders->pacing_bps = share;
 	if (path->lead_rtt_us > 2 * path->min_rtt_us) {
@@ -413,16 +418,8 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		orders->settled |= s->led;
 	}
 	if (s->state == PL_START_MEASURED) {
-		__u32 probed = tcp->delivered_segs - s->probe_acked_segs;
-
 		pl_judge_lead(s, path, tcp, done);
-		if (s->probing && !s->probe_acked_us && done >= pl_probe_from(tcp->mss)) {
-			s->probe_acked_us = tcp->now_us;
-			s->probe_acked_segs = tcp->delivered_segs;
-		} else if (s->probing && !s->probe_bps && done >= pl_train_from(tcp->mss) &&
-			   probed >= pl_amount(PL_PROBE_SEGS, tcp->mss) / 2) {
-			s->probe_bps = pl_rate(probed, tcp->mss, tcp->now_us - s->probe_acked_us);
-		}
+		pl_see_probe(s, path, tcp, done);
 		if (s->first_us && !s->train_acked_us && done >= s->first_segs) {
 			s->train_acked_us = tcp->now_us;
 			s->train_acked_segs = tcp->delivered_segs;

@@ -122,6 +122,23 @@ fn with_tso_the_window_has_room_for_a_packet_that_waits() {
     }
 }
 
+/// A packet of a millisecond of the rate would go past the probe's beginning.
+#[test]
+fn with_tso_too_a_probe_finds_twice_the_rate() {
+    for tso in [false, true] {
+        let link = if tso { link().with_tso() } else { link() };
+        let rate = link.rate;
+        let mut world = World::new(link, delivery_rate(), 1);
+        for _ in 0..6 {
+            world.burst(207, SECOND);
+        }
+        world.path.rate_bps = rate / 2;
+        world.burst(207, SECOND);
+        let found = percent(world.path.rate_bps, rate);
+        assert!((88..=102).contains(&found), "{found} %, tso {tso}");
+    }
+}
+
 #[test]
 fn an_application_that_pauses_is_no_congestion() {
     let mut world = World::new(link(), delivery_rate(), 1);

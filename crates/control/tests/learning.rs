@@ -211,3 +211,31 @@ fn a_receiver_that_is_busy_now_and_then_makes_no_path_faster() {
         }
     }
 }
+
+/// Nor does a probe whose first ACK came late: it says no more than what arrived since that
+/// was due, and a little.
+#[test]
+fn nor_is_its_probe_taken_for_a_faster_path() {
+    let mut worst = (0, String::new());
+    for (every_us, held_us) in STALLS_US {
+        for connections in [1, 3] {
+            let link = Link::new(mbit(480), 20 * MS, 400 * MSS)
+                .with_stalls(every_us * 1000, held_us * 1000)
+                .with_each_acknowledged();
+            let rate = link.rate;
+            let mut world = World::new(link, delivery_rate(), connections);
+            world.burst(207, SECOND);
+            for burst in 0..40 {
+                world.path.rate_bps = rate * 2 / 3;
+                world.burst(207, SECOND + burst * 137 * MS / 10);
+                let percent = world.path.rate_bps * 100 / rate;
+                if percent > worst.0 {
+                    let text =
+                        format!("{held_us} us in {every_us}, burst {burst} of {connections}");
+                    worst = (percent, text);
+                }
+            }
+        }
+    }
+    assert!(worst.0 <= 110, "{} % of the link: {}", worst.0, worst.1);
+}
