@@ -4,8 +4,8 @@
 # kernel (root, idle machine), the study's scenario in ns-3, and every experiment in full
 # on the virtual backend.
 # Results: docs/results/DATE-control.txt, DATE-phases.txt, DATE-burst.txt,
-# DATE-live-overhead.json, DATE-ns3, DATE-simulator-speed.txt, DATE-virtual/EXPERIMENT and
-# DATE-kernels/SUITE.
+# DATE-live-overhead.json, DATE-ns3, DATE-simulator-speed.txt, DATE-virtual/EXPERIMENT,
+# DATE-virtual/small-bursts.csv and DATE-kernels/SUITE.
 # Made to be left alone for hours on 2 cores.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -68,6 +68,11 @@ for experiment in experiments/*.toml; do
 	heading "virtual: $name"
 	"$paceline" lab run "$experiment" --backend virtual --out "$place-virtual/$name" || failed+=("$name")
 done
+
+heading "virtual: small bursts drawn at random, which the simulator is held against"
+mkdir -p "$place-virtual"
+tests/simulator/small_bursts.py --paceline "$paceline" --out "$place-virtual/small-bursts.csv" ||
+	failed+=("small bursts")
 
 heading "every kernel"
 KERNELS_OUT="$place-kernels" scripts/kernels.sh || failed+=("kernels")

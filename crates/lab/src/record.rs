@@ -142,6 +142,9 @@ pub struct BurstRecord {
     /// What an empty loop beside the burst lost, of how much time, nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_ns: Option<(u64, u64)>,
+    /// Retransmission time-outs and tail-loss probes in it, which the simulator knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timers: Option<u64>,
 }
 
 /// One round of incast.

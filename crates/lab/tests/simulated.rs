@@ -180,6 +180,65 @@ fn lost_ends_of_messages_are_waited_for_as_with_a_real_kernel() {
     }
 }
 
+/// Cells that tests/simulator/small_bursts.py drew and ran on a real kernel: where the
+/// simulator says who is faster, and how long it takes, that is so there, too; of what
+/// timers and repairs decide it judges nothing.
+#[test]
+fn small_bursts_into_short_queues_are_as_with_a_real_kernel_or_not_judged() {
+    let text = include_str!("../../../docs/results/2026-11-27-virtual/small-bursts.csv");
+    let template = include_str!("../../../tests/simulator/small-bursts.toml");
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("cell.toml");
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let columns = lines.next().expect("a heading");
+    let (mut cells, mut judged, mut near, mut near_of_all, mut wrong) = (0, 0, 0, 0, Vec::new());
+    for row in lines {
+        cells += 1;
+        let mut cell = template.to_owned();
+        for (column, value) in columns.iter().zip(&row) {
+            cell = cell.replace(&format!("@{}@", column.to_uppercase()), value);
+        }
+        // Whether it would be judged: a claim that says nothing.
+        let claim = "paceline/completion_s/* <= 1000 * cubic/completion_s/*";
+        let cell = cell.replace("[link]", &format!("holds = [\"{claim}\"]\n[link]"));
+        std::fs::write(&file, cell).expect("a cell");
+        let results = simulate(&file, &[]).expect("it can be simulated");
+        let of = |variant| medians(&results, variant, "completion_s")[0].1;
+        let kernel = row[row.len() - 2..]
+            .iter()
+            .map(|seconds| seconds.parse().expect("seconds"));
+        let kernel: Vec<f64> = kernel.collect();
+        let (here, there) = (of("paceline") / of("cubic"), kernel[1] / kernel[0]);
+        // Within 2 % there is no sign.
+        let has_sign = |ratio: f64| (ratio - 1.0).abs() > 0.02;
+        let is_wrong = has_sign(here) && has_sign(there) && (here < 1.0) != (there < 1.0);
+        if is_wrong {
+            wrong.push(format!(
+                "{row:?}: lfn over CUBIC {here:.2}, there {there:.2}"
+            ));
+        }
+        let ratios = [of("cubic") / kernel[0], of("paceline") / kernel[1]];
+        let is_near = ratios.iter().all(|ratio| (0.75..=1.25).contains(ratio));
+        near_of_all += u32::from(is_near);
+        println!(
+            "{row:?}: {ratios:.2?} of the kernel's, lfn over CUBIC {here:.2}, there {there:.2}"
+        );
+        if results.holds.is_empty() {
+            let note = |note: &String| note.starts_with("not judged");
+            assert!(results.notes.iter().any(note), "{:?}", results.notes);
+            continue;
+        }
+        judged += 1;
+        near += u32::from(is_near && !is_wrong);
+    }
+    println!("{judged} of {cells} judged, {near} within 25 %; of all {near_of_all}");
+    assert_eq!((near, cells), (judged, 30));
+    assert!(judged >= 4, "{judged}: then the rule judges nothing");
+    // Of those that are not judged, too: it may get better, not worse.
+    assert!(wrong.len() <= 2, "{wrong:#?}");
+    assert!(near_of_all >= 18, "{near_of_all}");
+}
+
 #[test]
 fn the_same_again_is_the_same() {
     let [one, other] = [(); 2].map(|()| simulated("startup-pacing").to_json().expect("JSON"));

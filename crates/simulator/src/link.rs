@@ -7,6 +7,9 @@
 
 use std::collections::VecDeque;
 
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+
 use crate::event::SECOND;
 use crate::red::Red;
 
@@ -31,6 +34,8 @@ pub struct Counts {
     pub overflowed: u64,
     /// And dropped by RED.
     pub early: u64,
+    /// And lost behind the queue, by the line.
+    pub lost: u64,
     /// Sum over the arrivals of the packets that waited then, for the mean queue.
     pub queued: u64,
     /// Most packets that ever waited.
@@ -38,7 +43,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Packets dropped.
+    /// Packets dropped by the queue.
     pub fn dropped(&self) -> u64 {
         self.overflowed + self.early
     }
@@ -49,9 +54,45 @@ impl Counts {
             arrived: self.arrived - before.arrived,
             overflowed: self.overflowed - before.overflowed,
             early: self.early - before.early,
+            lost: self.lost - before.lost,
             queued: self.queued - before.queued,
             longest: self.longest,
         }
+    }
+}
+
+/// Packets that a line loses, whatever waits: Gilbert and Elliott's two states, which change
+/// from packet to packet. All are chances, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Loss {
+    /// That the line turns bad.
+    pub to_bad: f64,
+    /// That it is good again.
+    pub to_good: f64,
+    /// That a packet is lost while it is good.
+    pub good: f64,
+    /// And while it is bad.
+    pub bad: f64,
+}
+
+#[derive(Debug, Clone)]
+struct Line {
+    loss: Loss,
+    is_bad: bool,
+    random: Pcg64Mcg,
+}
+
+impl Line {
+    fn loses(&mut self) -> bool {
+        let loss = self.loss;
+        let turns = if self.is_bad {
+            loss.to_good
+        } else {
+            loss.to_bad
+        };
+        self.is_bad ^= self.random.random::<f64>() < turns;
+        let share = if self.is_bad { loss.bad } else { loss.good };
+        self.random.random::<f64>() < share
     }
 }
 
@@ -63,6 +104,8 @@ struct Queue {
     /// When what waits will have left, first in first.
     leaving: VecDeque<(u64, u32)>,
     bytes: u64,
+    /// Behind the queue, if it loses packets.
+    line: Option<Line>,
     /// Without what arrived.
     counts: Counts,
 }
@@ -93,16 +136,22 @@ impl Link {
             busy_until: 0,
             arrived: 0,
             last_size: (0, 0),
-            queue: (!takes_everything).then(|| {
-                Box::new(Queue {
-                    limit,
-                    red,
-                    leaving: VecDeque::new(),
-                    bytes: 0,
-                    counts: Counts::default(),
-                })
-            }),
+            queue: (!takes_everything).then(|| Box::new(Queue::new(limit, red))),
         }
+    }
+
+    /// The link with a line that loses packets, as `random` draws.
+    #[must_use]
+    pub fn with_loss(mut self, loss: Loss, random: Pcg64Mcg) -> Self {
+        let queue = self.queue.take();
+        let mut queue = queue.unwrap_or_else(|| Box::new(Queue::new(Limit::None, None)));
+        queue.line = Some(Line {
+            loss,
+            is_bad: false,
+            random,
+        });
+        self.queue = Some(queue);
+        self
     }
 
     /// From now on the link has another rate, delay and limit of what may wait; RED stays. What
@@ -130,7 +179,7 @@ impl Link {
     }
 
     /// A packet arrives at `now`, which is never earlier than the last one's time.
-    /// Returns when it will be at the other end, or nothing if it is dropped.
+    /// Returns when it will be at the other end, or nothing if it is dropped or lost.
     #[inline]
     pub fn take(&mut self, now: u64, bytes: u32) -> Option<u64> {
         if self.last_size.0 != bytes {
@@ -146,6 +195,11 @@ impl Link {
             }
             queue.leaving.push_back((busy_until, bytes));
             queue.bytes += u64::from(bytes);
+            if queue.line.as_mut().is_some_and(Line::loses) {
+                queue.counts.lost += 1;
+                self.busy_until = busy_until;
+                return None;
+            }
         }
         self.busy_until = busy_until;
         Some(busy_until.saturating_add(self.delay_ns))
@@ -181,6 +235,17 @@ impl Link {
 }
 
 impl Queue {
+    fn new(limit: Limit, red: Option<Red>) -> Self {
+        Queue {
+            limit,
+            red,
+            leaving: VecDeque::new(),
+            bytes: 0,
+            line: None,
+            counts: Counts::default(),
+        }
+    }
+
     /// Whether a packet of `bytes` may wait, or go at once.
     #[inline]
     fn takes(&mut self, now: u64, bytes: u32, idle_since: u64) -> bool {

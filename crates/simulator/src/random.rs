@@ -18,6 +18,8 @@ pub enum Purpose {
     Queue = 3,
     /// What the stochastic model's sources do.
     Model = 4,
+    /// What a line loses.
+    Line = 5,
 }
 
 /// The sequence of `purpose` for the `index`-th flow, or link, of the `seed`-th run.

@@ -2,7 +2,7 @@
 //! The simulator against what is known without it.
 
 use paceline_simulator::event::{MS, SECOND, US};
-use paceline_simulator::link::{Limit, Link};
+use paceline_simulator::link::{Limit, Link, Loss};
 use paceline_simulator::meter::{Meter, Spread};
 use paceline_simulator::random::{sequence, Purpose};
 use paceline_simulator::sender::config::{Algorithm, SenderConfig, Stack};
@@ -32,6 +32,44 @@ fn open(rate: u64, delay: u64) -> Link {
 
 /// M/D/1: what an arrival finds waiting is, by PASTA, the time average, and that is
 /// rho^2 / (2 (1 - rho)) (Pollaczek and Khinchine), the one in service not counted.
+/// Of a line's two states the share of time in each, and how long a bad one lasts, are known.
+#[test]
+fn a_line_loses_the_share_that_it_should_in_bursts_as_long_as_they_should_be() {
+    const PACKETS: u64 = 400_000;
+    for (to_bad, to_good, good, bad) in [(0.0, 1.0, 0.03, 0.03), (0.01, 0.33, 0.0, 1.0)] {
+        let loss = Loss {
+            to_bad,
+            to_good,
+            good,
+            bad,
+        };
+        let random = sequence(1, Purpose::Line, 0);
+        let mut link = Link::new(10_000_000, MS, Limit::Packets(10), None).with_loss(loss, random);
+        let (mut bursts, mut lost_before) = (0, false);
+        for packet in 0..PACKETS {
+            let lost = link.take(packet * 2 * MS, 1_000).is_none();
+            bursts += u64::from(lost && !lost_before);
+            lost_before = lost;
+        }
+        let is_bad = to_bad / (to_bad + to_good);
+        let share = is_bad * bad + (1.0 - is_bad) * good;
+        let counts = link.counts();
+        let found = counts.lost as f64 / PACKETS as f64;
+        assert!((found / share - 1.0).abs() < 0.03, "{found}, not {share}");
+        assert_eq!(counts.dropped(), 0, "nothing waits");
+        let length = counts.lost as f64 / bursts as f64;
+        let expected = if good == bad {
+            1.0 / (1.0 - share)
+        } else {
+            1.0 / to_good
+        };
+        assert!(
+            (length / expected - 1.0).abs() < 0.03,
+            "{length}, not {expected}"
+        );
+    }
+}
+
 #[test]
 fn a_queue_of_poisson_arrivals_is_as_long_as_m_d_1_says() {
     for load in [0.3, 0.6, 0.9] {

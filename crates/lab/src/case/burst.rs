@@ -195,6 +195,7 @@ pub fn run(
             cwnd: [before[0].cwnd, after[0].cwnd],
             ssthresh: [before[0].ssthresh, after[0].ssthresh],
             loop_ns,
+            timers: None,
         }))?;
         if let Some(packets) = packets {
             let bytes_per_ms = per_millisecond(&packets, start_realtime_ns, before[0].mss);

@@ -93,7 +93,7 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
     }
     for step in &plan.topology.steps {
         if step.change.cut || step.change.loss.is_some() {
-            return no("no links that lose packets by themselves");
+            return no("no links that are cut, or whose loss changes");
         }
         match step.when {
             When::Burst { after_ns: 0, .. } => {}
@@ -104,8 +104,12 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
             When::Time { .. } => {}
         }
     }
-    if plan.topology.impairments != Impairments::default() {
-        return no("no links that lose, delay or police packets by themselves");
+    let lossy = Impairments {
+        loss: plan.topology.impairments.loss,
+        ..Impairments::default()
+    };
+    if plan.topology.impairments != lossy {
+        return no("no links that delay, reorder or police packets by themselves, nor ways back with a rate or slots");
     }
     if let Some(queue) = plan.topology.host_queue {
         return no(&format!("no {} of the hosts", queue.name()));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A plan's dumbbell, made of the simulator's links.
 
-use paceline_simulator::link::{Limit, Link};
+use paceline_simulator::link::{Limit, Link, Loss};
 use paceline_simulator::meter::Meter;
 use paceline_simulator::random::{sequence, Purpose};
 use paceline_simulator::sender::config::SenderConfig;
 use paceline_simulator::source::{Source, SourceConfig};
 use paceline_simulator::world::{Way, World};
 
-use crate::plan::{Route, Topology};
+use crate::plan::{self, Route, Topology};
 
 /// Preamble, gap and frame check sequence: on the wire, but in no queue.
 const FRAMING_BYTES: u64 = 24;
@@ -69,6 +69,10 @@ impl<'t> Network<'t> {
             topology.one_way_delay_ns,
             topology.buffer_bytes,
         ));
+        if let Some(loss) = topology.impairments.loss {
+            let random = sequence(seed, Purpose::Line, 0);
+            links[0] = links[0].clone().with_loss(of_line(loss), random);
+        }
         for route in &self.routes {
             links.extend(line(route.rate_bps, route.rtt_ns / 2, route.buffer_bytes));
         }
@@ -116,6 +120,28 @@ impl<'t> Network<'t> {
     /// One way to the receiver, or back, nanoseconds.
     pub fn one_way_ns(&self) -> u64 {
         self.topology.one_way_delay_ns
+    }
+}
+
+fn of_line(loss: plan::Loss) -> Loss {
+    match loss {
+        plan::Loss::Random { share } => Loss {
+            to_bad: 0.0,
+            to_good: 1.0,
+            good: share,
+            bad: share,
+        },
+        plan::Loss::Bursts {
+            to_bad,
+            to_good,
+            good,
+            bad,
+        } => Loss {
+            to_bad,
+            to_good,
+            good,
+            bad,
+        },
     }
 }
 

@@ -32,14 +32,15 @@ pub(super) struct Runner<'r, 'p> {
     pub records: &'r mut Vec<Record>,
 }
 
-/// What senders have counted: sent, again, timeouts.
-fn sent(world: &World) -> [u64; 3] {
-    world.flows.iter().fold([0; 3], |sum, flow| {
+/// Of all senders: segments sent, of these again, timeouts, and tail-loss probes.
+fn sent(world: &World) -> [u64; 4] {
+    world.flows.iter().fold([0; 4], |sum, flow| {
         let totals = flow.sender.totals();
         [
             sum[0] + totals.sent,
             sum[1] + totals.again,
             sum[2] + u64::from(totals.timeouts),
+            sum[3] + u64::from(totals.probes),
         ]
     })
 }
@@ -132,6 +133,7 @@ impl Runner<'_, '_> {
                 cwnd: [window.cwnd as u32, now.cwnd as u32],
                 ssthresh: [window.ssthresh as u32, now.ssthresh as u32],
                 loop_ns: None,
+                timers: Some(after[2] + after[3] - before[2] - before[3]),
             }));
             (before, window) = (after, now);
             self.advance();

@@ -330,6 +330,7 @@ impl Sender {
                 self.arm_selective(now, config);
             }
             Waits::Probe => {
+                self.totals.probes += 1;
                 board.probe_end = Some(self.nxt);
                 board.probe_repeats = true;
                 // A new segment, if there is one that the receiver lets in; else the last.

@@ -37,6 +37,8 @@ pub struct Totals {
     pub again: u64,
     /// Timeouts.
     pub timeouts: u32,
+    /// Tail-loss probes.
+    pub probes: u32,
     /// Losses that duplicate or selective ACKs told.
     pub recoveries: u32,
 }

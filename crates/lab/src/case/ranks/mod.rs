@@ -162,6 +162,7 @@ fn follow_switch(
             cwnd: [before.cwnd, transfer.begun.cwnd],
             ssthresh: [before.ssthresh, transfer.begun.ssthresh],
             loop_ns: None,
+            timers: None,
         }))?;
         case.record(&Record::Samples(SampleRecord {
             workload,
