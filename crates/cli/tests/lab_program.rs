@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `[[program]]`: a real MPI program as the workload of a live experiment, seen from
+//! `[[program]]`: a real program, MPI's or a server and its client, as the workload of a live experiment, seen from
 //! outside: by `paceline status` while it runs, by its results, and by what it leaves.
 
 mod common;
@@ -218,6 +218,58 @@ fn a_program_runs_under_each_variant_and_its_phases_are_seen() {
     assert!(counted("paceline", "connections/phases") >= Some(RANKS as f64));
     assert_eq!(counted("cubic", "connections/phases"), None);
     place.assert_nothing_is_left(of);
+}
+
+const SERVER: &str = "[[program]]\nname = \"files\"\ndirectory = \"input\"\nport = 8000\n\
+    server = [\"python3\", \"-m\", \"http.server\", \"8000\"]\n";
+/// Asks for a file of the directory, and says what is in there.
+const CLIENT: &str = "command = [\"python3\", \"-c\", \"import urllib.request as u; \
+    print(u.urlopen('http://near0:8000/says').read().decode())\"]\n";
+const ANSWER: &str = "result = { times = { answer = \"Answer\" } }\n";
+
+#[test]
+fn a_server_has_the_policy_and_its_client_says_the_results() {
+    let Some(place) = Place::new() else { return };
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let programs = format!("{SERVER}{CLIENT}{ANSWER}");
+    let run = place.start(&programs, &format!("{PACELINE}{CUBIC}"));
+    let of = run.id();
+    let (code, errors) = told(run);
+    assert!(matches!(code, Some(0 | 3)), "{errors}");
+    let results = place.results();
+    for variant in ["paceline", "cubic"] {
+        let metrics = results["variants"][variant].as_object().unwrap();
+        assert_eq!(metrics["time_s/files/answer"]["median"], 42.0);
+        assert!(
+            !metrics.contains_key("time_s/files"),
+            "that is its client's"
+        );
+    }
+    // The one that the client made: none of the looks whether it listens.
+    let connections = &results["variants"]["paceline"]["connections/files"]["median"];
+    assert_eq!(connections.as_f64(), Some(1.0));
+    place.assert_nothing_is_left(of);
+
+    let failing = SERVER.replace("\"-m\", \"http.server\", \"8000\"", "\"-c\", \"exit(7)\"");
+    let failed = place.error(&format!("{failing}{CLIENT}{ANSWER}"));
+    assert!(
+        failed.contains("[[program]] files: python3 ended with exit status 7"),
+        "{failed}"
+    );
+    let silent = SERVER.replace("port = 8000", "port = 8001\ntimeout = \"2s\"");
+    let late = place.error(&format!("{silent}{CLIENT}{ANSWER}"));
+    assert!(
+        late.contains("did not listen on port 8001 within its timeout of 2 s"),
+        "{late}"
+    );
+    let none = place.error(&format!(
+        "{SERVER}{}{ANSWER}",
+        CLIENT.replace("/says", "/none")
+    ));
+    assert!(none.contains("ended with exit status 1"), "{none}");
+    assert!(none.contains("404"), "its last words: {none}");
 }
 
 #[test]

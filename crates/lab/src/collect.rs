@@ -5,7 +5,7 @@ mod all_to_all;
 mod bulk;
 mod burst;
 mod impairments;
-mod mpi;
+mod real_program;
 mod skeleton;
 mod streams;
 mod switch;
@@ -232,7 +232,9 @@ impl Collector {
                         may_have_waited_for_cpu = self.skeleton(&place, index, plan, of_all())?
                     }
                 },
-                Workload::Mpi(mpi) => self.mpi(&place, index, mpi, of_all())?,
+                Workload::RealProgram(program) => {
+                    self.real_program(&place, index, program, of_all())?
+                }
             }
             if may_have_waited_for_cpu {
                 self.cpu(&place, workload, &cpus);

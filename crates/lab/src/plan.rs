@@ -154,21 +154,19 @@ pub enum Workload {
     Streams(Streams),
     /// A program of message-passing ranks, one on each host of two clusters.
     Ranks(Ranks),
-    /// A real MPI program, one rank on each host of two clusters.
-    Mpi(Mpi),
+    /// A real program: MPI ranks on the hosts of two clusters, or a server and a client.
+    RealProgram(RealProgram),
 }
 
-/// A real MPI program, started by its library's launcher: matsuda-2005, 4.5.
+/// A real program: that of an MPI library, as in matsuda-2005, 4.5, or a server's client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Mpi {
+pub struct RealProgram {
     /// Tail of the metrics' names.
     pub label: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// One on each host, the first half of them in the near cluster.
-    pub ranks: u32,
-    /// Whose launcher starts it.
-    pub library: Library,
+    /// What starts it, and what has to run before.
+    pub starter: Starter,
     /// What the directory that it runs in begins with; absent: nothing.
     pub directory: Option<PathBuf>,
     /// Hash of what is in there, so that other files are another plan.
@@ -177,9 +175,32 @@ pub struct Mpi {
     pub timeout_ns: u64,
     /// Where `values` are read from; absent: its standard output.
     pub result_file: Option<String>,
-    /// What is read: a metric's last part, and a pattern of
-    /// [`crate::experiment::program::pattern`].
+    /// What is read of speeds, of which more is better: a metric's last part, and a pattern
+    /// of [`crate::experiment::program::pattern`].
     pub values: Vec<(String, String)>,
+    /// The same of times, seconds, of which less is better.
+    pub times: Vec<(String, String)>,
+}
+
+/// What starts a real program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "starter")]
+pub enum Starter {
+    /// The launcher of an MPI library.
+    Launcher {
+        /// One on each host, the first half of them in the near cluster.
+        ranks: u32,
+        /// Whose launcher.
+        library: Library,
+    },
+    /// It is the client of a server: on the first far host, and that on the first near one,
+    /// in the job of the variant's policy.
+    Client {
+        /// The server and its arguments.
+        server: Vec<String>,
+        /// The TCP port that it listens on when it is ready.
+        port: u16,
+    },
 }
 
 /// A program of ranks: processes of their own, connected pair by pair.
@@ -475,7 +496,7 @@ impl Workload {
                     u64::from(skeleton.repeats) * u64::from(skeleton.iterations)
                 }
             },
-            Workload::Mpi(_) => 1,
+            Workload::RealProgram(_) => 1,
         }
     }
 
@@ -487,7 +508,7 @@ impl Workload {
             Workload::Bulk(bulk) => &bulk.label,
             Workload::Streams(streams) => &streams.label,
             Workload::Ranks(ranks) => &ranks.label,
-            Workload::Mpi(mpi) => &mpi.label,
+            Workload::RealProgram(program) => &program.label,
         }
     }
 }

@@ -33,7 +33,7 @@ pub enum Record {
     /// One run of a skeleton.
     Run(RunRecord),
     /// One run of an MPI program.
-    Mpi(MpiRecord),
+    RealProgram(RealProgramRecord),
     /// Bandwidth over one burst.
     Samples(SampleRecord),
     /// The packets of one flow of a bulk workload.
@@ -249,14 +249,14 @@ pub struct RunRecord {
     pub spurious: u64,
 }
 
-/// One run of an MPI program, all hosts together.
+/// One run of a real program, all hosts together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MpiRecord {
+pub struct RealProgramRecord {
     /// Index into the plan's workloads.
     pub workload: usize,
-    /// From the start of its launcher to that one's end, nanoseconds.
+    /// From its start to its end, nanoseconds; of MPI, the launcher's.
     pub elapsed_ns: u64,
-    /// What its output says, in the order of the plan.
+    /// What its output says: the plan's values, and its times.
     pub values: Vec<f64>,
     /// Data segments sent, retransmissions included.
     pub segments: u64,

@@ -130,7 +130,7 @@ pub fn run(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Report, 
     };
     let programs = plans.iter().flat_map(|plan| &plan.workloads);
     let program = programs
-        .filter(|workload| matches!(workload, Workload::Mpi(_)))
+        .filter(|workload| matches!(workload, Workload::RealProgram(_)))
         .map(|workload| workload.label().to_owned())
         .next();
     if let Some(program) = program.filter(|_| options.backend != Backend::Live) {

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use paceline_lab::experiment::Experiment;
-use paceline_lab::plan::{PolicySource, Workload};
+use paceline_lab::plan::{PolicySource, Starter, Workload};
+use paceline_lab::testbed::mpi::Library;
 
 const GOOD: &str = r#"title = "A title"
 description = "What for"
@@ -231,14 +232,58 @@ congestion = "cubic"
 #[test]
 fn a_program_is_a_workload() {
     let plans = parse(PROGRAM).unwrap().shards(false, None, &[]).unwrap();
-    let [Workload::Mpi(program)] = &plans[0].workloads[..] else {
+    let [Workload::RealProgram(program)] = &plans[0].workloads[..] else {
         panic!("{:?}", plans[0].workloads);
     };
     assert_eq!(program.label, "is.B.4");
-    assert_eq!((program.ranks, program.timeout_ns), (4, 300_000_000_000));
+    let starter = Starter::Launcher {
+        ranks: 4,
+        library: Library::OpenMpi,
+    };
+    assert_eq!(program.starter, starter);
+    assert_eq!(program.timeout_ns, 300_000_000_000);
     let rest = PROGRAM.replace("ranks = 4\n", "name = \"IS\"\n");
     let plans = parse(&rest).unwrap().shards(false, None, &[]).unwrap();
     assert_eq!(plans[0].workloads[0].label(), "IS");
+}
+
+#[test]
+fn a_server_and_its_client_are_one() {
+    let client = "server = [\"sh\", \"nginx.sh\"]\nport = 8080\ntimeout";
+    let text = PROGRAM
+        .replace("ranks = 4\nmpi = \"openmpi\"\ntimeout", client)
+        .replace(
+            "values = { Mops",
+            "times = { 1MB = \"took\" }, values = { Mops",
+        );
+    let plans = parse(&text).unwrap().shards(false, None, &[]).unwrap();
+    let [Workload::RealProgram(program)] = &plans[0].workloads[..] else {
+        panic!("{:?}", plans[0].workloads);
+    };
+    let server = vec!["sh".to_owned(), "nginx.sh".to_owned()];
+    assert_eq!(program.starter, Starter::Client { server, port: 8080 });
+    assert_eq!(program.times, [("1MB".to_owned(), "took".to_owned())]);
+    assert_eq!(program.values[0].0, "Mops");
+
+    let told = |from: &str, to: &str, key: &str, words: &str| {
+        assert!(text.contains(from), "{from}");
+        let error = parse(&text.replacen(from, to, 1)).expect_err(to);
+        let told = error.contains(&format!(": {key}: ")) && error.contains(words);
+        assert!(told, "{error}");
+    };
+    told("port = 8080\n", "", "port", "1 to 65535");
+    told("8080", "0", "port", "1 to 65535");
+    told("8080", "80800", "port", "u16");
+    told("server = [\"sh\", \"nginx.sh\"]\n", "", "port", "server");
+    told("[\"sh\", \"nginx.sh\"]", "[]", "server", "arguments");
+    told("port = 8080", "port = 8080\nranks = 2", "ranks", "MPI");
+    told("port = 8080", "port = 8080\nmpi = \"mpich\"", "mpi", "MPI");
+    let result = text
+        .lines()
+        .find(|line| line.starts_with("result"))
+        .unwrap();
+    told(result, "", "result", "times");
+    told(result, "result = {}", "result", "times");
 }
 
 #[test]

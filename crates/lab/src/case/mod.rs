@@ -19,11 +19,11 @@ mod emulated;
 mod impairments;
 mod incast;
 mod kernel_link;
-mod mpi;
 mod namespace;
 mod packets;
 pub(crate) mod queues;
 pub mod ranks;
+mod real_program;
 mod routes;
 pub(crate) mod sample;
 pub(crate) mod streams;
@@ -79,9 +79,9 @@ pub enum CaseError {
         /// The variant's.
         expected: String,
     },
-    /// An MPI program did not run to its end, or what it says has no result.
+    /// A real program did not run to its end, or what it says has no result.
     #[error("[[program]] {program}: {problem}")]
-    Mpi {
+    RealProgram {
         /// Its name.
         program: String,
         /// What is wrong.
@@ -140,10 +140,15 @@ impl Case<'_> {
         (self.sink)(record).map_err(CaseError::Sink)
     }
 
-    fn advance(&mut self) -> Result<(), CaseError> {
-        self.done += 1;
+    /// Says that it goes on: this ends a run that was interrupted.
+    fn heartbeat(&mut self) -> Result<(), CaseError> {
         let done = self.done;
         self.record(&Record::Progress { done })
+    }
+
+    fn advance(&mut self) -> Result<(), CaseError> {
+        self.done += 1;
+        self.heartbeat()
     }
 }
 
@@ -186,7 +191,7 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
             Workload::Bulk(bulk) => bulk::run(&mut case, index, bulk)?,
             Workload::Streams(streams) => streams::run(&mut case, index, streams)?,
             Workload::Ranks(ranks) => ranks::run(&mut case, index, ranks)?,
-            Workload::Mpi(mpi) => mpi::run(&mut case, index, mpi)?,
+            Workload::RealProgram(program) => real_program::run(&mut case, index, program)?,
         }
     }
     let problems = watch.problems(case.network, plan)?;

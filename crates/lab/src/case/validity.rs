@@ -244,7 +244,7 @@ fn window_bytes(topology: &Topology, workload: &Workload) -> u64 {
         Workload::Bulk(bulk) => (bulk.groups.iter().map(|group| group.flows).sum(), path),
         Workload::Streams(streams) => (streams.hosts * streams.per_host, path),
         // Each near host has a partner beyond the link.
-        Workload::Ranks(_) | Workload::Mpi(_) => (topology.senders, path),
+        Workload::Ranks(_) | Workload::RealProgram(_) => (topology.senders, path),
     };
     path.min(most) / u64::from(connections.max(1))
 }

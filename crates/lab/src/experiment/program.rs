@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `[[program]]`: a real MPI program on the hosts of two clusters, and what of its output
-//! is a result.
+//! `[[program]]`: a real program on the hosts of two clusters, MPI's or a client and its
+//! server, and what of its output is a result.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use crate::hash::hash_of;
 use crate::plan;
 use crate::testbed::mpi::Library;
 
-/// A real MPI program; see [`crate::plan::Mpi`].
+/// A real program; see [`crate::plan::RealProgram`].
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
@@ -25,11 +25,14 @@ pub struct Program {
     pub name: Option<String>,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// One on each host; absent: on all hosts.
+    /// Its server and that one's arguments; absent: it is one of MPI.
+    pub server: Option<Vec<String>>,
+    /// The TCP port on which the server listens.
+    pub port: Option<u16>,
+    /// Of MPI, one on each host; absent: on all hosts.
     pub ranks: Option<u32>,
-    /// Whose launcher starts it.
-    #[serde(default)]
-    pub mpi: Library,
+    /// Whose launcher starts it; absent: Open MPI's.
+    pub mpi: Option<Library>,
     /// Input files, beside the experiment.
     pub directory: Option<String>,
     /// The same, from where the experiment is.
@@ -48,8 +51,19 @@ pub struct Program {
 pub struct Output {
     /// A file in the directory that it runs in; absent: its standard output.
     pub file: Option<String>,
-    /// The last part of a metric's name, and where its value is: see [`pattern`].
+    /// Speeds, of which more is better: the last part of a metric's name, and where its
+    /// value is: see [`pattern`].
+    #[serde(default)]
     pub values: IndexMap<String, String>,
+    /// The same of times, in seconds.
+    #[serde(default)]
+    pub times: IndexMap<String, String>,
+}
+
+impl Output {
+    fn all(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.values.iter().chain(&self.times)
+    }
 }
 
 /// Of a program's time, microseconds.
@@ -70,20 +84,31 @@ impl Program {
     }
 
     /// What is run, where there are so many hosts.
-    pub(super) fn plan(&self, hosts: u32) -> plan::Mpi {
-        let values = self.result.iter().flat_map(|output| &output.values);
-        plan::Mpi {
+    pub(super) fn plan(&self, hosts: u32) -> plan::RealProgram {
+        let pairs = |of: fn(&Output) -> &IndexMap<String, String>| {
+            let all = self.result.iter().flat_map(of);
+            all.map(|(key, text)| (key.clone(), text.clone())).collect()
+        };
+        let starter = match (&self.server, self.port) {
+            (Some(server), Some(port)) => plan::Starter::Client {
+                server: server.clone(),
+                port,
+            },
+            _ => plan::Starter::Launcher {
+                ranks: self.ranks.unwrap_or(hosts),
+                library: self.mpi.unwrap_or_default(),
+            },
+        };
+        plan::RealProgram {
             label: self.label(),
             command: self.command.clone(),
-            ranks: self.ranks.unwrap_or(hosts),
-            library: self.mpi,
+            starter,
             directory: self.place.clone(),
             inputs: self.place.as_deref().map_or(0, hash_of_files),
             timeout_ns: self.timeout.micros() * 1000,
             result_file: self.result.as_ref().and_then(|output| output.file.clone()),
-            values: values
-                .map(|(key, text)| (key.clone(), text.clone()))
-                .collect(),
+            values: pairs(|output| &output.values),
+            times: pairs(|output| &output.times),
         }
     }
 }
@@ -176,6 +201,12 @@ fn is_below(path: &str) -> bool {
             .all(|part| matches!(part, Component::Normal(_)))
 }
 
+/// A program and its arguments, as the kernel takes them.
+fn is_command(words: &[String]) -> bool {
+    words.first().is_some_and(|program| !program.is_empty())
+        && words.iter().all(|word| !word.contains('\0'))
+}
+
 /// Whether it can be part of a metric's name, and be named in a claim.
 fn is_tail(name: &str) -> bool {
     let in_names = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -188,12 +219,39 @@ pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
     for (index, program) in file.program.iter().enumerate() {
         let wrong =
             |key: &str, problem: String| Err(place.wrong("[[program]]", index, key, problem));
-        let no_nul = |word: &String| !word.contains('\0');
-        if program.command.first().is_none_or(String::is_empty)
-            || !program.command.iter().all(no_nul)
-        {
+        if !is_command(&program.command) {
             let problem = "give the program and its arguments, as [\"hpcc\"]".to_owned();
             return wrong("command", problem);
+        }
+        match (&program.server, program.port) {
+            (None, None) => {}
+            (None, Some(_)) => {
+                let problem = "is that of a server: give it, as server = [\"redis-server\"]";
+                return wrong("port", problem.to_owned());
+            }
+            (Some(server), _) if !is_command(server) => {
+                let problem = "give the server and its arguments, as [\"redis-server\"]";
+                return wrong("server", problem.to_owned());
+            }
+            (Some(_), None | Some(0)) => {
+                let problem = "give the TCP port on which the server listens, 1 to 65535";
+                return wrong("port", problem.to_owned());
+            }
+            (Some(_), Some(_)) if program.ranks.is_some() || program.mpi.is_some() => {
+                let key = if program.mpi.is_some() {
+                    "mpi"
+                } else {
+                    "ranks"
+                };
+                let problem = "is of programs of MPI, which have no server".to_owned();
+                return wrong(key, problem);
+            }
+            (Some(_), Some(_)) if program.result.is_none() => {
+                let problem = "give what the client says, as { times = { 1MB = \"NAME\" } }: \
+                    nothing else is a result of a server";
+                return wrong("result", problem.to_owned());
+            }
+            (Some(_), Some(_)) => {}
         }
         if !is_tail(&program.label()) {
             return wrong("name", TAIL.to_owned());
@@ -231,15 +289,16 @@ pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
         let Some(output) = &program.result else {
             continue;
         };
-        if output.values.is_empty() {
-            let problem = "give values, as { Mops = \"Mop/s total *= *([0-9.]+)\" }".to_owned();
-            return wrong("result", problem);
+        if output.all().next().is_none() {
+            let problem = "give values, of which more is better, as \
+                { values = { Mops = \"Mop/s total *= *([0-9.]+)\" } }, or times in seconds";
+            return wrong("result", problem.to_owned());
         }
         if output.file.as_ref().is_some_and(|file| !is_below(file)) {
             let problem = "file must be in the directory that the program runs in".to_owned();
             return wrong("result", problem);
         }
-        for (key, text) in &output.values {
+        for (key, text) in output.all() {
             if !is_tail(key) {
                 return wrong("result", format!("{key}: {TAIL}"));
             }

@@ -147,7 +147,7 @@ impl Experiment {
         }
         let hosts = file.link.clusters.map_or(0, |[near, far]| near + far);
         let programs = file.program.iter();
-        workloads.extend(programs.map(|program| Workload::Mpi(program.plan(hosts))));
+        workloads.extend(programs.map(|program| Workload::RealProgram(program.plan(hosts))));
         for switch in &file.switch {
             workloads.push(Workload::Ranks(plan::Ranks {
                 label: switch.transfer.to_string(),

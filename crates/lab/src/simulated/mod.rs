@@ -141,7 +141,7 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
             Workload::Streams(streams) if streams.pause.is_some() => {
                 return no("no programs that stand still");
             }
-            Workload::Ranks(_) | Workload::Mpi(_) => return no("no ranks"),
+            Workload::Ranks(_) | Workload::RealProgram(_) => return no("no ranks"),
             _ => {}
         }
     }
@@ -218,7 +218,7 @@ pub fn run(plan: &Plan, watch: &Watch) -> Result<Vec<Record>, SimulatedError> {
             Workload::Incast(incast) => runner.incast(index, &config, incast)?,
             Workload::Bulk(bulk) => runner.bulk(index, &config, bulk)?,
             Workload::Streams(streams) => runner.streams(index, &config, streams)?,
-            Workload::Ranks(_) | Workload::Mpi(_) => unreachable!("checked before"),
+            Workload::Ranks(_) | Workload::RealProgram(_) => unreachable!("checked before"),
         }
     }
     records.push(Record::End);

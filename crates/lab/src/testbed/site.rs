@@ -91,9 +91,9 @@ impl Site {
         self.launching.paths()
     }
 
-    /// What [`super::node::join`] takes, of the first host.
-    pub fn first(&self) -> Result<[OwnedFd; 3], CaseError> {
-        let [network, names, mounts] = self.nodes.0[0].descriptors();
+    /// What [`super::node::join`] takes, of a host by its place among them.
+    pub fn entrance(&self, host: usize) -> Result<[OwnedFd; 3], CaseError> {
+        let [network, names, mounts] = self.nodes.0[host].descriptors();
         let duplicate = |descriptor: std::os::fd::BorrowedFd| {
             descriptor
                 .try_clone_to_owned()
