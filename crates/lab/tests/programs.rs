@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `[[program]]` in experiment files, from outside: what is wrong is named with file, line
+//! and key, and what is right becomes the plan that one expects.
+
+use std::path::Path;
+
+use paceline_lab::experiment::Experiment;
+use paceline_lab::plan::{Starter, Workload};
+use paceline_lab::testbed::mpi::Library;
+
+fn parse(text: &str) -> Result<Experiment, String> {
+    Experiment::parse(text, Path::new("experiments/startup.toml"))
+        .map_err(|error| error.to_string())
+}
+
+const PROGRAM: &str = r#"
+title = "A program"
+description = "On two clusters."
+
+[link]
+rate = "100mbit"
+one_way_delay = "10ms"
+buffer = "64KiB"
+clusters = [2, 2]
+
+[[program]]
+command = ["./bin/is.B.4"]
+ranks = 4
+mpi = "openmpi"
+timeout = "5min"
+result = { values = { Mops = "Mop/s total *= *([0-9.]+)" } }
+
+[variant.cubic]
+congestion = "cubic"
+"#;
+
+#[test]
+fn a_program_is_a_workload() {
+    let plans = parse(PROGRAM).unwrap().shards(false, None, &[]).unwrap();
+    let [Workload::RealProgram(program)] = &plans[0].workloads[..] else {
+        panic!("{:?}", plans[0].workloads);
+    };
+    assert_eq!(program.label, "is.B.4");
+    let starter = Starter::Launcher {
+        ranks: 4,
+        library: Library::OpenMpi,
+    };
+    assert_eq!(program.starter, starter);
+    assert_eq!(program.timeout_ns, 300_000_000_000);
+    let rest = PROGRAM.replace("ranks = 4\n", "name = \"IS\"\n");
+    let plans = parse(&rest).unwrap().shards(false, None, &[]).unwrap();
+    assert_eq!(plans[0].workloads[0].label(), "IS");
+}
+
+#[test]
+fn a_server_and_its_client_are_one() {
+    let client = "server = [\"sh\", \"nginx.sh\"]\nport = 8080\ntimeout";
+    let text = PROGRAM
+        .replace("ranks = 4\nmpi = \"openmpi\"\ntimeout", client)
+        .replace(
+            "values = { Mops",
+            "times = { 1MB = \"took\" }, values = { Mops",
+        );
+    let plans = parse(&text).unwrap().shards(false, None, &[]).unwrap();
+    let [Workload::RealProgram(program)] = &plans[0].workloads[..] else {
+        panic!("{:?}", plans[0].workloads);
+    };
+    let server = vec!["sh".to_owned(), "nginx.sh".to_owned()];
+    assert_eq!(program.starter, Starter::Client { server, port: 8080 });
+    assert_eq!(program.times, [("1MB".to_owned(), "took".to_owned())]);
+    assert_eq!(program.values[0].0, "Mops");
+
+    let told = |from: &str, to: &str, key: &str, words: &str| {
+        assert!(text.contains(from), "{from}");
+        let error = parse(&text.replacen(from, to, 1)).expect_err(to);
+        let told = error.contains(&format!(": {key}: ")) && error.contains(words);
+        assert!(told, "{error}");
+    };
+    told("port = 8080\n", "", "port", "1 to 65535");
+    told("8080", "0", "port", "1 to 65535");
+    told("8080", "80800", "port", "u16");
+    told("server = [\"sh\", \"nginx.sh\"]\n", "", "port", "server");
+    told("[\"sh\", \"nginx.sh\"]", "[]", "server", "arguments");
+    told("port = 8080", "port = 8080\nranks = 2", "ranks", "MPI");
+    told("port = 8080", "port = 8080\nmpi = \"mpich\"", "mpi", "MPI");
+    let result = text
+        .lines()
+        .find(|line| line.starts_with("result"))
+        .unwrap();
+    told(result, "", "result", "times");
+    told(result, "result = {}", "result", "times");
+}
+
+#[test]
+fn errors_of_programs_name_line_and_key() {
+    let told = |from: &str, to: &str, line: usize, key: &str, words: &str| {
+        assert!(PROGRAM.contains(from), "{from}");
+        let error = parse(&PROGRAM.replacen(from, to, 1)).expect_err(to);
+        let place = format!("experiments/startup.toml:{line}: {key}: ");
+        assert!(
+            error.starts_with(&place) && error.contains(words),
+            "{error}"
+        );
+    };
+    let bare = "command = [\"./bin/is.B.4\"]";
+    told(bare, "command = []", 12, "command", "hpcc");
+    told(bare, "command = [\"/\"]", 11, "name", "metric's name");
+    told(
+        "ranks = 4",
+        "ranks = 5",
+        13,
+        "ranks",
+        "2 to the number of hosts, 4",
+    );
+    told("ranks = 4", "rank = 4", 13, "rank", "unknown field");
+    told("openmpi", "lam", 14, "mpi", "openmpi");
+    told("5min", "0s", 15, "timeout", "1s to 24h");
+    told("\"5min\"", "300", 15, "timeout", "s");
+    told("([0-9.]+)", "[0-9.]+", 16, "result", "one group");
+    told("([0-9.]+)", "([0-9.+)", 16, "result", "Mops");
+    told(
+        "values = {",
+        "file = \"../out\", values = {",
+        16,
+        "result",
+        "in the directory",
+    );
+    told("Mops = ", "\"M/s\" = ", 16, "result", "metric's name");
+    let there = "ranks = 4\ndirectory = ";
+    told(
+        "ranks = 4",
+        &format!("{there}\"none\""),
+        14,
+        "directory",
+        "no directory",
+    );
+    told(
+        "ranks = 4",
+        &format!("{there}\"../lab\""),
+        14,
+        "directory",
+        "beside",
+    );
+    told("clusters = [2, 2]", "", 5, "clusters", "[[program]]");
+    told(
+        "clusters = [2, 2]",
+        "clusters = [2, 2]\nip = 6",
+        10,
+        "ip",
+        "IPv4",
+    );
+    let twice = "[[program]]\ncommand = [\"is.B.4\"]\n\n[variant.cubic]";
+    told("[variant.cubic]", twice, 18, "name", "another");
+}
