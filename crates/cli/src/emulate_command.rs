@@ -415,6 +415,7 @@ fn show(report: &Report, names: &[String; 2], captured: Option<Captured>) {
             ("carried", way.carried),
             ("dropped", way.dropped),
             ("dropped early", way.dropped_early),
+            ("marked", way.marked),
             ("lost", way.lost),
             ("duplicated", way.duplicated),
             ("on the way", way.in_flight),

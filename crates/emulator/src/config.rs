@@ -11,7 +11,8 @@ use crate::EmulatorError;
 pub const ETHERNET_FRAMING: i32 = 24;
 
 /// One direction of a link. What a packet meets, in this order: a policer and the
-/// buffer, either of which may drop it; the line, which takes its time, and on which it may be lost; the
+/// buffer, either of which may drop it; CoDel at the head of the buffer, which may drop or
+/// mark it; the line, which takes its time, and on which it may be lost; the
 /// delay; a copy of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkConfig {
@@ -31,6 +32,8 @@ pub struct LinkConfig {
     pub buffer: Buffer,
     /// Random early detection in that buffer.
     pub red: Option<Red>,
+    /// CoDel in that buffer.
+    pub codel: Option<Codel>,
     /// Loss on the line.
     pub loss: Option<Loss>,
     /// Packets that are overtaken.
@@ -106,6 +109,17 @@ pub struct Red {
     pub gentle: bool,
 }
 
+/// CoDel (RFC 8289).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Codel {
+    /// Longest wait that is no congestion if it lasts, nanoseconds; the RFC advises 5 ms.
+    pub target_ns: u64,
+    /// How long it may last, nanoseconds: about the longest RTT; the RFC advises 100 ms.
+    pub interval_ns: u64,
+    /// Packets of ECN-capable transports are marked (RFC 3168), not dropped.
+    pub ecn: bool,
+}
+
 /// Loss on the line: what is lost has taken its place in the buffer and its time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Loss {
@@ -174,6 +188,7 @@ impl LinkConfig {
             policer: None,
             buffer,
             red: None,
+            codel: None,
             loss: None,
             reorder: None,
             slot_ns: 0,
@@ -211,6 +226,9 @@ impl LinkConfig {
         }
         if let Some(red) = &self.red {
             red.check()?;
+        }
+        if let Some(codel) = &self.codel {
+            codel.check()?;
         }
         if let Some(loss) = &self.loss {
             loss.check()?;
@@ -300,6 +318,18 @@ impl Red {
         }
         above_none("red's probability", self.probability)?;
         above_none("red's weight", self.weight)
+    }
+}
+
+impl Codel {
+    fn check(&self) -> Result<(), EmulatorError> {
+        if self.target_ns == 0 || self.target_ns >= self.interval_ns {
+            return Err(EmulatorError::Range {
+                what: "codel",
+                range: "a target above 0 and below its interval",
+            });
+        }
+        Ok(())
     }
 }
 

@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::Spanned;
 
 use crate::config::{
-    Buffer, Change, Jitter, Line, LinkConfig, Loss, Policer, Red, Reorder, Step, ETHERNET_FRAMING,
+    Buffer, Change, Codel, Jitter, Line, LinkConfig, Loss, Policer, Red, Reorder, Step,
+    ETHERNET_FRAMING,
 };
 use crate::trace::{self, Trace};
 use crate::EmulatorError;
@@ -147,6 +148,7 @@ struct Keys {
     buffer: Option<Spanned<Size>>,
     buffer_packets: Option<Spanned<u64>>,
     red: Option<Spanned<RedKeys>>,
+    codel: Option<Spanned<CodelKeys>>,
     policer: Option<Spanned<PolicerKeys>>,
     slots: Option<Spanned<Time>>,
     loss: Option<Spanned<Percent>>,
@@ -166,6 +168,15 @@ struct RedKeys {
     weight: Option<f64>,
     #[serde(default = "yes")]
     gentle: bool,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CodelKeys {
+    target: Time,
+    interval: Time,
+    #[serde(default)]
+    ecn: bool,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -412,6 +423,11 @@ impl<'a> Table<'a> {
                 .get(|k| &k.slots)
                 .map_or(0, |slots| nanos(*slots.get_ref())),
             red: self.get(|k| &k.red).map(|red| red.get_ref().red()),
+            codel: self.get(|k| &k.codel).map(|codel| Codel {
+                target_ns: nanos(codel.get_ref().target),
+                interval_ns: nanos(codel.get_ref().interval),
+                ecn: codel.get_ref().ecn,
+            }),
             loss,
             reorder: self.get(|k| &k.reorder).map(|reorder| Reorder {
                 share: reorder.get_ref().share.share(),

@@ -17,7 +17,9 @@
 #![deny(unsafe_code)]
 
 pub mod capture;
+mod codel;
 mod config;
+mod ecn;
 pub mod file;
 #[allow(unsafe_code, reason = "eventfd and poll")]
 mod forward;
@@ -39,8 +41,10 @@ pub mod trace;
 
 use std::io;
 
+pub use codel::Verdict;
 pub use config::{
-    Buffer, Change, Jitter, Line, LinkConfig, Loss, Policer, Red, Reorder, Step, ETHERNET_FRAMING,
+    Buffer, Change, Codel, Jitter, Line, LinkConfig, Loss, Policer, Red, Reorder, Step,
+    ETHERNET_FRAMING,
 };
 pub use forward::{Control, Direction, Emulator, Observe, Settings};
 pub use link::{Cause, Delivered, Link, Schedule};

@@ -11,6 +11,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use crate::codel::{CodelQueue, Verdict, Waiting};
 use crate::config::{Buffer, Change, Line, LinkConfig, Policer};
 use crate::impairment::{random, Fate, Impairments, Sequence};
 use crate::red::RedQueue;
@@ -28,6 +29,8 @@ pub enum Cause {
     Policer,
     /// Random early detection.
     Red,
+    /// CoDel, as the line turned to it.
+    Codel,
     /// Lost on the line.
     Line,
 }
@@ -53,8 +56,10 @@ pub struct Delivered<T> {
     pub departure: u64,
     /// When it was due, nanoseconds. Never after the time that was asked for.
     pub due: u64,
-    /// How often it arrives: 0 if the line lost it, 2 if it was duplicated.
+    /// How often it arrives: 0 if it was dropped or the line lost it, 2 if it was duplicated.
     pub copies: u8,
+    /// What CoDel did to it.
+    pub verdict: Option<Verdict>,
 }
 
 /// In the buffer, on the line or on its way.
@@ -63,9 +68,13 @@ struct Queued<T> {
     packet: T,
     size: u32,
     arrival: u64,
+    /// The line turns to it.
+    start: u64,
     departure: u64,
     delivery: u64,
     fate: Fate,
+    capable: bool,
+    verdict: Option<Verdict>,
 }
 
 /// Overtaken: by the time it is due, and of equals by arrival.
@@ -147,6 +156,9 @@ pub struct Link<T> {
     held: BinaryHeap<Held<T>>,
     impairments: Impairments,
     red: RedQueue,
+    codel: CodelQueue,
+    /// The first that has not left is on the line, and CoDel has judged it.
+    judged: bool,
     bucket: Bucket,
     /// When what arrives now and before may arrive, where it waits for a slot.
     slot: u64,
@@ -173,6 +185,8 @@ impl<T> Link<T> {
             held: BinaryHeap::new(),
             impairments: Impairments::new(config.seed),
             red: RedQueue::new(random(config.seed, Sequence::Red)),
+            codel: CodelQueue::default(),
+            judged: false,
             bucket: Bucket {
                 tokens: config.policer.as_ref().map_or(0, Policer::depth_ns),
                 since: started,
@@ -219,9 +233,21 @@ impl<T> Link<T> {
         self.backlog
     }
 
-    /// A packet of `size` bytes arrives. If it is dropped, it is handed back with
-    /// the cause. A time before the last one counts as the last one.
+    /// A packet of `size` bytes arrives, of a transport that knows no ECN. If it is dropped,
+    /// it is handed back with the cause. A time before the last one counts as the last one.
+    /// Where CoDel drops packets ahead of it, it leaves earlier than it says here.
     pub fn arrive(&mut self, now: u64, size: u32, packet: T) -> Result<Schedule, (T, Cause)> {
+        self.arrive_capable(now, size, false, packet)
+    }
+
+    /// As [`Link::arrive`], of a transport that is ECN-`capable` or not.
+    pub fn arrive_capable(
+        &mut self,
+        now: u64,
+        size: u32,
+        capable: bool,
+        packet: T,
+    ) -> Result<Schedule, (T, Cause)> {
         self.advance(now);
         let arrival = self.now;
         if let Some(policer) = self.config.policer {
@@ -237,15 +263,18 @@ impl<T> Link<T> {
         self.peak_backlog = self.peak_backlog.max(self.backlog);
         self.accepted += 1;
         let fate = self.impairments.next(&self.config);
-        let departure = self.depart(arrival, size);
+        let (start, departure) = self.depart(arrival, size);
         let delivery = self.deliver_at(departure, &fate);
         self.queue.push_back(Queued {
             packet,
             size,
             arrival,
+            start,
             departure,
             delivery,
             fate,
+            capable,
+            verdict: None,
         });
         Ok(Schedule {
             departure,
@@ -268,7 +297,8 @@ impl<T> Link<T> {
 
     /// The next packet that has left the link by `now`.
     pub fn deliver(&mut self, now: u64) -> Option<Delivered<T>> {
-        if self.step_at().is_some_and(|at| at <= now) {
+        // What CoDel drops moves all that is behind it.
+        if self.config.codel.is_some() || self.step_at().is_some_and(|at| at <= now) {
             self.advance(now);
         }
         while let Some(first) = self.queue.front() {
@@ -308,6 +338,7 @@ impl<T> Link<T> {
                 Fate { twice: true, .. } => 2,
                 _ => 1,
             },
+            verdict: first.verdict,
         })
     }
 
@@ -370,15 +401,33 @@ impl<T> Link<T> {
         let line_changes = change.rate_bits.is_some() || change.outage_ns.is_some();
         let on_the_line = self.queue.get(self.departed).map(|first| first.departure);
         if line_changes {
-            self.remainder = 0;
-            self.last_departure = on_the_line.unwrap_or(self.last_departure);
-            if let Some(outage) = change.outage_ns {
-                self.last_departure = self.last_departure.max(now.saturating_add(outage));
-            }
-            if let Line::Trace(trace) = &self.config.line {
-                self.position.skip_to(trace, self.last_departure);
-            }
+            let free = on_the_line.unwrap_or(self.last_departure);
+            let outage = change.outage_ns.map_or(0, |ns| now.saturating_add(ns));
+            self.free_at(free.max(outage));
+            self.depart_again(self.departed + 1);
         }
+        self.deliver_again();
+    }
+
+    /// The line is free from `at` on.
+    fn free_at(&mut self, at: u64) {
+        self.remainder = 0;
+        self.last_departure = at;
+        if let Line::Trace(trace) = &self.config.line {
+            self.position.skip_to(trace, at);
+        }
+    }
+
+    /// All from that one on leave the line anew.
+    fn depart_again(&mut self, first: usize) {
+        for at in first..self.queue.len() {
+            let Queued { arrival, size, .. } = self.queue[at];
+            (self.queue[at].start, self.queue[at].departure) = self.depart(arrival, size);
+        }
+    }
+
+    /// All that have not left the line are due anew.
+    fn deliver_again(&mut self) {
         let before = self.queue.range(..self.departed);
         self.last_delivery = before
             .filter(|queued| queued.fate.held_ns.is_none())
@@ -387,15 +436,9 @@ impl<T> Link<T> {
             .unwrap_or(0);
         for at in self.departed..self.queue.len() {
             let Queued {
-                arrival,
-                size,
-                fate,
-                ..
+                departure, fate, ..
             } = self.queue[at];
-            if line_changes && at > self.departed {
-                self.queue[at].departure = self.depart(arrival, size);
-            }
-            self.queue[at].delivery = self.deliver_at(self.queue[at].departure, &fate);
+            self.queue[at].delivery = self.deliver_at(departure, &fate);
         }
     }
 
@@ -414,7 +457,9 @@ impl<T> Link<T> {
         self.last_departure = self.last_departure.min(now);
         self.last_delivery = now;
         self.remainder = 0;
-        self.advance_to(now);
+        self.departed = self.queue.len();
+        self.backlog = 0;
+        self.judged = false;
     }
 
     fn deliver_at(&mut self, departure: u64, fate: &Fate) -> u64 {
@@ -439,7 +484,8 @@ impl<T> Link<T> {
         u64::from(size).saturating_add_signed(self.config.framing_bytes.into())
     }
 
-    fn depart(&mut self, arrival: u64, size: u32) -> u64 {
+    /// When the line turns to the next packet, and when that has left.
+    fn depart(&mut self, arrival: u64, size: u32) -> (u64, u64) {
         let bytes = self.on_the_line(size);
         let start = arrival.max(self.last_departure);
         self.last_departure = match &self.config.line {
@@ -458,7 +504,7 @@ impl<T> Link<T> {
                 start.saturating_add((work / rate) as u64)
             }
         };
-        self.last_departure
+        (start, self.last_departure)
     }
 
     /// Steps that are due by `now`, and departures.
@@ -474,13 +520,50 @@ impl<T> Link<T> {
 
     fn advance_to(&mut self, now: u64) {
         self.now = self.now.max(now);
-        while let Some(next) = self.queue.get(self.departed) {
-            if next.departure > self.now {
-                break;
-            }
+        loop {
+            self.judge();
+            let next = self.queue.get(self.departed);
+            let Some(next) = next.filter(|next| next.departure <= self.now) else {
+                return;
+            };
             self.backlog -= u64::from(next.size);
             self.departed += 1;
+            self.judged = false;
         }
+    }
+
+    /// The line turns to the next packet, and CoDel looks at it.
+    fn judge(&mut self) {
+        let (Some(codel), false) = (self.config.codel, self.judged) else {
+            return;
+        };
+        let next = self.queue.get_mut(self.departed);
+        let Some(next) = next.filter(|next| next.start <= self.now) else {
+            return;
+        };
+        self.judged = true;
+        let start = next.start;
+        let first = Waiting {
+            waited: start - next.arrival,
+            size: next.size,
+            behind: self.backlog - u64::from(next.size),
+            capable: next.capable,
+        };
+        next.verdict = self.codel.judge(&codel, start, first);
+        if next.verdict != Some(Verdict::Drop) {
+            return;
+        }
+        (next.departure, next.fate) = (
+            start,
+            Fate {
+                lost: true,
+                held_ns: None,
+                ..next.fate
+            },
+        );
+        self.free_at(start);
+        self.depart_again(self.departed + 1);
+        self.deliver_again();
     }
 }
 

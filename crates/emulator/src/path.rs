@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 
 use crate::capture::{Point, Tap};
+use crate::codel::Verdict;
+use crate::ecn;
 use crate::forward::Observe;
 use crate::link::{Cause, Delivered, Link};
 use crate::port::{Received, SEND_BATCH};
@@ -23,6 +25,10 @@ struct Frame {
 impl Frame {
     fn bytes(&self) -> &[u8] {
         &self.slot[..self.length]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.slot[..self.length]
     }
 }
 
@@ -114,7 +120,12 @@ impl Path {
         let length = packet.data.len();
         slot[..length].copy_from_slice(packet.data);
         let frame = Frame { slot, length };
-        if let Err((frame, cause)) = self.link.arrive(arrival, packet.length, frame) {
+        let marks = self.link.config().codel.is_some_and(|codel| codel.ecn);
+        let capable = marks && ecn::is_capable(frame.bytes());
+        let arrived = self
+            .link
+            .arrive_capable(arrival, packet.length, capable, frame);
+        if let Err((frame, cause)) = arrived {
             self.dropped(frame, packet.length, cause, since_start);
         }
         let backlog = self.link.backlog(arrival);
@@ -125,7 +136,7 @@ impl Path {
         let count = match cause {
             Cause::BufferFull => &mut self.report.dropped,
             Cause::Policer => &mut self.report.policed,
-            Cause::Red => &mut self.report.dropped_early,
+            Cause::Red | Cause::Codel => &mut self.report.dropped_early,
             Cause::Line => &mut self.report.lost,
         };
         count.add(size);
@@ -142,13 +153,21 @@ impl Path {
     pub fn send_due(&mut self, port: &Port, until: u64, ahead: u64) {
         loop {
             while self.due.len() < SEND_BATCH {
-                let Some(delivered) = self.link.deliver(until) else {
+                let Some(mut delivered) = self.link.deliver(until) else {
                     break;
                 };
+                if delivered.verdict == Some(Verdict::Mark) {
+                    self.report.marked.add(delivered.size);
+                    ecn::mark(delivered.packet.bytes_mut());
+                }
                 match delivered.copies {
                     0 => {
                         let at = delivered.departure.saturating_sub(self.started_ns);
-                        self.dropped(delivered.packet, delivered.size, Cause::Line, at);
+                        let cause = match delivered.verdict {
+                            Some(Verdict::Drop) => Cause::Codel,
+                            _ => Cause::Line,
+                        };
+                        self.dropped(delivered.packet, delivered.size, cause, at);
                     }
                     copies => {
                         if copies > 1 {

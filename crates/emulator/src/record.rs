@@ -104,6 +104,7 @@ fn drops(directions: &[(&str, &DirectionReport)]) -> Table {
                 Cause::BufferFull => "buffer",
                 Cause::Policer => "policer",
                 Cause::Red => "red",
+                Cause::Codel => "codel",
                 Cause::Line => "line",
             };
             let row = [(*name).to_owned(), cause.to_owned(), source, destination];

@@ -247,8 +247,10 @@ pub struct DirectionReport {
     pub dropped: Count,
     /// Dropped by the policer.
     pub policed: Count,
-    /// What random early detection dropped.
+    /// What random early detection or CoDel dropped.
     pub dropped_early: Count,
+    /// What CoDel marked; it was carried, or lost on the line.
+    pub marked: Count,
     /// What was lost on the line.
     pub lost: Count,
     /// Copies that were handed to the far interface beside what was carried.

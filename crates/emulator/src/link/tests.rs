@@ -6,6 +6,8 @@ use crate::config::{Loss, Reorder, Step};
 use crate::trace::{self, Trace};
 use crate::EmulatorError;
 
+mod codel;
+
 const MS: u64 = 1_000_000;
 
 fn link(rate_bits: u64, delay_ns: u64, buffer_bytes: u64) -> Link<u32> {
@@ -47,6 +49,7 @@ fn one_frame_takes_its_time_on_the_line_and_the_delay() {
             departure: 25_608,
             due: 10_025_608,
             copies: 1,
+            verdict: None,
         })
     );
 }
