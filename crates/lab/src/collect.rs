@@ -374,6 +374,21 @@ impl Collector {
         self.put(place, &name("spurious_share"), vec![spurious], None)
     }
 
+    /// The share of segments that a link with CoDel marked, of (marked, sent).
+    fn marked(
+        &mut self,
+        place: &Place,
+        tails: &[&str],
+        marked: impl Iterator<Item = (u64, u64)>,
+    ) -> Result<(), CollectError> {
+        let codel = place.plan.topology.impairments.codel;
+        if !codel.is_some_and(|codel| codel.ecn) {
+            return Ok(());
+        }
+        let metric = place.metric("marked_share", tails);
+        self.put(place, &metric, vec![share(marked)], None)
+    }
+
     /// Bandwidth over time, for the figure.
     fn series(&mut self, place: &Place, label: &str, x_label: &str, samples: &SampleRecord) {
         let megabits = |bytes: u64| bytes as f64 * 8.0 / 1e3;

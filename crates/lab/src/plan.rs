@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::skeleton::{Benchmark, Class};
 use crate::testbed::mpi::Library;
 
-pub use path::{Change, HostQueue, Impairments, Loss, Policer, Reorder, Step, When, ETHERNET_MTU};
+pub use path::{
+    Change, Codel, HostQueue, Impairments, Loss, Policer, Reorder, Step, When, ETHERNET_MTU,
+};
 
 /// One shard of an experiment: everything that one machine, virtual or live,
 /// runs in one go.

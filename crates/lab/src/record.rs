@@ -115,6 +115,13 @@ pub struct ImpairmentReading {
     pub return_rate_bps: Option<u64>,
     /// From one arrival of packets that wait for each other to the next, nanoseconds.
     pub ack_slot_ns: Option<u64>,
+    /// Target and interval of CoDel, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codel_ns: Option<(u64, u64)>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// One burst, all its connections together.
@@ -135,6 +142,9 @@ pub struct BurstRecord {
     pub retransmitted: u64,
     /// Segments that the receiver reported as arrived twice.
     pub spurious: u64,
+    /// Segments that arrived with Congestion Experienced.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marked: u64,
     /// Congestion window of the first connection before and after, segments.
     pub cwnd: [u32; 2],
     /// Slow-start threshold likewise; 2147483647 is the kernel's "none".
@@ -183,6 +193,9 @@ pub struct FlowRecord {
     pub segments: u64,
     /// Segments sent again.
     pub retransmitted: u64,
+    /// Segments that arrived with Congestion Experienced.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marked: u64,
     /// Each burst's completion, nanoseconds; empty for endless transfers.
     pub bursts_ns: Vec<u64>,
 }

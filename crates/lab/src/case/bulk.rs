@@ -143,6 +143,7 @@ fn run_once(
             active_ns: end_ns.saturating_sub(flow.start_ns),
             segments: u64::from(counters.data_segments),
             retransmitted: u64::from(counters.retransmitted),
+            marked: u64::from(counters.marked),
             bursts_ns: Vec::new(),
         });
     }

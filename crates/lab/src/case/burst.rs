@@ -192,6 +192,7 @@ pub fn run(
             segments: grown(|counters| counters.data_segments),
             retransmitted: grown(|counters| counters.retransmitted),
             spurious: grown(|counters| counters.duplicates_reported),
+            marked: grown(|counters| counters.marked),
             cwnd: [before[0].cwnd, after[0].cwnd],
             ssthresh: [before[0].ssthresh, after[0].ssthresh],
             loop_ns,

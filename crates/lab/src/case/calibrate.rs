@@ -36,17 +36,17 @@ const PROBE_BYTES: u64 = 100_000;
 
 /// A full UDP packet of a link.
 #[derive(Debug, Clone, Copy)]
-struct Full {
+pub(super) struct Full {
     /// Payload, bytes.
-    payload: usize,
+    pub payload: usize,
     /// As a kernel queue counts it, bytes.
     queued: u64,
     /// As the wire carries it, bytes.
-    wire: u64,
+    pub wire: u64,
 }
 
 impl Full {
-    fn of(wanted: &Topology) -> Self {
+    pub fn of(wanted: &Topology) -> Self {
         let headers = if wanted.ip == 6 { 48 } else { 28 };
         let queued = u64::from(wanted.mtu + ETHERNET_HEADER_BYTES);
         Full {

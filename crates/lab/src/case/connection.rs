@@ -42,6 +42,8 @@ pub struct Counters {
     pub retransmitted: u32,
     pub data_segments: u32,
     pub duplicates_reported: u32,
+    /// Segments that arrived with Congestion Experienced.
+    pub marked: u32,
     pub received_bytes: u64,
     /// Segments sent and not acknowledged.
     pub inflight: u32,
@@ -58,6 +60,7 @@ impl Counters {
         const TOTAL_RETRANS: usize = 100;
         const BYTES_RECEIVED: usize = 128;
         const DATA_SEGS_OUT: usize = 156;
+        const DELIVERED_CE: usize = 196;
         const DSACK_DUPS: usize = 216;
         let mut info = [0_u8; 256];
         let mut length = info.len() as libc::socklen_t;
@@ -92,6 +95,7 @@ impl Counters {
             retransmitted: word(TOTAL_RETRANS),
             data_segments: word(DATA_SEGS_OUT),
             duplicates_reported: word(DSACK_DUPS),
+            marked: word(DELIVERED_CE),
             received_bytes: u64::from(word(BYTES_RECEIVED))
                 | u64::from(word(BYTES_RECEIVED + 4)) << 32,
         })

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use paceline_emulator::{
-    disable_offloads, Buffer, Change, Direction, Emulator, EmulatorError, Jitter, LinkConfig, Loss,
-    Observe, Policer, Port, Reorder, Report, Settings,
+    disable_offloads, Buffer, Change, Codel, Direction, Emulator, EmulatorError, Jitter,
+    LinkConfig, Loss, Observe, Policer, Port, Reorder, Report, Settings,
 };
 
 use super::{Bottleneck, CaseError, Namespace};
@@ -69,6 +69,12 @@ fn start(place: &Namespace, wanted: &Topology) -> Result<Emulator, CaseError> {
             rate_bits: policer.rate_bps,
             burst_bytes: policer.burst_bytes,
         }),
+        codel: impairments.codel.map(|codel| Codel {
+            target_ns: codel.target_ns,
+            interval_ns: codel.interval_ns,
+            ecn: codel.ecn,
+        }),
+        buffer: buffer(wanted),
         ..line(wanted.rate_bps)
     };
     let reverse = LinkConfig {
@@ -83,6 +89,14 @@ fn start(place: &Namespace, wanted: &Topology) -> Result<Emulator, CaseError> {
         observe: Observe::NOTHING,
     };
     Emulator::start(open("router")?, open("receiver")?, settings).map_err(emulator_error)
+}
+
+/// The queue towards the receiver.
+fn buffer(wanted: &Topology) -> Buffer {
+    match wanted.impairments.codel {
+        Some(_) => Buffer::Packets(wanted.queue_packets()),
+        None => Buffer::Bytes(wanted.buffer_bytes),
+    }
 }
 
 fn loss(loss: plan::Loss) -> Loss {
@@ -167,15 +181,21 @@ impl Bottleneck for EmulatedBottleneck {
             (
                 Direction::Forward,
                 Some(wanted.rate_bps),
+                buffer(wanted),
                 Some(wanted.impairments.loss.unwrap_or(none)),
             ),
-            (Direction::Reverse, back.or(Some(wanted.rate_bps)), None),
+            (
+                Direction::Reverse,
+                back.or(Some(wanted.rate_bps)),
+                Buffer::Bytes(wanted.buffer_bytes),
+                None,
+            ),
         ];
-        for (direction, rate_bits, lost) in ways {
+        for (direction, rate_bits, buffer, lost) in ways {
             let change = Change {
                 rate_bits,
                 delay_ns: Some(wanted.one_way_delay_ns),
-                buffer: Some(Buffer::Bytes(wanted.buffer_bytes)),
+                buffer: Some(buffer),
                 loss: lost.map(loss),
                 cut,
                 ..Change::default()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::calibrate::{self, receive};
 use super::connection::{now_ns, sleep_until};
 use super::sample::realtime_ns;
-use super::{CaseError, Doing, Network};
+use super::{codel, CaseError, Doing, Network};
 use crate::plan::{Impairments, Topology};
 use crate::record::ImpairmentReading;
 
@@ -58,6 +58,23 @@ pub fn read_back(network: &Network, rtt_ns: u64) -> Result<ImpairmentReading, Ca
             reading.overtaken_share = Some(1.0 - kept as f64 / all as f64);
             reading.probes = count;
         }
+    }
+    if let Some(codel) = impairments.codel {
+        let settled_ns = settled_ns(wanted, rtt_ns);
+        // What the line loses, and a policer drops, would be taken for CoDel's.
+        let alone = Topology {
+            impairments: Impairments {
+                loss: None,
+                policer: None,
+                jitter_ns: 0,
+                reorder: None,
+                ..*impairments
+            },
+            ..wanted.clone()
+        };
+        network.change(&alone, false)?;
+        reading.codel_ns = codel::measure((&sender, &receiver), wanted, codel, settled_ns)?;
+        network.change(wanted, false)?;
     }
     if let Some(policer) = impairments.policer {
         // What the line loses would be missing in the rate.

@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::topology::{shaper, Bottleneck, FRAMING_BYTES};
+use super::topology::{shaper, Bottleneck, FRAMING_BYTES, SHAPER_HANDLE};
 use super::{validity, CaseError, Doing, Namespace};
-use crate::plan::{Loss, Policer, Reorder, Topology};
+use crate::plan::{Codel, Loss, Policer, Reorder, Topology};
 
 /// Packets that a delay line holds at most: more than any path does.
 const DELAY_LINE_PACKETS: u32 = 100_000;
@@ -20,6 +20,8 @@ const BYTE_NS: u64 = 8_000_000_000;
 /// Of delay lines, and of one behind another.
 const DELAY_HANDLE: &str = "2:";
 const OVERTAKEN_HANDLE: &str = "3:";
+/// Of what is in a shaper's queue.
+const CODEL_HANDLE: &str = "4:";
 /// Largest table of a distribution (NETEM_DIST_MAX), and what stands for one sigma in it.
 const LARGEST_TABLE: u32 = 16_384;
 const SIGMA: i32 = 8192;
@@ -157,7 +159,21 @@ fn cut_off(device: &str) -> String {
 
 fn bottleneck_shaper(wanted: &Topology) -> String {
     let (rate, buffer) = (wanted.rate_bps, wanted.buffer_bytes);
-    shaper("replace", "wan", rate, buffer, wanted.mtu)
+    let lines = shaper("replace", "wan", rate, buffer, wanted.mtu);
+    match &wanted.impairments.codel {
+        Some(of) => lines + &codel("wan", of, wanted.queue_packets()),
+        None => lines,
+    }
+}
+
+/// A line of `tc` that puts CoDel into a shaper's queue, in place of drop-tail.
+fn codel(device: &str, codel: &Codel, packets: u64) -> String {
+    format!(
+        "qdisc replace dev {device} parent {SHAPER_HANDLE}1 handle {CODEL_HANDLE} codel limit {packets} target {} interval {}{}\n",
+        time(codel.target_ns),
+        time(codel.interval_ns),
+        if codel.ecn { " ecn" } else { "" },
+    )
 }
 
 /// Lines of `tc` for what drops packets beyond a rate before they reach the queue.

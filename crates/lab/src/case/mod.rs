@@ -11,6 +11,7 @@ mod burst;
 pub(crate) mod calibrate;
 mod changes;
 pub(crate) mod clusters;
+mod codel;
 pub(crate) mod connection;
 mod coordination;
 mod cpu;

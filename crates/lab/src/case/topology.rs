@@ -165,6 +165,9 @@ impl<'a> Network<'a> {
         host.sysctl("net.ipv4.tcp_wmem", &format!("4096 {send} {most}"))?;
         // Or the second connection would inherit the first one's ssthresh.
         host.sysctl("net.ipv4.tcp_no_metrics_save", "1")?;
+        if self.wanted.impairments.codel.is_some_and(|codel| codel.ecn) {
+            host.sysctl("net.ipv4.tcp_ecn", "1")?;
+        }
         sysctl
             .iter()
             .try_for_each(|(key, value)| host.sysctl(key, value))

@@ -53,7 +53,8 @@ impl Watch {
         let modelled = |queue: &Queue| {
             let described = queue.dev == "wan" || queue.dev.starts_with("route");
             let policed = network.wanted.impairments.policer.is_some();
-            (queue.kind == "tbf" || policed && queue.kind == "clsact")
+            let (kind, codel) = (queue.kind.as_str(), network.wanted.impairments.codel);
+            (kind == "tbf" || policed && kind == "clsact" || codel.is_some() && kind == "codel")
                 && (described || ports && queue.dev.starts_with("edge"))
         };
         problems.extend(self.dropped(&network.router, modelled)?);

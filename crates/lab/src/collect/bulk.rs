@@ -61,6 +61,8 @@ impl Collector {
                 vec![shares],
                 None,
             )?;
+            let marked = of_group.iter().map(|flow| (flow.marked, flow.segments));
+            self.marked(place, &tails, marked)?;
             let completions: Vec<f64> = of_group
                 .iter()
                 .flat_map(|flow| &flow.bursts_ns)

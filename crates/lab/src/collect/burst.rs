@@ -81,6 +81,8 @@ impl Collector {
                 let share = share(of.iter().map(|burst| (burst.retransmitted, burst.segments)));
                 let metric = place.metric("retransmitted_share", &tails);
                 self.put(place, &metric, vec![share], None)?;
+                let marked = of.iter().map(|burst| (burst.marked, burst.segments));
+                self.marked(place, &tails, marked)?;
                 self.empty_loop(place, &tails, &of)?;
             }
         }

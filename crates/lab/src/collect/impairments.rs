@@ -104,6 +104,11 @@ pub(super) fn compare(wanted: &Topology, reading: &ImpairmentReading) -> Told {
         let asked = policer.rate_bps.min(wanted.rate_bps);
         told.rate("the policer", asked, reading.policer_bps);
     }
+    if let Some(codel) = impairments.codel {
+        let found = reading.codel_ns;
+        told.time("CoDel's target", codel.target_ns, found.map(|ns| ns.0));
+        told.time("CoDel's interval", codel.interval_ns, found.map(|ns| ns.1));
+    }
     if let Some(asked) = impairments.return_rate_bps {
         told.rate("the way back", asked, reading.return_rate_bps);
     }

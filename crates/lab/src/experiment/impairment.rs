@@ -9,7 +9,7 @@ use serde::de::{value::MapAccessDeserializer, Deserializer, Error, MapAccess, Vi
 use serde::Deserialize;
 
 use super::link::{nanoseconds, Link};
-use crate::plan::{Loss, Policer, Reorder};
+use crate::plan::{Codel, Loss, Policer, Reorder};
 
 /// Preamble, frame check sequence and gap: on the wire, but in no queue.
 const FRAMING_BYTES: u64 = 24;
@@ -132,6 +132,29 @@ impl PolicerKeys {
     }
 }
 
+/// `{ target = "5ms", interval = "100ms", ecn = true }`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CodelKeys {
+    /// Longest wait that is no congestion if it lasts.
+    pub target: Time,
+    /// How long it may last.
+    pub interval: Time,
+    /// Packets are marked, not dropped.
+    #[serde(default)]
+    pub ecn: bool,
+}
+
+impl CodelKeys {
+    pub(super) fn plan(self) -> Codel {
+        Codel {
+            target_ns: nanoseconds(self.target),
+            interval_ns: nanoseconds(self.interval),
+            ecn: self.ecn,
+        }
+    }
+}
+
 /// The key and the problem of what no link of frames of `frame` bytes can do.
 pub(super) fn check(link: &Link, frame: u64) -> Result<(), (&'static str, String)> {
     let wrong = |key, problem: &str| Err((key, problem.to_owned()));
@@ -179,6 +202,21 @@ pub(super) fn check(link: &Link, frame: u64) -> Result<(), (&'static str, String
             return Err((
                 "policer",
                 format!("its burst must hold one frame at least: {least}B"),
+            ));
+        }
+    }
+    if let Some(codel) = link.codel {
+        if !(1..MOST_US).contains(&codel.target.micros()) || codel.interval <= codel.target {
+            return wrong(
+                "codel",
+                "its target must be 1us to 1h and below its interval, as { target = \"5ms\", interval = \"100ms\" }",
+            );
+        }
+        let queue_us = link.buffer.bytes() * 8_000_000 / link.rate.bits_per_second();
+        if 2 * codel.target.micros() > queue_us {
+            return Err((
+                "codel",
+                format!("its target must be at most half of what buffer holds at that rate, {queue_us}us, or the queue is full before CoDel acts"),
             ));
         }
     }

@@ -5,7 +5,7 @@ use paceline_policy::units::{Rate, Size, Time};
 use serde::Deserialize;
 
 use super::check::Place;
-use super::impairment::{LossKeys, PolicerKeys, ReorderKeys};
+use super::impairment::{CodelKeys, LossKeys, PolicerKeys, ReorderKeys};
 use super::{four, gigabit, impairment, twenty_mebibytes, ExperimentError, File};
 use crate::case::clusters::MOST_HOSTS;
 use crate::plan::{self, HostQueue, Impairments, Means, Topology, ETHERNET_MTU};
@@ -56,6 +56,8 @@ pub struct Link {
     pub return_rate: Option<Rate>,
     /// A token bucket in front of the queue.
     pub policer: Option<PolicerKeys>,
+    /// CoDel in the queue.
+    pub codel: Option<CodelKeys>,
     /// What comes back waits so long for more, and arrives together.
     pub ack_slots: Option<Time>,
     /// What it is made of; absent: as the backend usually has it.
@@ -114,6 +116,8 @@ pub struct Scenario {
     pub return_rate: Option<Rate>,
     /// A token bucket in front of the queue.
     pub policer: Option<PolicerKeys>,
+    /// CoDel in the queue.
+    pub codel: Option<CodelKeys>,
     /// What comes back waits so long for more.
     pub ack_slots: Option<Time>,
     /// What it is made of.
@@ -138,6 +142,7 @@ impl Link {
             reorder: scenario.reorder.or(self.reorder),
             return_rate: scenario.return_rate.or(self.return_rate),
             policer: scenario.policer.or(self.policer),
+            codel: scenario.codel.or(self.codel),
             ack_slots: scenario.ack_slots.or(self.ack_slots),
             bottleneck: scenario.bottleneck.or(self.bottleneck),
             ..self.clone()
@@ -167,6 +172,7 @@ impl Link {
                 reorder: self.reorder.map(ReorderKeys::plan),
                 return_rate_bps: self.return_rate.map(Rate::bits_per_second),
                 policer: self.policer.map(PolicerKeys::plan),
+                codel: self.codel.map(CodelKeys::plan),
                 ack_slot_ns: self.ack_slots.map_or(0, nanoseconds),
             },
             steps: self.step.iter().map(Step::plan).collect(),
@@ -284,7 +290,7 @@ fn clusters(file: &File, place: &Place) -> Result<(), ExperimentError> {
         ),
         Some(_) if link.topology(1).impairments != Impairments::default() => wrong(
             "clusters",
-            "loss, jitter, reorder, return_rate, policer and ack_slots are for senders and one receiver, not for clusters"
+            "loss, jitter, reorder, return_rate, policer, codel and ack_slots are for senders and one receiver, not for clusters"
                 .to_owned(),
         ),
         None if link.switch_buffer.bytes() > 0 => wrong("switch_buffer", "is for clusters".into()),

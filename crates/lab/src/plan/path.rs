@@ -8,6 +8,9 @@ use super::Topology;
 /// Largest IP packet of an Ethernet, bytes.
 pub const ETHERNET_MTU: u32 = 1500;
 
+/// Ethernet header, bytes.
+const ETHERNET_HEADER_BYTES: u32 = 14;
+
 /// Queueing discipline of the hosts' own interfaces, in front of their link's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -53,6 +56,9 @@ pub struct Impairments {
     /// In front of the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policer: Option<Policer>,
+    /// In the queue, which then holds as many packets as it has room for full ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codel: Option<Codel>,
     /// What comes back waits so long for more, and then all of it arrives, nanoseconds; 0:
     /// it does not wait.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -101,6 +107,17 @@ pub struct Policer {
     pub rate_bps: u64,
     /// Most that it holds, bytes.
     pub burst_bytes: u64,
+}
+
+/// CoDel (RFC 8289) at the head of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Codel {
+    /// Longest wait that is no congestion if it lasts, nanoseconds.
+    pub target_ns: u64,
+    /// How long it may last, nanoseconds.
+    pub interval_ns: u64,
+    /// ECN-capable packets are marked, not dropped, and the hosts' TCP asks for ECN.
+    pub ecn: bool,
 }
 
 impl Loss {
@@ -214,6 +231,16 @@ impl Topology {
             },
             ..self.clone()
         }
+    }
+
+    /// How long the last packet of a full queue waits, nanoseconds, framing left out.
+    pub fn queue_ns(&self) -> u64 {
+        self.buffer_bytes * 8_000_000_000 / self.rate_bps.max(1)
+    }
+
+    /// Packets that a queue of packets holds instead of bytes.
+    pub fn queue_packets(&self) -> u64 {
+        (self.buffer_bytes / u64::from(self.mtu + ETHERNET_HEADER_BYTES)).max(1)
     }
 
     /// The link after the first `steps` changes.

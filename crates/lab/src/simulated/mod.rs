@@ -109,7 +109,7 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
         ..Impairments::default()
     };
     if plan.topology.impairments != lossy {
-        return no("no links that delay, reorder or police packets by themselves, nor ways back with a rate or slots");
+        return no("no links that delay, reorder, police or mark packets by themselves, nor ways back with a rate or slots");
     }
     if let Some(queue) = plan.topology.host_queue {
         return no(&format!("no {} of the hosts", queue.name()));

@@ -130,6 +130,7 @@ impl Runner<'_, '_> {
                 segments: after[0] - before[0],
                 retransmitted: after[1] - before[1],
                 spurious: 0,
+                marked: 0,
                 cwnd: [window.cwnd as u32, now.cwnd as u32],
                 ssthresh: [window.ssthresh as u32, now.ssthresh as u32],
                 loop_ns: None,
@@ -302,6 +303,7 @@ impl Runner<'_, '_> {
                         active_ns: end - one.start,
                         segments: totals.sent,
                         retransmitted: totals.again,
+                        marked: 0,
                         bursts_ns: rounds
                             .map(|(began, ended)| ended - began + reply_ns)
                             .filter(|_| bulk.groups[group].bursts.is_some())

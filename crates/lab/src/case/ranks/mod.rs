@@ -159,6 +159,7 @@ fn follow_switch(
             segments: transfer.segments,
             retransmitted: transfer.retransmitted,
             spurious: transfer.spurious,
+            marked: 0,
             cwnd: [before.cwnd, transfer.begun.cwnd],
             ssthresh: [before.ssthresh, transfer.begun.ssthresh],
             loop_ns: None,
