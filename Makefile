@@ -21,7 +21,7 @@ torture: setup-test  ## kills at random moments, thousands of short jobs: nothin
 audit:               ## licences, sources, bans and known faults of what is linked in
 	@scripts/audit.sh
 
-bench: setup-bench   ## the full experiments and the cost of Paceline, into docs/results/
+bench: setup-bench   ## the full experiments and the cost of Paceline, into results/bench/
 	@scripts/bench.sh
 
 install: setup       ## binary, libraries, header and unit, below PREFIX (default /usr/local)

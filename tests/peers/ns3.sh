@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-out=${1:-docs/results/$(date +%F)-ns3}
+out=${1:-docs/results/ns3}
 seeds=${SEEDS:-1 2 3 4 5}
 clients=${CLIENTS:-10 20 30 41 50 60}
 variants=${VARIANTS:-udp:fifo newreno:fifo newreno:red udp:red}

@@ -6,7 +6,7 @@ connections, every 20 to 250 ms, into queues of 8 to 30 packets. Cells whose run
 (exit status 3) are drawn again, and counted.
 
     tests/simulator/small_bursts.py --paceline target/release/paceline --cells 30 \\
-        --seed 7 --out docs/results/DATE-virtual/small-bursts.csv
+        --seed 7 --out docs/results/small-bursts/cells.csv
 """
 
 import argparse

@@ -34,18 +34,10 @@ fn simulated(experiment: &str) -> Results {
     simulate(&file, &[]).expect("it can be simulated")
 }
 
-/// The latest record of it on the virtual backend.
+/// Its record on the virtual backend.
 fn recorded(experiment: &str) -> Results {
-    let days = std::fs::read_dir(root().join("docs/results")).expect("records");
-    let mut files: Vec<PathBuf> = days
-        .map(|day| day.expect("a record").path())
-        .filter(|day| day.to_string_lossy().ends_with("-virtual"))
-        .map(|day| day.join(experiment).join("results.json"))
-        .filter(|file| file.is_file())
-        .collect();
-    files.sort();
-    let file = files.last().expect("it was recorded");
-    Results::read(file).expect("results")
+    let record = root().join("docs/results").join(experiment);
+    Results::read(&record.join("results.json")).expect("results")
 }
 
 fn medians(results: &Results, variant: &str, metric: &str) -> Vec<(String, f64)> {
@@ -185,7 +177,7 @@ fn lost_ends_of_messages_are_waited_for_as_with_a_real_kernel() {
 /// timers and repairs decide it judges nothing.
 #[test]
 fn small_bursts_into_short_queues_are_as_with_a_real_kernel_or_not_judged() {
-    let text = include_str!("../../../docs/results/2026-11-27-virtual/small-bursts.csv");
+    let text = include_str!("../../../docs/results/small-bursts/cells.csv");
     let template = include_str!("../../../tests/simulator/small-bursts.toml");
     let place = tempfile::tempdir().expect("a directory");
     let file = place.path().join("cell.toml");
