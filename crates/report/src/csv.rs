@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::results::round;
-use crate::Series;
+use crate::series::Series;
 
 /// Why a series could not be written or read.
 #[derive(Debug, thiserror::Error)]

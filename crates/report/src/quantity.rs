@@ -28,6 +28,19 @@ pub fn name(metric: &str) -> String {
     bare.unwrap_or(family).replace('_', " ")
 }
 
+/// The text with a capital first letter.
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
+/// A metric's [`name`] as a heading.
+pub(crate) fn headline(metric: &str) -> String {
+    capital(&name(metric))
+}
+
 /// A metric's name with its unit and without its tail: `completion_s`.
 pub fn family(metric: &str) -> &str {
     metric.split_once('/').map_or(metric, |(family, _)| family)

@@ -3,12 +3,10 @@
 //! least, in the manner of Figure 9 of kamezawa-2004.
 
 use crate::paper::Against;
-use crate::quantity::{name, tail, Scale};
+use crate::quantity::{capital, name, tail, Scale};
 use crate::results::{Metric, Results};
 
-use super::figure::positive;
-use super::paper::capital;
-use super::svg::{short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use super::svg::{positive, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 58.0;

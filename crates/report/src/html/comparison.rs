@@ -2,11 +2,11 @@
 //! Several runs in one page, for who decides rather than measures: what was asked, what
 //! the network was, who won, by how much, how sure.
 
+use super::document::document;
 use super::svg::escape;
-use super::{document, headline};
 use crate::interval;
 use crate::precision::BASELINE;
-use crate::quantity::{alone, ratio, tail};
+use crate::quantity::{alone, headline, ratio, tail};
 use crate::results::{larger_is_better, Metric, Results};
 use crate::table::{link, metrics, verdict};
 

@@ -3,10 +3,10 @@
 //! one chunk in the manner of Figure 3 of matsuda-2005.
 
 use crate::quantity::{alone, ratio, Scale};
+use crate::series::{Report, Series};
 use crate::table::to_bound;
-use crate::{Report, Series};
 
-use super::svg::{colors, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use super::svg::{colors, positive, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 58.0;
@@ -307,15 +307,6 @@ pub fn legend(canvas: &mut Canvas, lines: &[&Series], color: &str, at: (f64, f64
         let from = (start + 27.0, at.1);
         canvas.text(from, Anchor::Start, FAINT, 11.0, "", &series.line);
         start += 27.0 + 6.5 * series.line.chars().count() as f64 + 14.0;
-    }
-}
-
-/// The number, or 1 in place of one that is no length.
-pub fn positive(number: f64) -> f64 {
-    if number > 0.0 {
-        number
-    } else {
-        1.0
     }
 }
 

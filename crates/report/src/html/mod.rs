@@ -6,6 +6,7 @@
 mod against;
 mod chart;
 pub mod comparison;
+mod document;
 mod figure;
 mod paper;
 pub mod svg;
@@ -13,11 +14,13 @@ mod traffic;
 
 use indexmap::IndexMap;
 
-use crate::quantity::{alone, family, name, precise, ratio, tail, value, Scale};
+use crate::quantity::{alone, family, headline, name, precise, ratio, tail, value, Scale};
 use crate::results::{Checked, Results};
+use crate::series::Report;
 use crate::table::{best, failures, metrics, to_bound, verdict};
-use crate::Report;
 use svg::{colors, escape};
+
+pub use document::document;
 
 /// The small-multiples figure alone, as an SVG file: bandwidth over one chunk of
 /// `part` (such as `10MB`), one panel per variant on the same axes. `None` if the
@@ -70,17 +73,6 @@ pub fn page_around(results: &Results, figures: &str) -> String {
         how(results),
     ];
     document(&title, &body.concat())
-}
-
-/// A page in the style of all of them. Both texts are markup.
-#[must_use]
-pub fn document(title: &str, body: &str) -> String {
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
-        include_str!("style.css")
-    )
 }
 
 fn heading(results: &Results, title: &str) -> String {
@@ -251,15 +243,6 @@ fn charts(results: &Results, colors: &IndexMap<String, &'static str>) -> String 
     }
     text.push_str("</section>\n");
     text
-}
-
-/// A family's name as a heading.
-fn headline(metric: &str) -> String {
-    let name = name(metric);
-    let mut chars = name.chars();
-    chars.next().map_or(String::new(), |first| {
-        first.to_uppercase().chain(chars).collect()
-    })
 }
 
 fn tables(results: &Results, colors: &IndexMap<String, &'static str>) -> String {

@@ -4,9 +4,9 @@
 use indexmap::IndexMap;
 
 use crate::paper::{Paper, Printed};
-use crate::quantity::{alone, family, name, ratio, tail, Scale};
+use crate::quantity::{alone, capital, family, name, ratio, tail, Scale};
 use crate::results::Results;
-use crate::Report;
+use crate::series::Report;
 
 use super::svg::{escape, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
 use super::{against, traffic};
@@ -221,13 +221,6 @@ fn bars(
     }
     let title = format!("{} of the paper and of this run", name(metrics[0]));
     Some(canvas.finish(floor + 26.0, &title))
-}
-
-pub fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| {
-        first.to_uppercase().chain(chars).collect()
-    })
 }
 
 /// Absolute values, and those over the reference's, of the paper and of this run.

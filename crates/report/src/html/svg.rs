@@ -249,6 +249,15 @@ pub fn short(number: f64) -> String {
     }
 }
 
+/// The number, or 1 in place of one that is no length.
+pub fn positive(number: f64) -> f64 {
+    if number > 0.0 {
+        number
+    } else {
+        1.0
+    }
+}
+
 /// Round values from 0 up to `end`, about `count` steps of 1, 2 or 5 times a
 /// power of ten. Only 0 if `end` is not a positive number.
 pub fn ticks(end: f64, count: usize) -> Vec<f64> {

@@ -3,10 +3,12 @@
 //! Mbit/s: the manner of appendix A of matsuda-2005. Other things over time likewise.
 
 use crate::paper::Traffic;
-use crate::{Report, Series};
+use crate::series::{Report, Series};
 
 use super::figure;
-use super::svg::{colors, escape, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use super::svg::{
+    colors, escape, positive, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK,
+};
 
 const WIDTH: f64 = 470.0;
 const LEFT: f64 = 50.0;
@@ -59,11 +61,11 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
         x_label.push_str(&format!(", means of {samples} samples"));
     }
     let ends = panels.iter().map(|lines| figure::end(lines));
-    let x_end = figure::positive(ends.fold(0.0, f64::max) * 1.02);
+    let x_end = positive(ends.fold(0.0, f64::max) * 1.02);
     let peak = figure::peak(&panels);
     let rate = (report.results.link.rate_bps.asked / 1e6).clamp(0.0, f64::MAX);
     let own_scale = peak < LITTLE * rate || !first.y_label.contains("Mbit/s");
-    let y_end = figure::positive(if own_scale { peak } else { peak.max(rate) } * 1.06);
+    let y_end = positive(if own_scale { peak } else { peak.max(rate) } * 1.06);
     let x = |value: f64| LEFT + (value / x_end).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);
     let x_ticks = ticks(x_end * in_seconds, 6);
     let y_ticks = ticks(y_end, 3);
