@@ -2,12 +2,11 @@
 //! `report.html` of a sweep: each metric over the first axis, a curve per variant.
 
 use indexmap::IndexMap;
-use paceline_report::html::svg::{
-    colors, escape, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK,
-};
-use paceline_report::html::{figure_svg, page_around};
+use maud::{html, Markup, PreEscaped};
+use paceline_report::html::svg::{colors, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use paceline_report::html::{figures_over_time, page_around};
 use paceline_report::quantity::{name, Scale};
-use paceline_report::results::Results;
+use paceline_report::results::{Metric, Results};
 use paceline_report::{Report, Series};
 
 use crate::output::name_at;
@@ -50,36 +49,18 @@ struct Curve<'a> {
 
 /// The whole page. `series`: samples over time, of those runs that took them.
 pub fn page(results: &Results, points: &[Point], series: &[Series]) -> String {
-    let mut body = over_time(results, series);
-    body.push_str(&figures(results, points));
-    page_around(results, &body)
-}
-
-/// Each series, a panel per variant.
-fn over_time(results: &Results, series: &[Series]) -> String {
     let report = Report {
         results: results.clone(),
         series: series.to_vec(),
     };
-    let mut parts: IndexMap<&str, &str> = IndexMap::new();
-    for one in series {
-        parts.entry(&one.experiment_part).or_insert(&one.y_label);
-    }
-    let mut text = String::new();
-    for (part, y_label) in parts {
-        let Some(figure) = figure_svg(&report, part) else {
-            continue;
-        };
-        text.push_str(&format!(
-            "<h3>{}</h3>\n<figure>\n{figure}<figcaption>{}</figcaption>\n</figure>\n",
-            escape(part),
-            escape(y_label)
-        ));
-    }
-    match text.is_empty() {
-        true => text,
-        false => format!("<section>\n<h2>Over time</h2>\n{text}</section>\n"),
-    }
+    let over_time = figures_over_time(&report);
+    let body = html! {
+        @if !over_time.0.is_empty() {
+            section { h2 { "Over time" } (over_time) }
+        }
+        (figures(results, points))
+    };
+    page_around(results, &body)
 }
 
 fn number(value: &toml::Value) -> Option<f64> {
@@ -89,7 +70,7 @@ fn number(value: &toml::Value) -> Option<f64> {
 }
 
 /// The figures, or where nothing is varied over numbers, a table.
-pub fn figures(results: &Results, points: &[Point]) -> String {
+fn figures(results: &Results, points: &[Point]) -> Markup {
     let axis = points.first().and_then(|point| {
         point
             .values
@@ -102,10 +83,6 @@ pub fn figures(results: &Results, points: &[Point]) -> String {
     let Some(axis) = axis.filter(|_| several) else {
         return table(results);
     };
-    let mut text = String::from(
-        "<section>\n<h2>Each variant over what was varied</h2>\n<p>Means over the seeds; the vertical lines are \
-         95 % confidence intervals of the mean.</p>\n",
-    );
     // The other axes: a figure for each combination of their values.
     let mut rests: Vec<Vec<String>> = Vec::new();
     for point in points {
@@ -115,55 +92,53 @@ pub fn figures(results: &Results, points: &[Point]) -> String {
         }
     }
     let colors = colors(results, std::iter::empty());
-    for (metric, words) in FIGURES {
-        let mut names: Vec<String> = Vec::new();
-        let all = results.variants.values().flat_map(|metrics| metrics.keys());
-        for full in all {
-            // `metric/GROUP/…` where there are several groups.
-            for point in points.iter().take(points.len()) {
-                let tail = point.tail();
-                let stem = full
-                    .strip_suffix(tail.as_str())
-                    .map(|stem| stem.trim_end_matches('/'));
-                if let Some(stem) = stem.filter(|stem| {
-                    *stem == metric
-                        || stem
-                            .strip_prefix(metric)
-                            .is_some_and(|rest| rest.starts_with('/'))
-                }) {
-                    if !names.iter().any(|known| known == stem) {
-                        names.push(stem.to_owned());
-                    }
-                    break;
-                }
+    html! {
+        section {
+            h2 { "Each variant over what was varied" }
+            p {
+                "Means over the seeds; the vertical lines are 95 % confidence intervals of the \
+                 mean."
             }
-        }
-        for stem in &names {
-            for rest in &rests {
-                let Some(figure) = figure(results, points, axis, rest, stem, &colors) else {
-                    continue;
-                };
-                let of = [
-                    stem.split_once('/').map(|(_, group)| group),
-                    (!rest.is_empty()).then_some(""),
-                ];
-                let mut title = name(metric);
-                if let Some(group) = of[0] {
-                    title = format!("{title}, {group}");
+            @for (metric, words) in FIGURES {
+                @for stem in &stems(results, points, metric) {
+                    @for rest in &rests {
+                        @if let Some(svg) = figure(results, points, axis, rest, stem, &colors) {
+                            h3 {
+                                (name(metric))
+                                @if let Some((_, group)) = stem.split_once('/') { ", " (group) }
+                                @if !rest.is_empty() { ", " (rest.join(", ")) }
+                            }
+                            figure {
+                                (PreEscaped(svg))
+                                figcaption { (words) }
+                            }
+                        }
+                    }
                 }
-                if !rest.is_empty() {
-                    title = format!("{title}, {}", rest.join(", "));
-                }
-                text.push_str(&format!(
-                    "<h3>{}</h3>\n<figure>\n{figure}<figcaption>{}</figcaption>\n</figure>\n",
-                    escape(&title),
-                    escape(words)
-                ));
             }
         }
     }
-    text.push_str("</section>\n");
-    text
+}
+
+/// The metric without a point's tail: itself, or `METRIC/GROUP` where there are several
+/// groups.
+fn stems(results: &Results, points: &[Point], metric: &str) -> Vec<String> {
+    let is_of_metric = |stem: &&str| {
+        let group = stem.strip_prefix(metric);
+        group.is_some_and(|group| group.is_empty() || group.starts_with('/'))
+    };
+    let mut stems: Vec<String> = Vec::new();
+    let all = results.variants.values().flat_map(|metrics| metrics.keys());
+    for full in all {
+        let stem = points.iter().find_map(|point| {
+            let stem = full.strip_suffix(point.tail().as_str())?;
+            Some(stem.trim_end_matches('/')).filter(is_of_metric)
+        });
+        if let Some(stem) = stem.filter(|stem| !stems.iter().any(|known| known == stem)) {
+            stems.push(stem.to_owned());
+        }
+    }
+    stems
 }
 
 fn others(point: &Point, axis: usize) -> Vec<String> {
@@ -319,7 +294,7 @@ fn draw(curves: &[Curve], bound: &[(f64, f64)], metric: &str, axis: &str) -> Str
 }
 
 /// Every metric of every variant.
-fn table(results: &Results) -> String {
+fn table(results: &Results) -> Markup {
     let mut metrics: Vec<&String> = Vec::new();
     for of in results.variants.values() {
         for metric in of.keys() {
@@ -328,33 +303,38 @@ fn table(results: &Results) -> String {
             }
         }
     }
-    let mut text = String::from(
-        "<section>\n<h2>The numbers</h2>\n<p>Means over the seeds, with 95 % confidence intervals.</p>\n\
-         <div class=\"wide\"><table>\n<thead><tr><th></th>",
-    );
-    for variant in results.variants.keys() {
-        text.push_str(&format!("<th class=\"number\">{}</th>", escape(variant)));
-    }
-    text.push_str("</tr></thead>\n<tbody>\n");
-    for metric in metrics {
-        text.push_str(&format!("<tr><th>{}</th>", escape(metric)));
-        for of in results.variants.values() {
-            let cell = of
-                .get(metric)
-                .and_then(|found| Mean::of(&found.runs))
-                .map(|mean| {
-                    let scale = Scale::fit(metric, [mean.mean]);
-                    let width = match mean.count {
-                        1 => String::new(),
-                        _ => format!("<small>\u{b1} {}</small>", scale.number(mean.half_width)),
-                    };
-                    format!("{}{width}", scale.with_unit(mean.mean))
-                });
-            let cell = cell.unwrap_or_default();
-            text.push_str(&format!("<td class=\"number\">{cell}</td>"));
+    html! {
+        section {
+            h2 { "The numbers" }
+            p { "Means over the seeds, with 95 % confidence intervals." }
+            div.wide { table {
+                thead { tr {
+                    th {}
+                    @for variant in results.variants.keys() { th.number { (variant) } }
+                } }
+                tbody { @for metric in metrics {
+                    tr {
+                        th { (metric) }
+                        @for of in results.variants.values() {
+                            td.number {
+                                @if let Some(found) = of.get(metric) { (cell(metric, found)) }
+                            }
+                        }
+                    }
+                } }
+            } }
         }
-        text.push_str("</tr>\n");
     }
-    text.push_str("</tbody>\n</table></div>\n</section>\n");
-    text
+}
+
+/// The mean of the runs, and half the width of its interval if there is one.
+fn cell(metric: &str, found: &Metric) -> Markup {
+    let Some(mean) = Mean::of(&found.runs) else {
+        return Markup::default();
+    };
+    let scale = Scale::fit(metric, [mean.mean]);
+    html! {
+        (scale.with_unit(mean.mean))
+        @if mean.count > 1 { small { "\u{b1} " (scale.number(mean.half_width)) } }
+    }
 }

@@ -2,8 +2,10 @@
 //! Several runs in one page, for who decides rather than measures: what was asked, what
 //! the network was, who won, by how much, how sure.
 
-use super::document::document;
-use super::svg::escape;
+use maud::{html, Markup};
+
+use super::about::title;
+use super::document::framed;
 use crate::interval;
 use crate::precision::BASELINE;
 use crate::quantity::{alone, headline, ratio, tail};
@@ -28,50 +30,58 @@ pub struct Run<'a> {
 /// The page.
 #[must_use]
 pub fn comparison(runs: &[Run]) -> String {
-    let mut body = format!(
-        "<header>\n<p class=\"kind\">Paceline</p>\n<h1>{} of TCP</h1>\n</header>\n",
-        match runs {
-            [_] => "One experiment".to_owned(),
-            runs => format!("{} experiments", runs.len()),
+    let body = html! {
+        header {
+            p.kind { "Paceline" }
+            h1 {
+                @match runs {
+                    [_] => "One experiment",
+                    runs => { (runs.len()) " experiments" }
+                }
+                " of TCP"
+            }
         }
-    );
-    body.push_str(&overview(runs));
-    for (number, run) in (1..).zip(runs) {
-        body.push_str(&section(number, run));
-    }
-    body.push_str(
-        "<footer>The interval says between which values the ratio of the true medians lies, nine times in ten or more \
-         often, if the runs are independent of each other; where less than six were made there is none. Every \
-         run is in the results.json beside each experiment\u{2019}s own page.</footer>\n",
-    );
-    document("Experiments of TCP", &body)
+        (overview(runs))
+        @for (number, run) in (1..).zip(runs) { (section(number, run)) }
+        footer {
+            "The interval says between which values the ratio of the true medians lies, nine \
+             times in ten or more often, if the runs are independent of each other; where less \
+             than six were made there is none. Every run is in the results.json beside each \
+             experiment\u{2019}s own page."
+        }
+    };
+    framed("Experiments of TCP", &body)
 }
 
-fn overview(runs: &[Run]) -> String {
-    let mut text = String::from(
-        "<section>\n<h2>Who won</h2>\n<div class=\"wide\"><table>\n<thead><tr><th></th><th>network</th><th>first in</th>\
-         <th>claims</th></tr></thead>\n<tbody>\n",
-    );
-    for (number, run) in (1..).zip(runs) {
-        let results = run.results;
-        let title = escape(results.title.as_deref().unwrap_or(&results.experiment));
+fn overview(runs: &[Run]) -> Markup {
+    let row = |number: usize, results: &Results| {
+        let class = match results.valid && results.all_hold() {
+            true => "good",
+            false => "bad",
+        };
         let claims = match verdict(results) {
+            _ if !results.valid => "the run is invalid".to_owned(),
             verdict if verdict.is_empty() => "\u{2013}".to_owned(),
             verdict => verdict,
         };
-        let (class, claims) = match results.valid {
-            true if results.all_hold() => ("good", claims),
-            true => ("bad", claims),
-            false => ("bad", "the run is invalid".to_owned()),
-        };
-        text.push_str(&format!(
-            "<tr><th><a href=\"#run-{number}\">{title}</a></th><td>{}</td><td>{}</td><td class=\"{class}\">{claims}</td></tr>\n",
-            escape(&network(results)),
-            escape(&winners(results)),
-        ));
+        html! {
+            tr {
+                th { a href={ "#run-" (number) } { (title(results)) } }
+                td { (network(results)) }
+                td { (winners(results)) }
+                td class=(class) { (claims) }
+            }
+        }
+    };
+    html! {
+        section {
+            h2 { "Who won" }
+            div.wide { table {
+                thead { tr { th {} th { "network" } th { "first in" } th { "claims" } } }
+                tbody { @for (number, run) in (1..).zip(runs) { (row(number, run.results)) } }
+            } }
+        }
     }
-    text.push_str("</tbody>\n</table></div>\n</section>\n");
-    text
 }
 
 fn network(results: &Results) -> String {
@@ -111,40 +121,32 @@ fn winners(results: &Results) -> String {
     }
 }
 
-fn section(number: usize, run: &Run) -> String {
+fn section(number: usize, run: &Run) -> Markup {
     let results = run.results;
-    let title = escape(results.title.as_deref().unwrap_or(&results.experiment));
     let asked = results.description.as_deref().unwrap_or_default();
     let asked = asked.split("\n\n").next().unwrap_or_default().trim();
-    let mut text = format!("<section id=\"run-{number}\">\n<h2>{number}. {title}</h2>\n");
-    if !asked.is_empty() {
-        text.push_str(&format!("<p>{}</p>\n", escape(asked)));
-    }
-    text.push_str(&format!(
-        "<p class=\"faint\">Link {}. Backend {}, kernel {}. <a href=\"{}\">All of it</a></p>\n",
-        escape(&link(results)),
-        escape(&results.backend),
-        escape(&results.kernel),
-        escape(&run.page),
-    ));
-    if !results.valid {
-        text.push_str("<div class=\"alert invalid\" role=\"alert\">\n<p><strong>Do not use these numbers: the run is invalid.</strong></p>\n");
-        text.extend(
-            results
-                .warnings
-                .iter()
-                .map(|warning| format!("<p>{}</p>\n", escape(warning))),
-        );
-        text.push_str("</div>\n");
-    }
     let contests = contests(results);
-    if contests.is_empty() {
-        text.push_str("<p>Nothing to compare: a single variant, or none that differ.</p>\n");
-    } else {
-        text.push_str(&table(results, &contests));
+    html! {
+        section id={ "run-" (number) } {
+            h2 { (number) ". " (title(results)) }
+            @if !asked.is_empty() { p { (asked) } }
+            p.faint {
+                "Link " (link(results)) ". Backend " (results.backend) ", kernel "
+                (results.kernel) ". " a href=(run.page) { "All of it" }
+            }
+            @if !results.valid {
+                div.alert.invalid role="alert" {
+                    p { strong { "Do not use these numbers: the run is invalid." } }
+                    @for warning in &results.warnings { p { (warning) } }
+                }
+            }
+            @if contests.is_empty() {
+                p { "Nothing to compare: a single variant, or none that differ." }
+            } @else {
+                (table(results, &contests))
+            }
+        }
     }
-    text.push_str("</section>\n");
-    text
 }
 
 /// The variants by one metric, the best one first.
@@ -175,46 +177,49 @@ fn contests(results: &Results) -> Vec<Contest<'_>> {
         .collect()
 }
 
-fn table(results: &Results, contests: &[Contest]) -> String {
+fn table(results: &Results, contests: &[Contest]) -> Markup {
     let baseline = results.variants.keys().find(|name| *name == BASELINE);
-    let mut text = String::from(
-        "<div class=\"wide\"><table>\n<thead><tr><th></th><th>first</th><th class=\"number\">median</th>\
-         <th class=\"number\">of the bound</th><th>second</th><th class=\"number\">better by</th>",
-    );
-    if baseline.is_some() {
-        text.push_str(&format!(
-            "<th class=\"number\">better than {BASELINE} by</th>"
-        ));
+    html! {
+        div.wide { table {
+            thead { tr {
+                th {}
+                th { "first" }
+                th.number { "median" }
+                th.number { "of the bound" }
+                th { "second" }
+                th.number { "better by" }
+                @if baseline.is_some() { th.number { "better than " (BASELINE) " by" } }
+            } }
+            tbody { @for contest in contests { (row(results, contest, baseline)) } }
+        } }
     }
-    text.push_str("</tr></thead>\n<tbody>\n");
-    for contest in contests {
-        let [(first, winner), (second, next), ..] = contest.ranking[..] else {
-            continue;
-        };
-        let name = match tail(contest.metric) {
-            "" => headline(contest.metric),
-            tail => format!("{}, {tail}", headline(contest.metric)),
-        };
-        text.push_str(&format!(
-            "<tr><th>{}</th><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}\u{d7}</td><td>{}</td>{}",
-            escape(&name),
-            escape(first),
-            alone(contest.metric, winner.median),
-            ratio(winner.median / results.bounds[contest.metric]),
-            escape(second),
-            advantage(contest.metric, winner, next),
-        ));
-        if let Some(baseline) = baseline {
-            let found = contest.ranking.iter().find(|(name, _)| name == baseline);
-            text.push_str(&match found {
-                Some((_, found)) if first != baseline => advantage(contest.metric, winner, found),
-                _ => "<td class=\"number\">\u{2013}</td>".to_owned(),
-            });
+}
+
+fn row(results: &Results, contest: &Contest, baseline: Option<&String>) -> Markup {
+    let metric = contest.metric;
+    let [(first, winner), (second, next), ..] = contest.ranking[..] else {
+        return Markup::default();
+    };
+    let of = |name: &str| contest.ranking.iter().find(|(other, _)| *other == name);
+    html! {
+        tr {
+            th {
+                (headline(metric))
+                @if !tail(metric).is_empty() { ", " (tail(metric)) }
+            }
+            td { (first) }
+            td.number { (alone(metric, winner.median)) }
+            td.number { (ratio(winner.median / results.bounds[metric])) "\u{d7}" }
+            td { (second) }
+            (advantage(metric, winner, next))
+            @if let Some(baseline) = baseline {
+                @match of(baseline) {
+                    Some((_, found)) if first != baseline => (advantage(metric, winner, found)),
+                    _ => td.number { "\u{2013}" },
+                }
+            }
         }
-        text.push_str("</tr>\n");
     }
-    text.push_str("</tbody>\n</table></div>\n");
-    text
 }
 
 /// The winner and another one, the greater median first.
@@ -231,11 +236,11 @@ fn times_as_good(metric: &str, winner: &Metric, other: &Metric) -> f64 {
 }
 
 /// How many times as good the winner is, and between which values that lies.
-fn advantage(metric: &str, winner: &Metric, other: &Metric) -> String {
+fn advantage(metric: &str, winner: &Metric, other: &Metric) -> Markup {
     let times = times_as_good(metric, winner, other);
     let (above, below) = by_size(metric, winner, other);
     if !times.is_finite() {
-        return "<td class=\"number\">\u{2013}</td>".to_owned();
+        return html! { td.number { "\u{2013}" } };
     }
     let sure = match interval::of_ratio(&above.runs, &below.runs) {
         None => "too few runs to be sure".to_owned(),
@@ -244,8 +249,7 @@ fn advantage(metric: &str, winner: &Metric, other: &Metric) -> String {
         }
         Some([least, greatest]) => format!("{}\u{2013}{}", ratio(least), ratio(greatest)),
     };
-    format!(
-        "<td class=\"number\"><strong>{}\u{d7}</strong><small>{sure}</small></td>",
-        ratio(times)
-    )
+    html! {
+        td.number { strong { (ratio(times)) "\u{d7}" } small { (sure) } }
+    }
 }

@@ -1,12 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The frame of every page: head and style.
 
+use maud::{html, Markup, PreEscaped, DOCTYPE};
+
+use super::xml::legal;
+
+/// Elements that HTML writes without an end and XML with a slash.
+const META: &str = "<meta charset=\"utf-8\"/>\n\
+    <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>";
+
+/// A page in the style of all of them.
+#[must_use]
+pub fn framed(title: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE) "\n"
+        html lang="en" {
+            head {
+                (PreEscaped(META))
+                title { (title) }
+                style { "\n" (PreEscaped(include_str!("style.css"))) }
+            }
+            body { (body) }
+        }
+    };
+    legal(&page.into_string()) + "\n"
+}
+
 /// A page in the style of all of them. Both texts are markup.
 #[must_use]
 pub fn document(title: &str, body: &str) -> String {
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n{META}\n\
          <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
         include_str!("style.css")
     )

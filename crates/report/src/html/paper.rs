@@ -2,56 +2,50 @@
 //! What a paper printed, beside what was found here.
 
 use indexmap::IndexMap;
+use maud::{html, Markup, PreEscaped};
 
 use crate::paper::{Paper, Printed};
 use crate::quantity::{alone, capital, family, name, ratio, tail, Scale};
 use crate::results::Results;
 use crate::series::Report;
 
-use super::svg::{escape, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use super::svg::{tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
 use super::{against, traffic};
 
 /// The variant that stands for the physical limit.
 const BOUND: &str = "bound";
 
-/// The section; empty if the results name no paper.
-pub fn section(report: &Report, colors: &IndexMap<String, &'static str>) -> String {
-    if report.results.paper.is_empty() {
-        return String::new();
-    }
-    let mut text = String::from("<section>\n<h2>The paper, and here</h2>\n");
-    for paper in &report.results.paper {
-        text.push_str(&format!(
-            "<h3>{}</h3>\n<p>{}</p>\n",
-            escape(&paper.source),
-            escape(&paper.says)
-        ));
-        match &paper.relative_to {
-            Some(reference) => {
-                if let Some(chart) = bars(&report.results, paper, reference, colors) {
-                    text.push_str(&format!("<figure>\n{chart}</figure>\n"));
+/// The section; nothing if the results name no paper.
+pub fn section(report: &Report, colors: &IndexMap<String, &'static str>) -> Markup {
+    let results = &report.results;
+    html! {
+        @if !results.paper.is_empty() {
+            section {
+                h2 { "The paper, and here" }
+                @for paper in &results.paper {
+                    h3 { (paper.source) }
+                    p { (paper.says) }
+                    @if let Some(reference) = &paper.relative_to {
+                        @if let Some(chart) = bars(results, paper, reference, colors) {
+                            figure { (PreEscaped(chart)) }
+                        }
+                        (ratios(results, paper, reference))
+                    } @else {
+                        (values(results, paper))
+                    }
+                    @if let Some(of) = &paper.against {
+                        @if let Some(chart) = against::chart(results, of) {
+                            figure { (PreEscaped(chart)) }
+                        }
+                    }
+                    @if let Some(of) = &paper.traffic {
+                        (traffic::figures(report, of, |part| paper.is_about(part)))
+                    }
+                    p.faint { "What differs: " (paper.differs) }
                 }
-                text.push_str(&ratios(&report.results, paper, reference));
             }
-            None => text.push_str(&values(&report.results, paper)),
         }
-        if let Some(chart) = paper
-            .against
-            .as_ref()
-            .and_then(|of| against::chart(&report.results, of))
-        {
-            text.push_str(&format!("<figure>\n{chart}</figure>\n"));
-        }
-        if let Some(of) = &paper.traffic {
-            text.push_str(&traffic::figures(report, of, |part| paper.is_about(part)));
-        }
-        text.push_str(&format!(
-            "<p class=\"faint\">What differs: {}</p>\n",
-            escape(&paper.differs)
-        ));
     }
-    text.push_str("</section>\n");
-    text
 }
 
 /// Metrics of which the paper has a value, in its order.
@@ -224,106 +218,126 @@ fn bars(
 }
 
 /// Absolute values, and those over the reference's, of the paper and of this run.
-fn ratios(results: &Results, paper: &Paper, reference: &str) -> String {
+fn ratios(results: &Results, paper: &Paper, reference: &str) -> Markup {
     let variants: Vec<&str> = std::iter::once(reference)
         .chain(compared(paper, reference))
         .collect();
-    let mut text = String::from("<div class=\"wide\"><table>\n<thead><tr><th></th>");
-    for variant in &variants {
-        text.push_str(&format!(
-            "<th class=\"number\">{0}<small>the paper</small></th><th class=\"number\">{0}<small>here</small></th>",
-            escape(variant)
-        ));
+    let head = |variant: &str, whose: &str| {
+        html! { th.number { (variant) small { (whose) } } }
+    };
+    html! {
+        div.wide { table {
+            thead { tr {
+                th {}
+                @for variant in &variants {
+                    (head(variant, "the paper"))
+                    (head(variant, "here"))
+                }
+                @for variant in &paper.also { (head(variant, "here")) }
+            } }
+            tbody { @for metric in metrics(paper) {
+                tr {
+                    th {
+                        @if tail(metric).is_empty() { (name(metric)) } @else { (tail(metric)) }
+                    }
+                    @for &variant in &variants {
+                        (both(results, paper, reference, (variant, metric)))
+                    }
+                    @for variant in &paper.also {
+                        (ratio_cell(
+                            metric,
+                            found(results, variant, metric),
+                            found_ratio(results, variant, reference, metric),
+                        ))
+                    }
+                }
+            } }
+        } }
     }
-    for variant in &paper.also {
-        text.push_str(&format!(
-            "<th class=\"number\">{}<small>here</small></th>",
-            escape(variant)
-        ));
-    }
-    text.push_str("</tr></thead>\n<tbody>\n");
-    for metric in metrics(paper) {
-        let label = match tail(metric) {
-            "" => name(metric),
-            tail => tail.to_owned(),
-        };
-        text.push_str(&format!("<tr><th>{}</th>", escape(&label)));
-        let mut cell = |value: Option<f64>, over: Option<f64>| {
-            let value = value.map_or(String::new(), |value| {
-                let scale = Scale::fit(metric, [value]);
-                scale.with_unit(value)
-            });
-            let over = over.map_or(String::new(), |over| {
-                format!("<small>{}\u{d7}</small>", ratio(over))
-            });
-            text.push_str(&format!("<td class=\"number\">{value}{over}</td>"));
-        };
-        for &variant in &variants {
-            let printed = paper.values.get(variant).and_then(|of| of.get(metric));
-            let over = |found: Option<f64>| found.filter(|_| variant != reference);
-            cell(
-                printed.map(|printed| printed.number()),
-                over(printed_ratio(paper, variant, reference, metric)),
-            );
-            cell(
-                found(results, variant, metric),
-                over(found_ratio(results, variant, reference, metric)),
-            );
-        }
-        for variant in &paper.also {
-            cell(
-                found(results, variant, metric),
-                found_ratio(results, variant, reference, metric),
-            );
-        }
-        text.push_str("</tr>\n");
-    }
-    text.push_str("</tbody>\n</table></div>\n");
-    text
 }
 
-/// A row per value; empty if the paper has none.
-fn values(results: &Results, paper: &Paper) -> String {
-    let mut rows = String::new();
+/// The paper's cell of a variant and metric, and ours.
+fn both(
+    results: &Results,
+    paper: &Paper,
+    reference: &str,
+    (variant, metric): (&str, &str),
+) -> Markup {
+    let printed = paper.values.get(variant).and_then(|of| of.get(metric));
+    // The reference over itself says nothing.
+    let over = |ratio: Option<f64>| ratio.filter(|_| variant != reference);
+    html! {
+        (ratio_cell(
+            metric,
+            printed.map(|printed| printed.number()),
+            over(printed_ratio(paper, variant, reference, metric)),
+        ))
+        (ratio_cell(
+            metric,
+            found(results, variant, metric),
+            over(found_ratio(results, variant, reference, metric)),
+        ))
+    }
+}
+
+fn ratio_cell(metric: &str, value: Option<f64>, over: Option<f64>) -> Markup {
+    html! {
+        td.number {
+            @if let Some(value) = value { (Scale::fit(metric, [value]).with_unit(value)) }
+            @if let Some(over) = over { small { (ratio(over)) "\u{d7}" } }
+        }
+    }
+}
+
+/// A row per value; nothing if the paper has none.
+fn values(results: &Results, paper: &Paper) -> Markup {
+    let mut rows: Vec<(&str, &str, Option<Printed>)> = Vec::new();
     for metric in metrics(paper) {
         let printed = paper
             .values
             .iter()
-            .filter_map(|(variant, of)| Some((variant.as_str(), Some(*of.get(metric)?))));
-        let also = paper.also.iter().map(|variant| (variant.as_str(), None));
-        for (variant, printed) in printed.chain(also) {
-            let here = found(results, variant, metric);
-            rows.push_str(&format!(
-                "<tr><th>{}</th><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>\n",
-                escape(&capital(&format!("{} {}", name(metric), tail(metric)))),
-                escape(variant),
-                printed.map_or("\u{2013}".to_owned(), |printed| {
-                    shown(metric, printed, paper.link_rate_bps)
-                }),
-                here.map_or("\u{2013}".to_owned(), |here| {
-                    let rate = paper
-                        .link_rate_bps
-                        .map(|_| results.link.rate_bps.asked);
-                    shown(metric, Printed::Exactly(here), rate)
-                }),
-            ));
+            .filter_map(|(variant, of)| Some((metric, variant.as_str(), Some(*of.get(metric)?))));
+        let also = paper.also.iter();
+        rows.extend(printed.chain(also.map(|variant| (metric, variant.as_str(), None))));
+    }
+    let rate = paper.link_rate_bps.map(|_| results.link.rate_bps.asked);
+    html! {
+        @if !rows.is_empty() {
+            div.wide { table {
+                thead { tr {
+                    th {} th { "variant" } th.number { "the paper" } th.number { "here" }
+                } }
+                tbody { @for (metric, variant, printed) in rows {
+                    tr {
+                        th { (capital(&format!("{} {}", name(metric), tail(metric)))) }
+                        td { (variant) }
+                        td.number { (shown(metric, printed, paper.link_rate_bps)) }
+                        td.number {
+                            (shown(
+                                metric,
+                                found(results, variant, metric).map(Printed::Exactly),
+                                rate,
+                            ))
+                        }
+                    }
+                } }
+            } }
         }
     }
-    if rows.is_empty() {
-        return rows;
-    }
-    format!(
-        "<div class=\"wide\"><table>\n<thead><tr><th></th><th>variant</th><th class=\"number\">the paper</th>\
-         <th class=\"number\">here</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
-    )
 }
 
 /// A value with its unit, and a rate as a share of the link's too.
-fn shown(metric: &str, value: Printed, link_bps: Option<f64>) -> String {
-    let words = value.words(|number| alone(metric, number));
+fn shown(metric: &str, value: Option<Printed>, link_bps: Option<f64>) -> Markup {
+    let Some(value) = value else {
+        return html! { "\u{2013}" };
+    };
     let share = link_bps
         .filter(|_| family(metric).ends_with("_bps"))
-        .and_then(|link| finite(value.number() / link))
-        .map(|share| format!("<small>{:.1} % of the link</small>", share * 100.0));
-    escape(&words) + &share.unwrap_or_default()
+        .and_then(|link| finite(value.number() / link));
+    html! {
+        (value.words(|number| alone(metric, number)))
+        @if let Some(share) = share {
+            small { (format!("{:.1} % of the link", share * 100.0)) }
+        }
+    }
 }

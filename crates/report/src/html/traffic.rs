@@ -2,13 +2,13 @@
 //! Traffic at the bottleneck, standard TCP above and modified TCP below, in seconds and
 //! Mbit/s: the manner of appendix A of matsuda-2005. Other things over time likewise.
 
+use maud::{html, Markup, PreEscaped};
+
 use crate::paper::Traffic;
 use crate::series::{Report, Series};
 
 use super::figure;
-use super::svg::{
-    colors, escape, positive, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK,
-};
+use super::svg::{colors, positive, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
 
 const WIDTH: f64 = 470.0;
 const LEFT: f64 = 50.0;
@@ -22,22 +22,24 @@ const BOTTOM: f64 = 40.0;
 const LITTLE: f64 = 0.12;
 
 /// All `wanted` parts of which there is traffic, as a grid of figures.
-pub fn figures(report: &Report, traffic: &Traffic, wanted: impl Fn(&str) -> bool) -> String {
-    let drawn: Vec<String> = figure::parts(report)
-        .into_iter()
+pub fn figures(report: &Report, traffic: &Traffic, wanted: impl Fn(&str) -> bool) -> Markup {
+    let parts = figure::parts(report).into_iter();
+    let drawn: Vec<(&str, String)> = parts
         .filter(|part| wanted(part))
-        .filter_map(|part| {
-            Some(format!(
-                "<figure>\n<figcaption><strong>{}</strong></figcaption>\n{}</figure>\n",
-                escape(part),
-                figure(report, traffic, part)?
-            ))
-        })
+        .filter_map(|part| Some((part, figure(report, traffic, part)?)))
         .collect();
-    if drawn.is_empty() {
-        return String::new();
+    html! {
+        @if !drawn.is_empty() {
+            div.pairs {
+                @for (part, svg) in &drawn {
+                    figure {
+                        figcaption { strong { (part) } }
+                        (PreEscaped(svg))
+                    }
+                }
+            }
+        }
     }
-    format!("<div class=\"pairs\">\n{}</div>\n", drawn.concat())
 }
 
 /// The panels of one part; `None` if there is no traffic of it.
