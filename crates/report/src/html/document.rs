@@ -9,6 +9,12 @@ use super::xml::legal;
 const META: &str = "<meta charset=\"utf-8\"/>\n\
     <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>";
 
+/// Style of our own, and of the charts.
+const STYLE: &str = concat!(
+    include_str!("../../assets/style.css"),
+    include_str!("../../assets/uplot/uPlot.min.css"),
+);
+
 /// A page in the style of all of them.
 #[must_use]
 pub fn framed(title: &str, body: &Markup) -> String {
@@ -18,7 +24,7 @@ pub fn framed(title: &str, body: &Markup) -> String {
             head {
                 (PreEscaped(META))
                 title { (title) }
-                style { "\n" (PreEscaped(include_str!("style.css"))) }
+                style { "\n" (PreEscaped(STYLE)) }
             }
             body { (body) }
         }
@@ -32,6 +38,6 @@ pub fn document(title: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n{META}\n\
          <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
-        include_str!("style.css")
+        STYLE
     )
 }

@@ -6,6 +6,7 @@ use crate::quantity::{alone, ratio, Scale};
 use crate::series::{Report, Series};
 use crate::table::to_bound;
 
+use super::panels::{end, last_step, longest, panels, peak, steps};
 use super::svg::{colors, positive, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
 
 const WIDTH: f64 = 960.0;
@@ -15,38 +16,6 @@ const TOP: f64 = 50.0;
 const PANEL: f64 = 62.0;
 const BETWEEN: f64 = 26.0;
 const BOTTOM: f64 = 42.0;
-/// Steps drawn per panel: two per pixel. More samples than that are averaged.
-const MOST_STEPS: usize = 1600;
-
-/// The parts of which there are series, in the order of the metrics.
-pub fn parts(report: &Report) -> Vec<&str> {
-    let metrics = report
-        .results
-        .variants
-        .values()
-        .flat_map(|metrics| metrics.keys());
-    let order: Vec<&str> = metrics
-        .map(|metric| crate::quantity::tail(metric))
-        .collect();
-    let mut parts: Vec<&str> = Vec::new();
-    for series in report
-        .series
-        .iter()
-        .filter(|series| !series.points.is_empty())
-    {
-        if !parts.contains(&series.experiment_part.as_str()) {
-            parts.push(&series.experiment_part);
-        }
-    }
-    parts.sort_by_key(|part| {
-        order
-            .iter()
-            .position(|known| known == part)
-            .unwrap_or(usize::MAX)
-    });
-    parts
-}
-
 /// Draws the panels of `part`, in the order of the results' variants. `None` if
 /// there is no series of it with a point.
 ///
@@ -54,14 +23,8 @@ pub fn parts(report: &Report) -> Vec<&str> {
 /// line down is the bound of `completion_s/PART`, where x is in ms.
 pub fn figure(report: &Report, part: &str) -> Option<String> {
     let results = &report.results;
-    let mut panels = panels(report, part);
+    let panels = panels(report, part);
     let first = *panels.first()?.first()?;
-    panels.sort_by_key(|lines| {
-        results
-            .variants
-            .get_index_of(&lines[0].variant)
-            .unwrap_or(usize::MAX)
-    });
     let colors = colors(
         results,
         report.series.iter().map(|series| series.variant.clone()),
@@ -182,8 +145,7 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
             &label,
         );
     }
-    let averaged = averaged(&panels);
-    let x_label = match averaged {
+    let x_label = match averaged(&panels) {
         0 | 1 => first.x_label.clone(),
         n => format!("{}; each step is the mean of {n} samples", first.x_label),
     };
@@ -240,45 +202,16 @@ fn summary(report: &Report, series: &Series, end: f64) -> String {
     }
 }
 
-/// The series of `part`, variant by variant: one, or the lines of one panel in the order of
-/// their names.
-pub fn panels<'r>(report: &'r Report, part: &str) -> Vec<Vec<&'r Series>> {
-    let mut panels: Vec<Vec<&Series>> = Vec::new();
-    let of_part = report.series.iter().filter(|s| s.experiment_part == part);
-    for series in of_part.filter(|series| !series.points.is_empty()) {
-        let same = |lines: &&mut Vec<&Series>| lines[0].variant == series.variant;
-        match panels.iter_mut().find(same) {
-            Some(lines) => lines.push(series),
-            None => panels.push(vec![series]),
-        }
-    }
-    for lines in &mut panels {
-        lines.sort_by(|a, b| a.line.cmp(&b.line));
-    }
-    panels
-}
-
-/// Where the last of a panel's lines ends.
-pub fn end(lines: &[&Series]) -> f64 {
-    let ends = lines.iter().map(|series| traffic_end(series));
-    ends.fold(0.0, f64::max)
-}
+/// Steps drawn per panel: two per pixel. More samples than that are averaged.
+const MOST_STEPS: usize = 1600;
 
 /// How many samples are one step, in the panel that has the most.
 pub fn averaged(panels: &[Vec<&Series>]) -> usize {
-    let lengths = panels.iter().flatten().map(|series| series.points.len());
-    lengths.max().unwrap_or(0).div_ceil(MOST_STEPS)
-}
-
-/// The greatest sample of all.
-pub fn peak(panels: &[Vec<&Series>]) -> f64 {
-    let samples = panels.iter().flatten().flat_map(|series| &series.points);
-    let heights = samples.map(|point| point.1).filter(|y| y.is_finite());
-    heights.fold(0.0, f64::max)
+    longest(panels).div_ceil(MOST_STEPS)
 }
 
 /// How the lines of a panel are told apart.
-const DASHES: [&str; 3] = ["", "4 3", "1 3"];
+pub const DASHES: [&str; 3] = ["", "4 3", "1 3"];
 
 /// One series as an area, several as lines.
 pub fn draw(
@@ -310,23 +243,6 @@ pub fn legend(canvas: &mut Canvas, lines: &[&Series], color: &str, at: (f64, f64
     }
 }
 
-/// End of the last sample that is not zero.
-fn traffic_end(series: &Series) -> f64 {
-    let points = &series.points;
-    let last = points.iter().rposition(|point| point.1 > 0.0).unwrap_or(0);
-    points
-        .get(last + 1)
-        .map_or_else(|| points[last].0 + step(points), |next| next.0)
-}
-
-/// Length of the last sample, which nothing follows: that of the one before.
-fn step(points: &[(f64, f64)]) -> f64 {
-    match points {
-        [.., before, last] => last.0 - before.0,
-        _ => 0.0,
-    }
-}
-
 /// The stairs over the samples, and the way back along the floor.
 fn outline(
     points: &[(f64, f64)],
@@ -334,13 +250,7 @@ fn outline(
     x: &impl Fn(f64) -> f64,
     y: &impl Fn(f64) -> f64,
 ) -> (String, String) {
-    let averaged = points.len().div_ceil(MOST_STEPS);
-    let mean =
-        |samples: &[(f64, f64)]| samples.iter().map(|s| s.1).sum::<f64>() / samples.len() as f64;
-    let steps: Vec<(f64, f64)> = points
-        .chunks(averaged.max(1))
-        .map(|chunk| (chunk[0].0, mean(chunk)))
-        .collect();
+    let steps = steps(points, points.len().div_ceil(MOST_STEPS));
     let start = x(steps[0].0);
     let mut outline = format!("M{} {}", short(start), short(y(0.0)));
     let mut height = String::new();
@@ -352,7 +262,7 @@ fn outline(
             height = next;
         }
     }
-    let last = points[points.len() - 1].0 + step(points);
+    let last = points[points.len() - 1].0 + last_step(points);
     outline.push_str(&format!("H{}", short(x(last))));
     let floor = format!("V{}H{}Z", short(y(0.0)), short(start));
     (outline, floor)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `report.html`: one file that opens offline, on any screen and on paper.
 //!
-//! The page is well-formed XML, loads nothing, and runs no script.
+//! The page is well-formed XML and loads nothing. A text becomes markup by maud alone, which
+//! escapes it. All of the page is there without JavaScript; with it there is a chart of each
+//! series over time that can be zoomed.
 
 mod about;
 mod against;
@@ -9,8 +11,10 @@ mod chart;
 pub mod comparison;
 mod document;
 mod figure;
+mod interactive;
 mod numbers;
 mod over_time;
+mod panels;
 mod paper;
 pub mod svg;
 mod traffic;

@@ -5,7 +5,7 @@ use maud::{html, Markup, PreEscaped};
 
 use crate::series::Report;
 
-use super::figure;
+use super::{figure, interactive, panels};
 
 /// A figure for each part of the experiment; nothing if there is no series.
 pub fn section(report: &Report) -> Markup {
@@ -45,22 +45,27 @@ fn words(report: &Report) -> (&'static str, &'static str) {
     }
 }
 
-/// The figures under their headings.
+/// A figure under a heading for each part, and a chart to look closer; nothing if there is
+/// no series. Once in a page: the charts' script is with them.
 pub fn figures(report: &Report) -> Markup {
     // The figure has it upright beside its panels, where a long one is cut.
     let label = |part: &str| {
         let mut series = report.series.iter();
         series.find_map(|one| (one.experiment_part == part).then_some(&one.y_label))
     };
+    let allowance = interactive::allowance(report);
+    let parts = panels::parts(report);
     html! {
-        @for part in figure::parts(report) {
+        @for part in &parts {
             @if let Some(svg) = figure::figure(report, part) {
                 h3 { (part) }
                 figure {
                     (PreEscaped(svg))
                     @if let Some(label) = label(part) { figcaption { (label) } }
                 }
+                (interactive::chart(report, part, allowance))
             }
         }
+        @if !parts.is_empty() { (interactive::script()) }
     }
 }

@@ -7,8 +7,8 @@ use maud::{html, Markup, PreEscaped};
 use crate::paper::Traffic;
 use crate::series::{Report, Series};
 
-use super::figure;
 use super::svg::{colors, positive, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use super::{figure, panels};
 
 const WIDTH: f64 = 470.0;
 const LEFT: f64 = 50.0;
@@ -23,7 +23,7 @@ const LITTLE: f64 = 0.12;
 
 /// All `wanted` parts of which there is traffic, as a grid of figures.
 pub fn figures(report: &Report, traffic: &Traffic, wanted: impl Fn(&str) -> bool) -> Markup {
-    let parts = figure::parts(report).into_iter();
+    let parts = panels::parts(report).into_iter();
     let drawn: Vec<(&str, String)> = parts
         .filter(|part| wanted(part))
         .filter_map(|part| Some((part, figure(report, traffic, part)?)))
@@ -44,7 +44,7 @@ pub fn figures(report: &Report, traffic: &Traffic, wanted: impl Fn(&str) -> bool
 
 /// The panels of one part; `None` if there is no traffic of it.
 pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> {
-    let all = figure::panels(report, part);
+    let all = panels::panels(report, part);
     let of = |variant: &str| all.iter().find(|lines| lines[0].variant == variant);
     let panels: Vec<Vec<&Series>> = traffic.variants().filter_map(of).cloned().collect();
     let first = *panels.first()?.first()?;
@@ -62,9 +62,9 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
         let samples = figure::averaged(&panels);
         x_label.push_str(&format!(", means of {samples} samples"));
     }
-    let ends = panels.iter().map(|lines| figure::end(lines));
+    let ends = panels.iter().map(|lines| panels::end(lines));
     let x_end = positive(ends.fold(0.0, f64::max) * 1.02);
-    let peak = figure::peak(&panels);
+    let peak = panels::peak(&panels);
     let rate = (report.results.link.rate_bps.asked / 1e6).clamp(0.0, f64::MAX);
     let own_scale = peak < LITTLE * rate || !first.y_label.contains("Mbit/s");
     let y_end = positive(if own_scale { peak } else { peak.max(rate) } * 1.06);

@@ -5,8 +5,9 @@ use indexmap::IndexMap;
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::results::{Metric, Results};
 
+use crate::escaping::hostile;
 use crate::sample;
-use crate::views::{hostile, parse};
+use crate::views::parse;
 
 fn run(results: &Results) -> Run<'_> {
     Run {

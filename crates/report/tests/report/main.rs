@@ -3,6 +3,8 @@
 
 mod claims;
 mod comparison;
+mod escaping;
+mod interactive;
 mod paper;
 mod precision;
 mod results;
