@@ -108,7 +108,7 @@ pub fn results(text: &str) {
         let results = &results;
         let _ = comparison(&[Run {
             results,
-            page: "report.html".to_owned(),
+            page: "report.html".into(),
         }]);
     }
 }

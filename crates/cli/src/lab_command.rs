@@ -184,7 +184,7 @@ fn report(args: &ReportArgs) -> Result<ExitCode> {
             .zip(&args.directories)
             .map(|(report, directory)| Run {
                 results: &report.results,
-                page: address(directory, page),
+                page: own_page(directory, page),
             })
             .collect();
         std::fs::write(page, comparison(&runs))
@@ -193,16 +193,14 @@ fn report(args: &ReportArgs) -> Result<ExitCode> {
     Ok(worst.into())
 }
 
-/// The page of the run in `directory`, as a browser that shows `page` finds it.
-fn address(directory: &Path, page: &Path) -> String {
+/// The page of the run in `directory`: as seen from `page`, or where that is not above it,
+/// from the root.
+fn own_page(directory: &Path, page: &Path) -> PathBuf {
     let own = directory.join("report.html");
     let beside = page.parent().unwrap_or(Path::new(""));
     match own.strip_prefix(beside) {
-        Ok(relative) => relative.display().to_string(),
-        Err(_) => std::path::absolute(&own).map_or_else(
-            |_| own.display().to_string(),
-            |path| format!("file://{}", path.display()),
-        ),
+        Ok(relative) => relative.to_owned(),
+        Err(_) => std::path::absolute(&own).unwrap_or(own),
     }
 }
 

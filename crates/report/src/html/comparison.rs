@@ -2,7 +2,11 @@
 //! Several runs in one page, for who decides rather than measures: what was asked, what
 //! the network was, who won, by how much, how sure.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
 use maud::{html, Markup};
+use percent_encoding::{percent_encode, AsciiSet, NON_ALPHANUMERIC};
 
 use super::about::title;
 use super::document::framed;
@@ -23,8 +27,26 @@ const LEVEL: f64 = 1.005;
 pub struct Run<'a> {
     /// What it found.
     pub results: &'a Results,
-    /// The address of `report.html`, as seen from the page.
-    pub page: String,
+    /// Its `report.html`: relative to the directory of this page, or absolute.
+    pub page: PathBuf,
+}
+
+/// What a path may have in an address as it is: RFC 3986, 2.3, and its own separator. A colon
+/// is not among it, so that no directory's name is taken for a scheme.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
+
+/// The file's address, whatever its name is.
+fn address(file: &Path) -> String {
+    let path = percent_encode(file.as_os_str().as_bytes(), PLAIN);
+    match file.is_absolute() {
+        true => format!("file://{path}"),
+        false => path.to_string(),
+    }
 }
 
 /// The page.
@@ -132,7 +154,7 @@ fn section(number: usize, run: &Run) -> Markup {
             @if !asked.is_empty() { p { (asked) } }
             p.faint {
                 "Link " (link(results)) ". Backend " (results.backend) ", kernel "
-                (results.kernel) ". " a href=(run.page) { "All of it" }
+                (results.kernel) ". " a href=(address(&run.page)) { "All of it" }
             }
             @if !results.valid {
                 div.alert.invalid role="alert" {

@@ -12,7 +12,7 @@ use crate::views::parse;
 fn run(results: &Results) -> Run<'_> {
     Run {
         results,
-        page: "startup/report.html".to_owned(),
+        page: "startup/report.html".into(),
     }
 }
 
@@ -112,4 +112,33 @@ fn a_page_of_several_is_well_formed_and_loads_nothing() {
     let invalid = all.iter().filter(|results| !results.valid).count();
     assert_eq!(page.matches("the run is invalid").count(), 2 * invalid);
     assert!(page.contains("Nothing to compare"));
+}
+
+#[test]
+fn a_page_is_linked_whatever_its_directory_is_called() {
+    let results = sample::startup().results;
+    for (file, address) in [
+        ("a b/report.html", "a%20b/report.html"),
+        (
+            "javascript:alert(1)/report.html",
+            "javascript%3Aalert%281%29/report.html",
+        ),
+        ("50%/#1?/report.html", "50%25/%231%3F/report.html"),
+        ("\"><script>/report.html", "%22%3E%3Cscript%3E/report.html"),
+        (
+            "/home/m\u{fc}ller/report.html",
+            "file:///home/m%C3%BCller/report.html",
+        ),
+    ] {
+        let runs = [Run {
+            results: &results,
+            page: file.into(),
+        }];
+        let page = comparison(&runs);
+        let document = parse(&page);
+        let mut links = document
+            .descendants()
+            .filter_map(|node| node.attribute("href"));
+        assert!(links.any(|link| link == address), "{file}: {page}");
+    }
 }
