@@ -2,8 +2,10 @@
 //! `report.html` of a sweep: each metric over the first axis, a curve per variant.
 
 use indexmap::IndexMap;
-use maud::{html, Markup, PreEscaped};
-use paceline_report::html::svg::{colors, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use maud::{html, Markup};
+use paceline_report::html::svg::{
+    colors, tick_label, ticks, Anchor, Canvas, Style, FAINT, GRID, INK,
+};
 use paceline_report::html::{figures_over_time, page_around};
 use paceline_report::quantity::{name, Scale};
 use paceline_report::results::{Metric, Results};
@@ -109,7 +111,7 @@ fn figures(results: &Results, points: &[Point]) -> Markup {
                                 @if !rest.is_empty() { ", " (rest.join(", ")) }
                             }
                             figure {
-                                (PreEscaped(svg))
+                                (svg)
                                 figcaption { (words) }
                             }
                         }
@@ -159,7 +161,7 @@ fn figure(
     rest: &[String],
     metric: &str,
     colors: &IndexMap<String, &'static str>,
-) -> Option<String> {
+) -> Option<Markup> {
     let here = points.iter().filter(|point| others(point, axis) == *rest);
     let mut curves: IndexMap<&str, Vec<(f64, f64, f64)>> = IndexMap::new();
     let mut bound: Vec<(f64, f64)> = Vec::new();
@@ -203,7 +205,7 @@ fn figure(
     Some(draw(&curves, &bound, metric, axis_name))
 }
 
-fn draw(curves: &[Curve], bound: &[(f64, f64)], metric: &str, axis: &str) -> String {
+fn draw(curves: &[Curve], bound: &[(f64, f64)], metric: &str, axis: &str) -> Markup {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     let scale = Scale::fit(metric, all().map(|point| point.1));
     let x_end = all().map(|point| point.0).fold(0.0, f64::max).max(1e-9);
@@ -228,7 +230,7 @@ fn draw(curves: &[Curve], bound: &[(f64, f64)], metric: &str, axis: &str) -> Str
             Anchor::Middle,
             FAINT,
             11.0,
-            "",
+            Style::Plain,
             &text,
         );
     }
@@ -236,7 +238,14 @@ fn draw(curves: &[Curve], bound: &[(f64, f64)], metric: &str, axis: &str) -> Str
         let at = y(tick / scale.factor);
         canvas.line((LEFT, at), (WIDTH - RIGHT, at), GRID, 1.0, "");
         let text = tick_label(tick, &y_ticks);
-        canvas.text((LEFT - 7.0, at + 4.0), Anchor::End, FAINT, 11.0, "", &text);
+        canvas.text(
+            (LEFT - 7.0, at + 4.0),
+            Anchor::End,
+            FAINT,
+            11.0,
+            Style::Plain,
+            &text,
+        );
     }
     let (mut at, mut line) = (LEFT, 14.0);
     for curve in curves {
@@ -250,7 +259,7 @@ fn draw(curves: &[Curve], bound: &[(f64, f64)], metric: &str, axis: &str) -> Str
             Anchor::Start,
             INK,
             12.0,
-            "",
+            Style::Plain,
             curve.name,
         );
         at += width;
@@ -279,14 +288,27 @@ fn draw(curves: &[Curve], bound: &[(f64, f64)], metric: &str, axis: &str) -> Str
         }
     }
     let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
-    canvas.text((middle, HEIGHT - 10.0), Anchor::Middle, INK, 12.0, "", axis);
+    canvas.text(
+        (middle, HEIGHT - 10.0),
+        Anchor::Middle,
+        INK,
+        12.0,
+        Style::Plain,
+        axis,
+    );
     let unit = match scale.unit {
         "" => name(metric),
         unit => format!("{}, {unit}", name(metric)),
     };
     let centre = (TOP + HEIGHT - BOTTOM) / 2.0;
-    let turned = format!("transform=\"rotate(-90 14 {centre})\"");
-    canvas.text((14.0, centre), Anchor::Middle, INK, 12.0, &turned, &unit);
+    canvas.text(
+        (14.0, centre),
+        Anchor::Middle,
+        INK,
+        12.0,
+        Style::Turned,
+        &unit,
+    );
     canvas.finish(
         HEIGHT,
         &format!("{} over {axis}, per variant", name(metric)),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A lab as a page: one file that opens offline, loads nothing and runs no script.
 
+use maud::{html, Markup};
 use paceline_report::html::document;
-use paceline_report::html::svg::escape;
 use paceline_report::quantity::{alone, precise};
 
 use super::picture;
@@ -11,91 +11,99 @@ use super::state::{Line, Port, Reading, State};
 /// The whole page.
 #[must_use]
 pub fn page(state: &State) -> String {
-    let title = escape(&state.lab);
-    let mut body = format!(
-        "<header>\n<p class=\"kind\">Paceline \u{b7} a lab on this machine</p>\n<h1>{title}</h1>\n\
-         <p class=\"faint\">from <code>{}</code></p>\n</header>\n",
-        escape(&state.topology)
-    );
-    body += &problems(state);
-    body += &format!(
-        "<section>\n<h2>Topology</h2>\n<figure>\n{}<figcaption>Boxes are clusters, a dot is a \
-         host; of each switch port towards a host, the rate and the drop-tail queue. Lines are \
-         links: rate, one-way delay, queue; below it what was measured when the lab was made. \
-         </figcaption>\n</figure>\n</section>\n",
-        picture::draw(state)
-    );
-    body += &links(state);
-    body += &ports(state);
-    body += &routes(state);
-    body += &settings(state);
-    body += &nodes(state);
-    document(&title, &body)
-}
-
-fn problems(state: &State) -> String {
-    let problems: Vec<String> = state
-        .wans
-        .iter()
-        .flat_map(|wan| {
-            let of = |problem| format!("<p>{}: {}</p>\n", escape(&wan.name), escape(problem));
-            wan.problems.iter().map(move |problem| of(problem))
-        })
-        .collect();
-    match problems.is_empty() {
-        true => String::new(),
-        false => format!(
-            "<div class=\"alert\" role=\"alert\">\n{}</div>\n",
-            problems.concat()
-        ),
-    }
-}
-
-/// A table; in the columns after the first `texts`, numbers. Cells are markup.
-fn table(title: &str, heading: &[&str], texts: usize, rows: Vec<Vec<String>>) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
-    let class = |column: usize| {
-        if column < texts {
-            ""
-        } else {
-            " class=\"number\""
+    let body = html! {
+        header {
+            p.kind { "Paceline \u{b7} a lab on this machine" }
+            h1 { (state.lab) }
+            p.faint { "from " code { (state.topology) } }
         }
+        (problems(state))
+        section {
+            h2 { "Topology" }
+            figure {
+                (picture::draw(state))
+                figcaption {
+                    "Boxes are clusters, a dot is a host; of each switch port towards a host, \
+                     the rate and the drop-tail queue. Lines are links: rate, one-way delay, \
+                     queue; below it what was measured when the lab was made."
+                }
+            }
+        }
+        (links(state))
+        (ports(state))
+        (routes(state))
+        (settings(state))
+        (nodes(state))
     };
-    let line = |tag: &str, cells: &[String]| {
-        let cells = cells.iter().enumerate();
-        let cells = cells.map(|(at, cell)| format!("<{tag}{}>{cell}</{tag}>", class(at)));
-        format!("<tr>{}</tr>\n", cells.collect::<String>())
-    };
-    let heading: Vec<String> = heading.iter().map(|text| (*text).to_owned()).collect();
-    let rows: String = rows.iter().map(|row| line("td", row)).collect();
-    format!(
-        "<section>\n<h2>{title}</h2>\n<div class=\"wide\"><table>\n<thead>{}</thead>\n\
-         <tbody>\n{rows}</tbody>\n</table></div>\n</section>\n",
-        line("th", &heading)
-    )
+    document(&state.lab, &body)
 }
 
-fn links(state: &State) -> String {
+fn problems(state: &State) -> Markup {
+    let of_links = state.wans.iter();
+    let problems: Vec<(&str, &str)> = of_links
+        .flat_map(|wan| wan.problems.iter().map(|problem| (&*wan.name, &**problem)))
+        .collect();
+    html! {
+        @if !problems.is_empty() {
+            div.alert role="alert" {
+                @for (link, problem) in problems { p { (link) ": " (problem) } }
+            }
+        }
+    }
+}
+
+/// A table; in the columns after the first `texts`, numbers. Nothing if it has no row.
+fn table(title: &str, heading: &[&str], texts: usize, rows: Vec<Vec<Markup>>) -> Markup {
+    let class = |column: usize| (column >= texts).then_some("number");
+    html! {
+        @if !rows.is_empty() {
+            section {
+                h2 { (title) }
+                div.wide { table {
+                    thead { tr {
+                        @for (at, text) in heading.iter().enumerate() {
+                            th class=[class(at)] { (text) }
+                        }
+                    } }
+                    tbody { @for row in rows {
+                        tr {
+                            @for (at, cell) in row.iter().enumerate() {
+                                td class=[class(at)] { (cell) }
+                            }
+                        }
+                    } }
+                } }
+            }
+        }
+    }
+}
+
+/// A cell that holds a text.
+fn cell(text: impl AsRef<str>) -> Markup {
+    html! { (text.as_ref()) }
+}
+
+/// A cell that holds what the machine told, if it did.
+fn told(text: Option<String>) -> Markup {
+    cell(text.as_deref().unwrap_or("not told"))
+}
+
+fn links(state: &State) -> Markup {
     let row = |name: &str, from: &str, to: &str, line: &Line| {
         let delay = line.one_way_delay_s;
         let traffic = &line.traffic;
+        let peak = traffic.peak_queue_bytes;
         vec![
-            escape(name),
-            format!("{} to {}", escape(from), escape(to)),
-            alone("_bps", line.rate_bps.asked as f64),
+            cell(name),
+            html! { (from) " to " (to) },
+            cell(alone("_bps", line.rate_bps.asked as f64)),
             told(line.rate_bps.read.map(|rate| precise("_bps", rate as f64))),
-            alone("_s", delay.asked),
+            cell(alone("_s", delay.asked)),
             told(delay.read.map(|delay| precise("_s", delay))),
-            alone("_bytes", line.buffer_bytes as f64),
-            told(
-                traffic
-                    .peak_queue_bytes
-                    .map(|peak| alone("_bytes", peak as f64)),
-            ),
-            alone("_bytes", traffic.carried_bytes as f64),
-            traffic.dropped_packets.to_string(),
+            cell(alone("_bytes", line.buffer_bytes as f64)),
+            told(peak.map(|peak| alone("_bytes", peak as f64))),
+            cell(alone("_bytes", traffic.carried_bytes as f64)),
+            cell(traffic.dropped_packets.to_string()),
         ]
     };
     let rows = state.wans.iter().flat_map(|wan| {
@@ -119,23 +127,19 @@ fn links(state: &State) -> String {
     table("Links", &heading, 2, rows.collect())
 }
 
-fn ports(state: &State) -> String {
+fn ports(state: &State) -> Markup {
     let row = |port: &Port| {
         let rate = |rate: u64| alone("_bps", rate as f64);
         let bytes = |bytes: u64| alone("_bytes", bytes as f64);
         vec![
-            format!(
-                "{} <code>{}</code>",
-                escape(&port.node),
-                escape(&port.device)
-            ),
-            escape(&port.toward),
-            rate(port.rate_bps.asked),
+            html! { (port.node) " " code { (port.device) } },
+            cell(&port.toward),
+            cell(rate(port.rate_bps.asked)),
             told(port.rate_bps.read.map(rate)),
-            bytes(port.buffer_bytes.asked),
+            cell(bytes(port.buffer_bytes.asked)),
             told(port.buffer_bytes.read.map(bytes)),
-            bytes(port.traffic.carried_bytes),
-            port.traffic.dropped_packets.to_string(),
+            cell(bytes(port.traffic.carried_bytes)),
+            cell(port.traffic.dropped_packets.to_string()),
         ]
     };
     let heading = [
@@ -156,35 +160,33 @@ fn ports(state: &State) -> String {
     )
 }
 
-fn routes(state: &State) -> String {
+fn routes(state: &State) -> Markup {
     let rows = state.routes.iter().map(|route| {
-        let via: Vec<String> = route.via.iter().map(|name| escape(name)).collect();
-        vec![escape(&route.from), escape(&route.to), via.join(", ")]
+        vec![
+            cell(&route.from),
+            cell(&route.to),
+            cell(route.via.join(", ")),
+        ]
     });
     table("Routes", &["from", "to", "links"], 3, rows.collect())
 }
 
-fn settings(state: &State) -> String {
+fn settings(state: &State) -> Markup {
     let rows = state.settings().map(|(key, Reading { asked, read })| {
-        vec![
-            format!("<code>{}</code>", escape(key)),
-            escape(asked),
-            told(read.as_deref().map(escape)),
-        ]
+        vec![html! { code { (key) } }, cell(asked), told(read.clone())]
     });
     let heading = ["setting", "asked", "read back"];
     table("Settings of each host", &heading, 3, rows.collect())
 }
 
-fn nodes(state: &State) -> String {
+fn nodes(state: &State) -> Markup {
     let rows = state.nodes.iter().map(|node| {
+        let ipv6 = node.ipv6.map(|address| address.to_string());
         vec![
-            escape(&node.name),
-            escape(&node.cluster),
-            node.ipv4.to_string(),
-            node.ipv6
-                .map(|address| address.to_string())
-                .unwrap_or_default(),
+            cell(&node.name),
+            cell(&node.cluster),
+            cell(node.ipv4.to_string()),
+            cell(ipv6.unwrap_or_default()),
         ]
     });
     table(
@@ -195,6 +197,95 @@ fn nodes(state: &State) -> String {
     )
 }
 
-fn told(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "not told".to_owned())
+#[cfg(test)]
+mod tests {
+    use super::super::state::{Kind, Node, Route, Traffic, Wan};
+    use super::*;
+
+    #[test]
+    fn what_a_topology_says_is_text_wherever_it_stands() {
+        let hostile = "<script>alert(1)</script>&\"'".to_owned();
+        let name = || hostile.clone();
+        let line = || Line {
+            rate_bps: Reading {
+                asked: 1_000_000,
+                read: None,
+            },
+            one_way_delay_s: Reading {
+                asked: 0.01,
+                read: None,
+            },
+            buffer_bytes: 65_536,
+            traffic: Traffic::default(),
+        };
+        let node = |kind| Node {
+            name: name(),
+            kind,
+            cluster: name(),
+            ipv4: [10, 0, 0, 1].into(),
+            ipv6: None,
+            network_namespace: 1,
+        };
+        let setting = || Reading {
+            asked: name(),
+            read: Some(name()),
+        };
+        let state = State {
+            lab: name(),
+            keeper: 1,
+            topology: name(),
+            remote_shell: name(),
+            host_list: name(),
+            nodes: vec![node(Kind::Host), node(Kind::Switch)],
+            ports: vec![Port {
+                node: name(),
+                device: name(),
+                toward: name(),
+                rate_bps: Reading {
+                    asked: 1_000_000,
+                    read: None,
+                },
+                buffer_bytes: Reading {
+                    asked: 1500,
+                    read: None,
+                },
+                traffic: Traffic::default(),
+            }],
+            wans: vec![Wan {
+                name: name(),
+                from: name(),
+                to: name(),
+                device: name(),
+                forward: line(),
+                reverse: line(),
+                problems: vec![name()],
+            }],
+            routes: vec![Route {
+                from: name(),
+                to: name(),
+                via: vec![name()],
+            }],
+            congestion: Some(setting()),
+            sysctl: [(name(), setting())].into(),
+        };
+        let page = page(&state);
+        assert!(!page.contains("<script"), "{page}");
+        let text = "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;'";
+        for place in [
+            format!("<title>{text}</title>"),
+            format!("<h1>{text}</h1>"),
+            format!("<code>{text}</code>"),
+            format!("<p>{text}: {text}</p>"),
+            format!("<td>{text} to {text}</td>"),
+            format!("<td>{text} <code>{text}</code></td>"),
+            format!("<td>{text}</td>"),
+            // The box of a cluster, a host's dot and a link's name.
+            format!(">{text}</text>"),
+            format!(
+                "r=\"4.5\" fill=\"#0072b2\" stroke=\"#fff\" stroke-width=\"1.5\"><title>{text}"
+            ),
+        ] {
+            assert!(page.contains(&place), "{place} is not in {page}");
+        }
+    }
 }

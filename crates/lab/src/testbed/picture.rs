@@ -4,7 +4,8 @@
 
 use std::f64::consts::TAU;
 
-use paceline_report::html::svg::{Anchor, Canvas, FAINT, INK};
+use maud::Markup;
+use paceline_report::html::svg::{Anchor, Canvas, Style, FAINT, INK};
 use paceline_report::quantity::{alone, precise};
 
 use super::state::{Kind, Line, Port, State, Wan};
@@ -35,7 +36,7 @@ struct Drawn<'a> {
 }
 
 /// The drawing, as SVG.
-pub fn draw(state: &State) -> String {
+pub fn draw(state: &State) -> Markup {
     let mut clusters = clusters(state);
     let tallest = clusters
         .iter()
@@ -165,10 +166,16 @@ fn label(canvas: &mut Canvas, wan: &Wan, color: &str, middle: (f64, f64)) {
     let corner = (middle.0 - size.0 / 2.0, middle.1 - size.1 / 2.0);
     canvas.rounded(corner, size, "#fff", &wan.name);
     let at = |row: usize| (middle.0, corner.1 + 2.0 + LINE_HEIGHT * (row + 1) as f64);
-    let bold = "font-weight=\"600\"";
-    canvas.text(at(0), Anchor::Middle, color, 13.0, bold, &wan.name);
+    canvas.text(
+        at(0),
+        Anchor::Middle,
+        color,
+        13.0,
+        Style::Weight(600),
+        &wan.name,
+    );
     for (row, (ink, text)) in (1..).zip(&lines) {
-        canvas.text(at(row), Anchor::Middle, ink, 12.0, "", text);
+        canvas.text(at(row), Anchor::Middle, ink, 12.0, Style::Plain, text);
     }
 }
 
@@ -205,14 +212,20 @@ fn draw_cluster(canvas: &mut Canvas, cluster: &Drawn<'_>) {
         many => format!("{many} hosts"),
     };
     let at = |x: f64, y: f64| (left + x, top + y);
-    let bold = "font-weight=\"600\"";
-    canvas.text(at(12.0, 22.0), Anchor::Start, INK, 15.0, bold, cluster.name);
+    canvas.text(
+        at(12.0, 22.0),
+        Anchor::Start,
+        INK,
+        15.0,
+        Style::Weight(600),
+        cluster.name,
+    );
     canvas.text(
         at(BOX_WIDTH - 12.0, 22.0),
         Anchor::End,
         FAINT,
         12.0,
-        "",
+        Style::Plain,
         &count,
     );
     if let Some(port) = cluster.port {
@@ -225,8 +238,22 @@ fn draw_cluster(canvas: &mut Canvas, cluster: &Drawn<'_>) {
             (Some(rate), Some(buffer)) => format!("read back: {}", show(rate, buffer)),
             _ => "read back: not told".to_owned(),
         };
-        canvas.text(at(12.0, 41.0), Anchor::Start, INK, 12.0, "", &asked);
-        canvas.text(at(12.0, 56.0), Anchor::Start, FAINT, 12.0, "", &read);
+        canvas.text(
+            at(12.0, 41.0),
+            Anchor::Start,
+            INK,
+            12.0,
+            Style::Plain,
+            &asked,
+        );
+        canvas.text(
+            at(12.0, 56.0),
+            Anchor::Start,
+            FAINT,
+            12.0,
+            Style::Plain,
+            &read,
+        );
     }
     for (index, host) in cluster.hosts.iter().enumerate() {
         let (row, column) = (index / DOTS_IN_ROW, index % DOTS_IN_ROW);

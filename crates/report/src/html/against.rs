@@ -2,11 +2,13 @@
 //! A metric against a number in which the variants differ: the greatest run, the mean and the
 //! least, in the manner of Figure 9 of kamezawa-2004.
 
+use maud::Markup;
+
 use crate::paper::Against;
 use crate::quantity::{capital, name, tail, Scale};
 use crate::results::{Metric, Results};
 
-use super::svg::{positive, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use super::svg::{positive, short, tick_label, ticks, Anchor, Canvas, Style, FAINT, GRID, INK};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 58.0;
@@ -29,7 +31,7 @@ fn mean(metric: &Metric) -> f64 {
 }
 
 /// `None` if there is not one variant that has both the number and the metric.
-pub fn chart(results: &Results, of: &Against) -> Option<String> {
+pub fn chart(results: &Results, of: &Against) -> Option<Markup> {
     let metric = of.metric.as_str();
     let found = |variant: &String| results.variants.get(variant)?.get(metric);
     let mut points: Vec<(f64, &str, &Metric)> = of
@@ -52,7 +54,7 @@ pub fn chart(results: &Results, of: &Against) -> Option<String> {
         canvas.line((x(tick), TOP), (x(tick), floor), GRID, 1.0, "");
         let label = tick_label(tick, &x_ticks);
         let at = (x(tick), floor + 16.0);
-        canvas.text(at, Anchor::Middle, FAINT, 11.0, "", &label);
+        canvas.text(at, Anchor::Middle, FAINT, 11.0, Style::Plain, &label);
     }
     let y_ticks = ticks(y_end, 6);
     for &tick in &y_ticks {
@@ -60,7 +62,7 @@ pub fn chart(results: &Results, of: &Against) -> Option<String> {
         canvas.line((LEFT, height), (WIDTH - RIGHT, height), GRID, 1.0, "");
         let label = tick_label(tick, &y_ticks);
         let at = (LEFT - 7.0, height + 4.0);
-        canvas.text(at, Anchor::End, FAINT, 11.0, "", &label);
+        canvas.text(at, Anchor::End, FAINT, 11.0, Style::Plain, &label);
     }
     canvas.line((LEFT, floor), (WIDTH - RIGHT, floor), FAINT, 1.0, "");
     if let Some(bound) = bound {
@@ -70,7 +72,14 @@ pub fn chart(results: &Results, of: &Against) -> Option<String> {
     let mut at = LEFT;
     let mut key = |canvas: &mut Canvas, label: &str, color: &str, dash: &str| {
         canvas.line((at, 14.0), (at + 22.0, 14.0), color, 1.8, dash);
-        canvas.text((at + 28.0, 18.0), Anchor::Start, INK, 12.0, "", label);
+        canvas.text(
+            (at + 28.0, 18.0),
+            Anchor::Start,
+            INK,
+            12.0,
+            Style::Plain,
+            label,
+        );
         at += 28.0 + 6.8 * label.chars().count() as f64 + 20.0;
     };
     for (label, value, color) in LINES {
@@ -92,7 +101,7 @@ pub fn chart(results: &Results, of: &Against) -> Option<String> {
     }
     let centre = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
     let below = (centre, floor + 34.0);
-    canvas.text(below, Anchor::Middle, INK, 12.0, "", &of.label);
+    canvas.text(below, Anchor::Middle, INK, 12.0, Style::Plain, &of.label);
     let unit = match scale.unit {
         "" => String::new(),
         unit => format!(" ({unit})"),
@@ -103,7 +112,13 @@ pub fn chart(results: &Results, of: &Against) -> Option<String> {
         capital(format!("{} {tail}", name(metric)).trim())
     );
     let middle = TOP + HEIGHT / 2.0;
-    let turned = format!("transform=\"rotate(-90 13 {})\"", short(middle));
-    canvas.text((13.0, middle), Anchor::Middle, INK, 12.0, &turned, &what);
+    canvas.text(
+        (13.0, middle),
+        Anchor::Middle,
+        INK,
+        12.0,
+        Style::Turned,
+        &what,
+    );
     Some(canvas.finish(floor + 44.0, &format!("{what} against {}", of.label)))
 }

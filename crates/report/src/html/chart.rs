@@ -3,12 +3,13 @@
 //! run to the greatest.
 
 use indexmap::IndexMap;
+use maud::Markup;
 
 use crate::quantity::{alone, family, name, ratio, tail, Scale};
 use crate::results::{Metric, Results};
 use crate::table::to_bound;
 
-use super::svg::{tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use super::svg::{tick_label, ticks, Anchor, Canvas, Style, FAINT, GRID, INK};
 
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 24.0;
@@ -24,7 +25,7 @@ pub fn chart(
     results: &Results,
     metrics: &[&str],
     colors: &IndexMap<String, &'static str>,
-) -> String {
+) -> Markup {
     if metrics.len() > MOST_PANELS {
         overview(results, metrics, colors)
     } else {
@@ -33,7 +34,7 @@ pub fn chart(
 }
 
 /// A panel per metric, a row per variant.
-fn panels(results: &Results, metrics: &[&str], colors: &IndexMap<String, &'static str>) -> String {
+fn panels(results: &Results, metrics: &[&str], colors: &IndexMap<String, &'static str>) -> Markup {
     let variants: Vec<&String> = results
         .variants
         .iter()
@@ -56,7 +57,7 @@ fn panels(results: &Results, metrics: &[&str], colors: &IndexMap<String, &'stati
         if index % PANELS == 0 {
             for (row, variant) in variants.iter().enumerate() {
                 let at = (left - 12.0, top + 34.0 + ROW * (row as f64 + 0.5) + 4.0);
-                canvas.text(at, Anchor::End, INK, 12.0, "font-weight=\"600\"", variant);
+                canvas.text(at, Anchor::End, INK, 12.0, Style::Weight(600), variant);
             }
         }
         let start = left + slot * (index % PANELS) as f64;
@@ -138,7 +139,7 @@ fn panel(
         Anchor::Start,
         INK,
         13.0,
-        "font-weight=\"650\"",
+        Style::Weight(650),
         heading,
     );
     let ticks = ticks(end, 4);
@@ -150,7 +151,7 @@ fn panel(
             Anchor::Middle,
             FAINT,
             11.0,
-            "",
+            Style::Plain,
             &tick_label(tick, &ticks),
         );
     }
@@ -164,7 +165,7 @@ fn panel(
         Anchor::Start,
         FAINT,
         11.0,
-        "",
+        Style::Plain,
         &unit,
     );
     if let Some(bound) = bound {
@@ -174,7 +175,14 @@ fn panel(
         let tail_end = start + 8.5 * heading.chars().count() as f64 + 10.0;
         // Beside the heading and within the panel.
         let at = x(bound).max(tail_end + half).min(start + slot - half - 8.0);
-        canvas.text((at, top + 16.0), Anchor::Middle, FAINT, 11.0, "", &label);
+        canvas.text(
+            (at, top + 16.0),
+            Anchor::Middle,
+            FAINT,
+            11.0,
+            Style::Plain,
+            &label,
+        );
     }
     for (row, (variant, label)) in variants.iter().zip(labels).enumerate() {
         let y = first + ROW * (row as f64 + 0.5);
@@ -192,13 +200,11 @@ fn panel(
             Anchor::Start,
             INK,
             12.0,
-            TABULAR,
+            Style::Tabular,
             &label.unwrap_or_default(),
         );
     }
 }
-
-const TABULAR: &str = "style=\"font-variant-numeric:tabular-nums;white-space:pre\"";
 
 /// A row per metric, the dots of all variants in it, as ratios to the bound where
 /// every metric has one, on a logarithmic axis where they differ much.
@@ -206,7 +212,7 @@ fn overview(
     results: &Results,
     metrics: &[&str],
     colors: &IndexMap<String, &'static str>,
-) -> String {
+) -> Markup {
     let ratios = metrics.iter().all(|metric| {
         results
             .bounds
@@ -269,7 +275,14 @@ fn overview(
     for (variant, of) in &results.variants {
         if metrics.iter().any(|metric| of.contains_key(*metric)) {
             canvas.circle((at + 5.0, 14.0), 5.5, colors[variant], variant);
-            canvas.text((at + 15.0, 18.0), Anchor::Start, INK, 12.0, "", variant);
+            canvas.text(
+                (at + 15.0, 18.0),
+                Anchor::Start,
+                INK,
+                12.0,
+                Style::Plain,
+                variant,
+            );
             at += 15.0 + CHARACTER * variant.chars().count() as f64 + 22.0;
         }
     }
@@ -293,7 +306,7 @@ fn overview(
             Anchor::Middle,
             FAINT,
             11.0,
-            "",
+            Style::Plain,
             &label,
         );
     }
@@ -304,7 +317,7 @@ fn overview(
             Anchor::Middle,
             FAINT,
             11.0,
-            "",
+            Style::Plain,
             "bound",
         );
     }
@@ -315,7 +328,7 @@ fn overview(
             Anchor::End,
             INK,
             12.0,
-            "",
+            Style::Plain,
             tail(metric),
         );
         canvas.line((left, y), (left + plot, y), GRID, 1.0, "");
@@ -341,7 +354,7 @@ fn overview(
         Anchor::Middle,
         INK,
         12.0,
-        "",
+        Style::Plain,
         &axis,
     );
     canvas.finish(

@@ -9,7 +9,7 @@ use maud::{html, Markup};
 use percent_encoding::{percent_encode, AsciiSet, NON_ALPHANUMERIC};
 
 use super::about::title;
-use super::document::framed;
+use super::document::document;
 use crate::interval;
 use crate::precision::BASELINE;
 use crate::quantity::{alone, headline, ratio, tail};
@@ -72,7 +72,7 @@ pub fn comparison(runs: &[Run]) -> String {
              experiment\u{2019}s own page."
         }
     };
-    framed("Experiments of TCP", &body)
+    document("Experiments of TCP", &body)
 }
 
 fn overview(runs: &[Run]) -> Markup {

@@ -17,7 +17,7 @@ const STYLE: &str = concat!(
 
 /// A page in the style of all of them.
 #[must_use]
-pub fn framed(title: &str, body: &Markup) -> String {
+pub fn document(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE) "\n"
         html lang="en" {
@@ -30,14 +30,4 @@ pub fn framed(title: &str, body: &Markup) -> String {
         }
     };
     legal(&page.into_string()) + "\n"
-}
-
-/// A page in the style of all of them. Both texts are markup.
-#[must_use]
-pub fn document(title: &str, body: &str) -> String {
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n{META}\n\
-         <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
-        STYLE
-    )
 }

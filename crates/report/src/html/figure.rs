@@ -2,12 +2,16 @@
 //! Something over time, a panel per variant, one below the other on the same axes: bandwidth over
 //! one chunk in the manner of Figure 3 of matsuda-2005.
 
+use maud::Markup;
+
 use crate::quantity::{alone, ratio, Scale};
 use crate::series::{Report, Series};
 use crate::table::to_bound;
 
 use super::panels::{end, last_step, longest, panels, peak, steps};
-use super::svg::{colors, positive, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use super::svg::{
+    colors, positive, short, tick_label, ticks, Anchor, Canvas, Style, FAINT, GRID, INK,
+};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 58.0;
@@ -21,7 +25,7 @@ const BOTTOM: f64 = 42.0;
 ///
 /// The dashed line across is the link's rate, where y is in Mbit/s; the dashed
 /// line down is the bound of `completion_s/PART`, where x is in ms.
-pub fn figure(report: &Report, part: &str) -> Option<String> {
+pub fn figure(report: &Report, part: &str) -> Option<Markup> {
     let results = &report.results;
     let panels = panels(report, part);
     let first = *panels.first()?.first()?;
@@ -65,7 +69,7 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
                 Anchor::End,
                 FAINT,
                 11.0,
-                "",
+                Style::Plain,
                 &tick_label(tick, &y_ticks),
             );
         }
@@ -89,7 +93,7 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
             Anchor::Start,
             INK,
             13.0,
-            "font-weight=\"650\"",
+            Style::Weight(650),
             &series.variant,
         );
         // An advance of 8 is generous for this size: the label never touches.
@@ -100,7 +104,7 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
                 Anchor::Start,
                 FAINT,
                 12.0,
-                "",
+                Style::Plain,
                 &summary(report, series, *end),
             ),
             _ => legend(&mut canvas, lines, color, (name_end, top - 7.0)),
@@ -131,7 +135,14 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
             .sum::<f64>();
     for (label, color, dash) in keys.iter().flatten() {
         canvas.line((start, 12.0), (start + 26.0, 12.0), color, 1.2, dash);
-        canvas.text((start + 33.0, 16.0), Anchor::Start, INK, 12.0, "", label);
+        canvas.text(
+            (start + 33.0, 16.0),
+            Anchor::Start,
+            INK,
+            12.0,
+            Style::Plain,
+            label,
+        );
         start += advance(label);
     }
     for &tick in &x_ticks {
@@ -141,7 +152,7 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
             Anchor::Middle,
             FAINT,
             11.0,
-            "",
+            Style::Plain,
             &label,
         );
     }
@@ -159,18 +170,17 @@ pub fn figure(report: &Report, part: &str) -> Option<String> {
         Anchor::Middle,
         INK,
         12.0,
-        "",
+        Style::Plain,
         &x_label,
     );
     let height = panels_end + BOTTOM;
     let centre = (TOP + panels_end) / 2.0;
-    let turned = format!("transform=\"rotate(-90 13 {})\"", short(centre));
     canvas.text(
         (13.0, centre),
         Anchor::Middle,
         INK,
         12.0,
-        &turned,
+        Style::Turned,
         &first.y_label,
     );
     Some(canvas.finish(height, &format!("{} {over}, per variant", first.y_label)))
@@ -238,7 +248,7 @@ pub fn legend(canvas: &mut Canvas, lines: &[&Series], color: &str, at: (f64, f64
         let middle = at.1 - 4.0;
         canvas.line((start, middle), (start + 22.0, middle), color, 1.5, dash);
         let from = (start + 27.0, at.1);
-        canvas.text(from, Anchor::Start, FAINT, 11.0, "", &series.line);
+        canvas.text(from, Anchor::Start, FAINT, 11.0, Style::Plain, &series.line);
         start += 27.0 + 6.5 * series.line.chars().count() as f64 + 14.0;
     }
 }

@@ -25,7 +25,7 @@ use maud::{html, Markup};
 use crate::results::Results;
 use crate::series::Report;
 
-pub use document::{document, framed};
+pub use document::document;
 pub use over_time::figures as figures_over_time;
 
 /// The small-multiples figure alone, as an SVG file: bandwidth over one chunk of
@@ -33,7 +33,7 @@ pub use over_time::figures as figures_over_time;
 /// report has no series of that part.
 #[must_use]
 pub fn figure_svg(report: &Report, part: &str) -> Option<String> {
-    figure::figure(report, part)
+    figure::figure(report, part).map(Markup::into_string)
 }
 
 /// The traffic of `part` in the manner of the paper that the results name, as an SVG
@@ -43,7 +43,7 @@ pub fn traffic_svg(report: &Report, part: &str) -> Option<String> {
     let mut traffic = report.results.paper.iter();
     let traffic =
         traffic.find_map(|paper| paper.traffic.as_ref().filter(|_| paper.is_about(part)))?;
-    traffic::figure(report, traffic, part)
+    traffic::figure(report, traffic, part).map(Markup::into_string)
 }
 
 /// The whole page.
@@ -73,5 +73,5 @@ pub fn page_around(results: &Results, figures: &Markup) -> String {
         (about::claims(results))
         (about::how(results))
     };
-    framed(about::title(results), &body)
+    document(about::title(results), &body)
 }

@@ -2,7 +2,7 @@
 //! Every metric of every variant: against its bound as a chart, and as a table.
 
 use indexmap::IndexMap;
-use maud::{html, Markup, PreEscaped};
+use maud::{html, Markup};
 
 use crate::quantity::{family, headline, name, ratio, tail, Scale};
 use crate::results::Results;
@@ -34,7 +34,7 @@ pub fn charts(results: &Results, colors: &Colors) -> Markup {
                 }
                 @for family in &families {
                     h3 { (headline(family[0])) }
-                    figure { (PreEscaped(chart::chart(results, family, colors))) }
+                    figure { (chart::chart(results, family, colors)) }
                 }
             }
         }

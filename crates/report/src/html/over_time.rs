@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The section of what was sampled over time.
 
-use maud::{html, Markup, PreEscaped};
+use maud::{html, Markup};
 
 use crate::series::Report;
 
@@ -60,7 +60,7 @@ pub fn figures(report: &Report) -> Markup {
             @if let Some(svg) = figure::figure(report, part) {
                 h3 { (part) }
                 figure {
-                    (PreEscaped(svg))
+                    (svg)
                     @if let Some(label) = label(part) { figcaption { (label) } }
                 }
                 (interactive::chart(report, part, allowance))

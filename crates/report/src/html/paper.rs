@@ -2,14 +2,14 @@
 //! What a paper printed, beside what was found here.
 
 use indexmap::IndexMap;
-use maud::{html, Markup, PreEscaped};
+use maud::{html, Markup};
 
 use crate::paper::{Paper, Printed};
 use crate::quantity::{alone, capital, family, name, ratio, tail, Scale};
 use crate::results::Results;
 use crate::series::Report;
 
-use super::svg::{tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use super::svg::{tick_label, ticks, Anchor, Canvas, Style, FAINT, GRID, INK};
 use super::{against, traffic};
 
 /// The variant that stands for the physical limit.
@@ -27,7 +27,7 @@ pub fn section(report: &Report, colors: &IndexMap<String, &'static str>) -> Mark
                     p { (paper.says) }
                     @if let Some(reference) = &paper.relative_to {
                         @if let Some(chart) = bars(results, paper, reference, colors) {
-                            figure { (PreEscaped(chart)) }
+                            figure { (chart) }
                         }
                         (ratios(results, paper, reference))
                     } @else {
@@ -35,7 +35,7 @@ pub fn section(report: &Report, colors: &IndexMap<String, &'static str>) -> Mark
                     }
                     @if let Some(of) = &paper.against {
                         @if let Some(chart) = against::chart(results, of) {
-                            figure { (PreEscaped(chart)) }
+                            figure { (chart) }
                         }
                     }
                     @if let Some(of) = &paper.traffic {
@@ -101,7 +101,7 @@ fn bars(
     paper: &Paper,
     reference: &str,
     colors: &IndexMap<String, &'static str>,
-) -> Option<String> {
+) -> Option<Markup> {
     const WIDTH: f64 = 960.0;
     const LEFT: f64 = 46.0;
     const TOP: f64 = 58.0;
@@ -154,7 +154,7 @@ fn bars(
             Anchor::End,
             FAINT,
             11.0,
-            "",
+            Style::Plain,
             &tick_label(tick, &y_ticks),
         );
     }
@@ -187,7 +187,7 @@ fn bars(
             Anchor::Middle,
             INK,
             12.0,
-            "font-weight=\"650\"",
+            Style::Weight(650),
             &label,
         );
     }
@@ -197,7 +197,14 @@ fn bars(
         "{} over that of {reference}: outlined the paper\u{2019}s, filled ours",
         capital(&name(metrics[0]))
     );
-    canvas.text((0.0, 14.0), Anchor::Start, INK, 12.0, "", &heading);
+    canvas.text(
+        (0.0, 14.0),
+        Anchor::Start,
+        INK,
+        12.0,
+        Style::Plain,
+        &heading,
+    );
     let mut at = LEFT;
     let legend = compared(paper, reference).map(|variant| (variant, true));
     for (variant, printed) in legend.chain(paper.also.iter().map(|v| (v.as_str(), false))) {
@@ -210,7 +217,14 @@ fn bars(
             true => variant.to_owned(),
             false => format!("{variant} (ours alone)"),
         };
-        canvas.text((at + 17.0, 38.0), Anchor::Start, INK, 12.0, "", &label);
+        canvas.text(
+            (at + 17.0, 38.0),
+            Anchor::Start,
+            INK,
+            12.0,
+            Style::Plain,
+            &label,
+        );
         at += 17.0 + CHARACTER * label.chars().count() as f64 + 22.0;
     }
     let title = format!("{} of the paper and of this run", name(metrics[0]));

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every figure needs: escaping, text, axes, and the colour of a variant.
+//! What every figure needs: a canvas, axes, and the colour of a variant.
+//!
+//! maud writes no element that ends in a slash, as SVG's do. It escapes every value that is
+//! written here all the same: nothing else writes one.
+
+use std::fmt::{Display, Write};
 
 use indexmap::IndexMap;
+use maud::{html, Escaper, Markup, PreEscaped, Render};
 
 use crate::results::Results;
+
+use super::xml::legal;
 
 /// Ink of text, of secondary text, and of grid lines.
 pub const INK: &str = "#1b2430";
@@ -77,24 +85,6 @@ pub fn colors(
     colors
 }
 
-/// Escapes text for element content and attribute values. Characters that XML
-/// cannot hold become U+FFFD.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\t' | '\n' | '\r' => escaped.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
 /// A drawing under construction, in user units that are pixels at full size.
 pub struct Canvas {
     body: String,
@@ -112,6 +102,62 @@ pub enum Anchor {
     End,
 }
 
+/// How a text looks.
+#[derive(Clone, Copy)]
+pub enum Style {
+    /// As all of them.
+    Plain,
+    /// With this weight: 400 is plain, 700 bold.
+    Weight(u16),
+    /// Digits of one width, spaces kept: for columns of numbers.
+    Tabular,
+    /// Upwards, turned about the place where it is held.
+    Turned,
+}
+
+/// Names and values, which are escaped when they are written.
+type Attributes<'a> = [(&'static str, &'a dyn Display)];
+
+/// What an element holds.
+enum Content<'a> {
+    Nothing,
+    /// What is drawn.
+    Text(&'a str),
+    /// What is shown when it is pointed at.
+    Title(&'a str),
+}
+
+/// Appends an element on a line of its own.
+fn element(svg: &mut String, name: &'static str, attributes: &Attributes, content: Content) {
+    open(svg, name, attributes);
+    let inside = match content {
+        Content::Nothing => {
+            svg.push_str("/>\n");
+            return;
+        }
+        Content::Text(text) => html! { (text) },
+        Content::Title(text) => html! { title { (text) } },
+    };
+    svg.push('>');
+    inside.render_to(svg);
+    svg.push_str("</");
+    svg.push_str(name);
+    svg.push_str(">\n");
+}
+
+/// Appends the start of an element, up to where it ends or its content begins.
+fn open(svg: &mut String, name: &'static str, attributes: &Attributes) {
+    svg.push('<');
+    svg.push_str(name);
+    for (key, value) in attributes {
+        svg.push(' ');
+        svg.push_str(key);
+        svg.push_str("=\"");
+        write!(Escaper::new(svg), "{value}").expect("a string has room");
+        svg.push('"');
+    }
+}
+
 impl Canvas {
     /// An empty drawing of this width.
     pub fn new(width: f64) -> Self {
@@ -123,25 +169,27 @@ impl Canvas {
 
     /// A straight line. `dash` is an SVG dash pattern, empty for a solid line.
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), color: &str, width: f64, dash: &str) {
-        let dash = if dash.is_empty() {
-            String::new()
-        } else {
-            format!(" stroke-dasharray=\"{dash}\"")
-        };
-        self.body.push_str(&format!(
-            "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}/>\n",
-            short(from.0), short(from.1), short(to.0), short(to.1)
-        ));
+        let (x1, y1, x2, y2) = (short(from.0), short(from.1), short(to.0), short(to.1));
+        let all: [(_, &dyn Display); 7] = [
+            ("x1", &x1),
+            ("y1", &y1),
+            ("x2", &x2),
+            ("y2", &y2),
+            ("stroke", &color),
+            ("stroke-width", &width),
+            ("stroke-dasharray", &dash),
+        ];
+        self.element("line", without_dash(&all, dash), Content::Nothing);
     }
 
-    /// `style` is further attributes, such as `font-weight="600"`.
+    /// A text of `size` pixels.
     pub fn text(
         &mut self,
         at: (f64, f64),
         anchor: Anchor,
         color: &str,
         size: f64,
-        style: &str,
+        style: Style,
         text: &str,
     ) {
         let anchor = match anchor {
@@ -149,19 +197,45 @@ impl Canvas {
             Anchor::Middle => "middle",
             Anchor::End => "end",
         };
-        let space = if style.is_empty() { "" } else { " " };
-        self.body.push_str(&format!(
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\" fill=\"{color}\" font-size=\"{size}\"{space}{style}>{}</text>\n",
-            short(at.0), short(at.1), escape(text)
-        ));
+        let (x, y) = (short(at.0), short(at.1));
+        let styled: Option<(_, String)> = match style {
+            Style::Plain => None,
+            Style::Weight(weight) => Some(("font-weight", weight.to_string())),
+            Style::Tabular => Some((
+                "style",
+                "font-variant-numeric:tabular-nums;white-space:pre".to_owned(),
+            )),
+            Style::Turned => Some(("transform", format!("rotate(-90 {x} {y})"))),
+        };
+        let mut all: Vec<(_, &dyn Display)> = vec![
+            ("x", &x),
+            ("y", &y),
+            ("text-anchor", &anchor),
+            ("fill", &color),
+            ("font-size", &size),
+        ];
+        all.extend(
+            styled
+                .iter()
+                .map(|(key, value)| (*key, value as &dyn Display)),
+        );
+        self.element("text", &all, Content::Text(text));
     }
 
     /// A dot; `title` is shown when it is pointed at.
     pub fn circle(&mut self, at: (f64, f64), radius: f64, color: &str, title: &str) {
-        self.body.push_str(&format!(
-            "<circle cx=\"{}\" cy=\"{}\" r=\"{radius}\" fill=\"{color}\" stroke=\"#fff\" stroke-width=\"1.5\"><title>{}</title></circle>\n",
-            short(at.0), short(at.1), escape(title)
-        ));
+        self.element(
+            "circle",
+            &[
+                ("cx", &short(at.0)),
+                ("cy", &short(at.1)),
+                ("r", &radius),
+                ("fill", &color),
+                ("stroke", &"#fff"),
+                ("stroke-width", &1.5),
+            ],
+            Content::Title(title),
+        );
     }
 
     /// A bar: filled, or only its outline.
@@ -181,61 +255,107 @@ impl Canvas {
                 ((size.0 - 1.6).max(0.0), (size.1 - 0.8).max(0.0)),
             ),
         };
-        let paint = match filled {
-            true => format!("fill=\"{color}\""),
-            false => format!(
-                "fill=\"{color}\" fill-opacity=\"0.14\" stroke=\"{color}\" stroke-width=\"1.6\""
-            ),
-        };
-        self.body.push_str(&format!(
-            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" {paint}><title>{}</title></rect>\n",
-            short(from.0),
-            short(from.1),
-            short(size.0),
-            short(size.1),
-            escape(title)
-        ));
+        let (x, y, width, height) = (short(from.0), short(from.1), short(size.0), short(size.1));
+        let all: [(_, &dyn Display); 8] = [
+            ("x", &x),
+            ("y", &y),
+            ("width", &width),
+            ("height", &height),
+            ("fill", &color),
+            ("fill-opacity", &0.14),
+            ("stroke", &color),
+            ("stroke-width", &1.6),
+        ];
+        let painted = if filled { &all[..5] } else { &all };
+        self.element("rect", painted, Content::Title(title));
     }
 
     /// A box with round corners, filled white.
     pub fn rounded(&mut self, from: (f64, f64), size: (f64, f64), color: &str, title: &str) {
-        self.body.push_str(&format!(
-            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"8\" fill=\"#fff\" stroke=\"{color}\" stroke-width=\"1.5\"><title>{}</title></rect>\n",
-            short(from.0), short(from.1), short(size.0), short(size.1), escape(title)
-        ));
+        self.element(
+            "rect",
+            &[
+                ("x", &short(from.0)),
+                ("y", &short(from.1)),
+                ("width", &short(size.0)),
+                ("height", &short(size.1)),
+                ("rx", &8),
+                ("fill", &"#fff"),
+                ("stroke", &color),
+                ("stroke-width", &1.5),
+            ],
+            Content::Title(title),
+        );
     }
 
     /// A path with a filled area under it, both in one colour.
     pub fn area(&mut self, outline: &str, floor: &str, color: &str) {
-        self.body.push_str(&format!(
-            "<path d=\"{outline}{floor}\" fill=\"{color}\" fill-opacity=\"0.28\"/>\n"
-        ));
-        self.body.push_str(&format!(
-            "<path d=\"{outline}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.3\" stroke-linejoin=\"round\"/>\n"
-        ));
+        self.element(
+            "path",
+            &[
+                ("d", &format_args!("{outline}{floor}")),
+                ("fill", &color),
+                ("fill-opacity", &0.28),
+            ],
+            Content::Nothing,
+        );
+        self.stroke(outline, color, 1.3, "");
     }
 
     /// A path, `dash` as in [`Canvas::line`].
     pub fn path(&mut self, outline: &str, color: &str, dash: &str) {
-        let dash = match dash {
-            "" => String::new(),
-            dash => format!(" stroke-dasharray=\"{dash}\""),
-        };
-        self.body.push_str(&format!(
-            "<path d=\"{outline}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.5\" stroke-linejoin=\"round\"{dash}/>\n"
-        ));
+        self.stroke(outline, color, 1.5, dash);
+    }
+
+    fn stroke(&mut self, outline: &str, color: &str, width: f64, dash: &str) {
+        let all: [(_, &dyn Display); 6] = [
+            ("d", &outline),
+            ("fill", &"none"),
+            ("stroke", &color),
+            ("stroke-width", &width),
+            ("stroke-linejoin", &"round"),
+            ("stroke-dasharray", &dash),
+        ];
+        self.element("path", without_dash(&all, dash), Content::Nothing);
     }
 
     /// The finished drawing, `height` high, on white. `title` is what a screen
     /// reader says.
-    pub fn finish(self, height: f64, title: &str) -> String {
+    pub fn finish(self, height: f64, title: &str) -> Markup {
         let (width, height) = (short(self.width), short(height));
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" font-family=\"{FONT}\">\n\
-             <title>{}</title>\n<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n{}</svg>\n",
-            escape(title),
-            self.body
-        )
+        let mut svg = String::new();
+        open(
+            &mut svg,
+            "svg",
+            &[
+                ("xmlns", &"http://www.w3.org/2000/svg"),
+                ("viewBox", &format_args!("0 0 {width} {height}")),
+                ("width", &width),
+                ("height", &height),
+                ("role", &"img"),
+                ("font-family", &FONT),
+            ],
+        );
+        svg.push_str(">\n");
+        element(&mut svg, "title", &[], Content::Text(title));
+        let white: [(_, &dyn Display); 3] =
+            [("width", &width), ("height", &height), ("fill", &"#fff")];
+        element(&mut svg, "rect", &white, Content::Nothing);
+        svg.push_str(&self.body);
+        svg.push_str("</svg>\n");
+        PreEscaped(legal(&svg))
+    }
+
+    fn element(&mut self, name: &'static str, attributes: &Attributes, content: Content) {
+        element(&mut self.body, name, attributes, content);
+    }
+}
+
+/// The attributes without the last one, which is the dash pattern, where that is empty.
+fn without_dash<'s, 'a>(all: &'s Attributes<'a>, dash: &str) -> &'s Attributes<'a> {
+    match dash {
+        "" => &all[..all.len() - 1],
+        _ => all,
     }
 }
 

@@ -2,12 +2,12 @@
 //! Traffic at the bottleneck, standard TCP above and modified TCP below, in seconds and
 //! Mbit/s: the manner of appendix A of matsuda-2005. Other things over time likewise.
 
-use maud::{html, Markup, PreEscaped};
+use maud::{html, Markup};
 
 use crate::paper::Traffic;
 use crate::series::{Report, Series};
 
-use super::svg::{colors, positive, short, tick_label, ticks, Anchor, Canvas, FAINT, GRID, INK};
+use super::svg::{colors, positive, tick_label, ticks, Anchor, Canvas, Style, FAINT, GRID, INK};
 use super::{figure, panels};
 
 const WIDTH: f64 = 470.0;
@@ -24,7 +24,7 @@ const LITTLE: f64 = 0.12;
 /// All `wanted` parts of which there is traffic, as a grid of figures.
 pub fn figures(report: &Report, traffic: &Traffic, wanted: impl Fn(&str) -> bool) -> Markup {
     let parts = panels::parts(report).into_iter();
-    let drawn: Vec<(&str, String)> = parts
+    let drawn: Vec<(&str, Markup)> = parts
         .filter(|part| wanted(part))
         .filter_map(|part| Some((part, figure(report, traffic, part)?)))
         .collect();
@@ -34,7 +34,7 @@ pub fn figures(report: &Report, traffic: &Traffic, wanted: impl Fn(&str) -> bool
                 @for (part, svg) in &drawn {
                     figure {
                         figcaption { strong { (part) } }
-                        (PreEscaped(svg))
+                        (svg)
                     }
                 }
             }
@@ -43,7 +43,7 @@ pub fn figures(report: &Report, traffic: &Traffic, wanted: impl Fn(&str) -> bool
 }
 
 /// The panels of one part; `None` if there is no traffic of it.
-pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> {
+pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<Markup> {
     let all = panels::panels(report, part);
     let of = |variant: &str| all.iter().find(|lines| lines[0].variant == variant);
     let panels: Vec<Vec<&Series>> = traffic.variants().filter_map(of).cloned().collect();
@@ -87,7 +87,7 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
                 Anchor::End,
                 FAINT,
                 10.5,
-                "",
+                Style::Plain,
                 &tick_label(tick, &y_ticks),
             );
         }
@@ -109,7 +109,7 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
             Anchor::Start,
             INK,
             12.0,
-            "font-weight=\"650\"",
+            Style::Weight(650),
             &series.variant,
         );
         if lines.len() > 1 {
@@ -124,7 +124,7 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
             Anchor::Middle,
             FAINT,
             10.5,
-            "",
+            Style::Plain,
             &tick_label(tick, &x_ticks),
         );
     }
@@ -133,17 +133,16 @@ pub fn figure(report: &Report, traffic: &Traffic, part: &str) -> Option<String> 
         Anchor::Middle,
         INK,
         11.0,
-        "",
+        Style::Plain,
         &x_label,
     );
     let centre = (TOP + panels_end) / 2.0;
-    let turned = format!("transform=\"rotate(-90 11 {})\"", short(centre));
     canvas.text(
         (11.0, centre),
         Anchor::Middle,
         INK,
         11.0,
-        &turned,
+        Style::Turned,
         &first.y_label,
     );
     let title = format!("{} of {part} over time", first.y_label);
