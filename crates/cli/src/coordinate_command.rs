@@ -14,12 +14,12 @@ use paceline_agent::service;
 use paceline_coordinator::algorithm::{Choice, CHOICES};
 use paceline_coordinator::client::{self, Access, ClientConfig, Control, Target};
 use paceline_coordinator::protocol::{check_name, Request};
-use paceline_coordinator::security::{
-    client_tls, default_socket, fingerprint_of, server_tls, ServerTrust, Token,
-};
 use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
 use paceline_coordinator::status::Status;
 use paceline_policy::units::Time;
+use paceline_security::{
+    client_tls, default_socket, fingerprint_of, server_tls, ServerTrust, Token,
+};
 
 use crate::{coordinate_local, coordinate_text, output, trusted_path};
 

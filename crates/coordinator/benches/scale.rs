@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use paceline_coordinator::client::{self, Access, ClientConfig, Control, Target};
 use paceline_coordinator::local::{Cap, LocalError, LocalStreams, StreamSample};
 use paceline_coordinator::protocol::Request;
-use paceline_coordinator::security::Token;
 use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
 use paceline_coordinator::status::Status;
+use paceline_security::Token;
 
 const HOSTS: usize = 200;
 const STREAMS_PER_HOST: u64 = 50;

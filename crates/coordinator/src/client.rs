@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use paceline_security::{self as security, Error as SecurityError, FrameError, Token};
 use rand::RngExt;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,7 +20,6 @@ use crate::handshake::{self, Joined, Protection, PATIENCE};
 use crate::local::{Cap, LocalStreams, StreamSample};
 use crate::protocol::{Message, Reader, Request, Role, WireError, Writer, MOST_STREAMS};
 use crate::reach::Reach;
-use crate::security::{self, SecurityError, Token};
 use crate::{Error, Result};
 
 /// Before the second try, and longest between two.
@@ -124,7 +124,7 @@ async fn connect(access: &Access, joined: &Joined) -> Result<Session> {
             };
             let stream = timeout(PATIENCE, TcpStream::connect(address))
                 .await
-                .map_err(|_| WireError::Slow(PATIENCE))?
+                .map_err(|_| FrameError::Slow(PATIENCE))?
                 .map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
             match &access.tls {
@@ -143,7 +143,7 @@ async fn connect(access: &Access, joined: &Joined) -> Result<Session> {
                     let connector = TlsConnector::from(Arc::clone(config));
                     let stream = timeout(PATIENCE, connector.connect(name, stream))
                         .await
-                        .map_err(|_| WireError::Slow(PATIENCE))?
+                        .map_err(|_| FrameError::Slow(PATIENCE))?
                         .map_err(|error| match error.kind() {
                             // What rustls says of a certificate; else the connection broke.
                             std::io::ErrorKind::InvalidData => {
@@ -331,7 +331,7 @@ async fn take_part(session: &mut Session, streams: &mut Streams<'_>) -> Error {
     loop {
         let message = match session.reader.next(SILENCE).await {
             Ok(message) => message,
-            Err(error) => return error.into(),
+            Err(error) => return error,
         };
         match message {
             Message::Poll { round } if round > polled => {
@@ -343,7 +343,7 @@ async fn take_part(session: &mut Session, streams: &mut Streams<'_>) -> Error {
                     streams: streams.report(),
                 };
                 if let Err(error) = session.writer.send(&report, WRITE_PATIENCE).await {
-                    return error.into();
+                    return error;
                 }
             }
             Message::Caps {

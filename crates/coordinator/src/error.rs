@@ -4,15 +4,19 @@
 use std::io;
 use std::path::PathBuf;
 
+use paceline_security::{Error as SecurityError, FrameError};
+
 use crate::protocol::WireError;
-use crate::security::SecurityError;
 
 /// All errors of this crate's services.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Who may take part.
     #[error(transparent)]
-    Security(#[from] SecurityError),
+    Security(SecurityError),
+    /// The connection.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
     /// What was sent.
     #[error(transparent)]
     Wire(#[from] WireError),
@@ -43,9 +47,6 @@ pub enum Error {
         /// Those that are.
         served: Vec<String>,
     },
-    /// Others wanted the place of a connection that had not proven anything.
-    #[error("too many connections that prove nothing: this was the oldest")]
-    Crowded,
     /// No coordinator, for longer than the user wants to wait.
     #[error("no coordinator within {patience:?}: {last}")]
     GivenUp {
@@ -92,6 +93,15 @@ pub enum Error {
     Answer(String),
 }
 
+impl From<SecurityError> for Error {
+    fn from(error: SecurityError) -> Self {
+        match error {
+            SecurityError::Frame(error) => Self::Frame(error),
+            error => Self::Security(error),
+        }
+    }
+}
+
 impl Error {
     /// The kind of a refusal, for `status`.
     pub(crate) fn reason(&self) -> &'static str {
@@ -100,14 +110,14 @@ impl Error {
             Self::Security(SecurityError::TokenMissing(_)) => "no token",
             Self::Security(SecurityError::Handshake(_)) => "TLS",
             Self::Security(SecurityError::Stranger { .. }) => "another user",
+            Self::Security(SecurityError::Crowded) => "proved nothing",
             Self::Security(_) => "not allowed",
             Self::Wire(WireError::Version { .. }) => "another version",
-            Self::Wire(WireError::Slow(_)) => "too slow",
-            Self::Wire(WireError::Seal) => "wrong seal",
-            Self::Wire(_) | Self::Unexpected(_) => "not the protocol",
+            Self::Frame(FrameError::Slow(_)) => "too slow",
+            Self::Frame(FrameError::Seal) => "wrong seal",
+            Self::Frame(_) | Self::Wire(_) | Self::Unexpected(_) => "not the protocol",
             Self::Full { .. } => "full",
             Self::NoSuchGroup { .. } => "group not served",
-            Self::Crowded => "proved nothing",
             _ => "other",
         }
     }

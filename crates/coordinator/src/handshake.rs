@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use paceline_security::{same, Error as SecurityError, Handshake, Nonce, Token};
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::protocol::{Message, Nonce, Reader, Role, WireError, Writer};
-use crate::security::{same, Handshake, SecurityError, Token};
+use crate::protocol::{Message, Reader, Role, WireError, Writer};
 use crate::Error;
 
 /// How long the other side may take for each message of the handshake.
@@ -94,7 +94,7 @@ where
     let about = Handshake {
         server: &server,
         client: &client,
-        role,
+        role: role.name(),
         group: &group,
         host: &host,
         binding: protection.binding(),
@@ -152,7 +152,7 @@ where
     let about = Handshake {
         server: &server,
         client: &client,
-        role: joined.role,
+        role: joined.role.name(),
         group: &joined.group,
         host: &joined.host,
         binding: protection.binding(),

@@ -5,7 +5,7 @@
 //! - [`algorithm`]: which bounds; pure, without clock or I/O;
 //! - [`local`]: what a client needs of its own host;
 //! - [`server`], [`client`]: the two ends;
-//! - [`protocol`], [`security`]: what they say to each other, and who may;
+//! - [`protocol`]: what they say to each other; who may is for `paceline_security` to say;
 //! - [`status`]: what can be seen of a group.
 
 #![forbid(unsafe_code)]
@@ -19,7 +19,6 @@ pub mod local;
 pub mod protocol;
 mod reach;
 mod round_log;
-pub mod security;
 pub mod server;
 pub mod status;
 

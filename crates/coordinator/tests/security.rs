@@ -12,10 +12,8 @@ use std::time::Duration;
 
 use paceline_coordinator::client::{Access, Control, Target};
 use paceline_coordinator::protocol::{Message, Reader, Request, Role, Writer};
-use paceline_coordinator::security::{
-    client_tls, fingerprint_of, server_tls, Handshake, ServerTrust, Token,
-};
 use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
+use paceline_security::{client_tls, fingerprint_of, server_tls, Handshake, ServerTrust, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -131,7 +129,7 @@ async fn what_was_recorded_cannot_be_played_again() {
     let about = Handshake {
         server: &nonce,
         client: &client,
-        role: Role::Control,
+        role: Role::Control.name(),
         group: "",
         host: "h",
         binding: b"",

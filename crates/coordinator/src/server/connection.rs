@@ -3,16 +3,15 @@
 
 use std::time::Duration;
 
+use paceline_security::{binding, check_peer, Error as SecurityError, FrameError, Stranger, Token};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use super::hub::{Event, Place};
-use super::strangers::Stranger;
 use crate::handshake::{self, Joined, Protection};
-use crate::protocol::{Message, Reader, Role, WireError, Writer};
-use crate::security::{binding, check_peer, SecurityError, Token};
+use crate::protocol::{Message, Reader, Role, Writer};
 use crate::{Error, Result};
 
 /// Messages that wait for a slow client. One that does not take four rounds is gone.
@@ -53,7 +52,7 @@ impl Gate {
         // Rounds are short messages.
         stream
             .set_nodelay(true)
-            .map_err(|error| Error::Wire(WireError::Io(error)))?;
+            .map_err(|error| Error::Frame(FrameError::Io(error)))?;
         let Some(acceptor) = &self.tls else {
             let (read, write) = stream.into_split();
             return self
@@ -62,7 +61,7 @@ impl Gate {
         };
         let accept = async {
             let accepted = acceptor.accept(stream).await;
-            Ok(accepted.map_err(SecurityError::Handshake)?)
+            accepted.map_err(SecurityError::Handshake)
         };
         let stream = stranger.within(accept).await?;
         let protection = Protection::Tls {
@@ -144,7 +143,7 @@ impl Gate {
             answer,
         };
         self.tell(event).await?;
-        let place: Place = place.await.map_err(|_| WireError::Closed)??;
+        let place: Place = place.await.map_err(|_| FrameError::Closed)??;
         let write = async {
             while let Some(message) = outgoing.recv().await {
                 writer.send(&message, WRITE_PATIENCE).await?;
@@ -201,7 +200,7 @@ impl Gate {
                 Message::Request { number, request } => {
                     let (answer, result) = oneshot::channel();
                     self.tell(Event::Request { request, answer }).await?;
-                    let result = result.await.map_err(|_| WireError::Closed)?;
+                    let result = result.await.map_err(|_| FrameError::Closed)?;
                     let answer = Message::Answer { number, result };
                     writer.send(&answer, WRITE_PATIENCE).await?;
                 }
@@ -214,6 +213,6 @@ impl Gate {
     async fn tell(&self, event: Event) -> Result<()> {
         // Closed: the server ends.
         let told = self.events.send(event).await;
-        told.map_err(|_| WireError::Closed.into())
+        told.map_err(|_| FrameError::Closed.into())
     }
 }

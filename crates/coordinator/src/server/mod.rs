@@ -4,7 +4,6 @@
 mod connection;
 mod hub;
 mod refusals;
-mod strangers;
 
 use std::fmt;
 use std::future::Future;
@@ -14,18 +13,17 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use paceline_security::{self as security, Error as SecurityError, Strangers, Token};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::algorithm::Choice;
-use crate::security::{self, SecurityError, Token};
 use crate::{Error, Result};
 use connection::Gate;
 use hub::Hub;
 use refusals::Refusals;
-use strangers::Strangers;
 
 /// Connections for questions at once, beyond the members that are allowed: so many over
 /// TCP, and so many over Unix sockets.
@@ -83,7 +81,7 @@ pub struct Limits {
 impl Limits {
     /// Descriptors that a server with these limits may hold at once.
     pub fn descriptors(&self) -> usize {
-        2 * (self.clients + QUESTIONS) + strangers::MOST + OTHER_FILES
+        2 * (self.clients + QUESTIONS) + security::MOST_STRANGERS + OTHER_FILES
     }
 }
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use paceline_security::FrameError;
 use tokio::time::Instant;
 
-use crate::protocol::WireError;
 use crate::status::Refusal;
 use crate::Error;
 
@@ -41,7 +41,7 @@ impl Refusals {
     pub fn ended(&self, peer: &str, ended: Result<(), Error>) {
         match ended {
             Ok(()) => tracing::debug!("{peer}: ended"),
-            Err(error @ Error::Wire(WireError::Closed | WireError::Io(_))) => {
+            Err(error @ Error::Frame(FrameError::Closed | FrameError::Io(_))) => {
                 tracing::debug!("{peer}: {error}");
             }
             Err(error) => {

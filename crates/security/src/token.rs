@@ -9,8 +9,7 @@ use std::path::Path;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::{file_error, SecurityError};
-use crate::protocol::{Nonce, Proof, Role};
+use crate::error::{file_error, Error};
 
 /// Bytes of a tag: half of HMAC-SHA256, as RFC 2104 (5) allows.
 pub const TAG_BYTES: usize = 16;
@@ -18,6 +17,11 @@ pub const TAG_BYTES: usize = 16;
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
 /// Random bytes of a token that is made here.
 const MADE_BYTES: usize = 32;
+
+/// Drawn anew for each connection by either side: no proof is good twice.
+pub type Nonce = [u8; 32];
+/// HMAC-SHA256.
+pub type Proof = [u8; 32];
 
 /// A secret that both sides know.
 #[derive(Debug, Clone)]
@@ -31,7 +35,7 @@ pub struct Handshake<'a> {
     /// The client's.
     pub client: &'a Nonce,
     /// The client's role.
-    pub role: Role,
+    pub role: &'a str,
     /// The client's group.
     pub group: &'a str,
     /// The client's host.
@@ -44,9 +48,9 @@ impl Token {
     /// From a file that only its owner can read; white space around it does not count.
     ///
     /// # Errors
-    /// [`SecurityError::File`] if others may read it, if it is too short, or cannot be
+    /// [`Error::File`] if others may read it, if it is too short, or cannot be
     /// read.
-    pub fn load(path: &Path) -> Result<Self, SecurityError> {
+    pub fn load(path: &Path) -> Result<Self, Error> {
         let error = |error: std::io::Error| file_error(path, error.to_string());
         let file = File::open(path).map_err(error)?;
         let metadata = file.metadata().map_err(error)?;
@@ -86,8 +90,8 @@ impl Token {
     /// Writes a new random token to a file that does not exist yet.
     ///
     /// # Errors
-    /// [`SecurityError::File`] if it does, or cannot be made.
-    pub fn make(path: &Path) -> Result<(), SecurityError> {
+    /// [`Error::File`] if it does, or cannot be made.
+    pub fn make(path: &Path) -> Result<(), Error> {
         let mut bytes = [0; MADE_BYTES];
         SystemRandom::new()
             .fill(&mut bytes)
@@ -107,14 +111,10 @@ impl Token {
 
     fn mac(&self, label: &str, about: &Handshake) -> hmac::Tag {
         let mut context = hmac::Context::with_key(&self.0);
-        let role = match about.role {
-            Role::Member => "member",
-            Role::Control => "control",
-        };
         // Lengths first: no two handshakes give the same bytes.
         for part in [
             label.as_bytes(),
-            role.as_bytes(),
+            about.role.as_bytes(),
             about.server,
             about.client,
             about.group.as_bytes(),
@@ -153,7 +153,7 @@ impl Token {
 }
 
 /// Whether two proofs are the same, in a time that does not tell where they differ.
-pub(crate) fn same(one: &Proof, other: &Proof) -> bool {
+pub fn same(one: &Proof, other: &Proof) -> bool {
     let differ = one.iter().zip(other).fold(0, |d, (a, b)| d | (a ^ b));
     std::hint::black_box(differ) == 0
 }
@@ -209,7 +209,7 @@ mod tests {
         Handshake {
             server: &[1; 32],
             client,
-            role: Role::Member,
+            role: "member",
             group: "g",
             host: "h",
             binding: b"",
@@ -227,7 +227,7 @@ mod tests {
             token.server_proof(&about(&nonce)),
             Token::new(b"0123456789abcdeX").client_proof(&about(&nonce)),
             token.client_proof(&Handshake {
-                role: Role::Control,
+                role: "control",
                 ..about(&nonce)
             }),
             token.client_proof(&Handshake {

@@ -7,8 +7,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::{Message, WireError, MOST_FRAME, MOST_GREETING};
-use crate::security::{Seal, TAG_BYTES};
+use crate::error::FrameError;
+use crate::token::{Seal, TAG_BYTES};
+
+/// Largest frame of somebody who has not proven anything yet, bytes.
+pub const MOST_GREETING: usize = 1024;
 
 /// One direction of a connection: frames come in.
 #[derive(Debug)]
@@ -39,38 +42,38 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// From now on full frames, with tags if there is a seal.
-    pub fn trust(&mut self, seal: Option<Seal>) {
-        self.most = MOST_FRAME;
+    /// From now on frames of up to `most` bytes, with tags if there is a seal.
+    pub fn trust(&mut self, seal: Option<Seal>, most: usize) {
+        self.most = most;
         self.seal = seal;
     }
 
-    /// The next message. Not to be called again after an error, nor after it was
+    /// The next frame's body. Not to be called again after an error, nor after it was
     /// dropped before it ended.
     ///
     /// # Errors
-    /// All of [`WireError`]; [`WireError::Slow`] if it is not here within `patience`.
-    pub async fn next(&mut self, patience: Duration) -> Result<Message, WireError> {
+    /// All of [`FrameError`]; [`FrameError::Slow`] if it is not here within `patience`.
+    pub async fn next(&mut self, patience: Duration) -> Result<&[u8], FrameError> {
         match timeout(patience, self.frame()).await {
             Ok(frame) => frame?,
-            Err(_) => return Err(WireError::Slow(patience)),
+            Err(_) => return Err(FrameError::Slow(patience)),
         }
         let mut body = self.body.as_slice();
         if let Some(seal) = &mut self.seal {
-            body = seal.open(body).ok_or(WireError::Seal)?;
+            body = seal.open(body).ok_or(FrameError::Seal)?;
         }
-        Message::decode(body)
+        Ok(body)
     }
 
-    async fn frame(&mut self) -> Result<(), WireError> {
+    async fn frame(&mut self) -> Result<(), FrameError> {
         let io = |error: std::io::Error| match error.kind() {
-            ErrorKind::UnexpectedEof => WireError::Closed,
-            _ => WireError::Io(error),
+            ErrorKind::UnexpectedEof => FrameError::Closed,
+            _ => FrameError::Io(error),
         };
         let length = self.stream.read_u32_le().await.map_err(io)? as usize;
         let tag = self.seal.as_ref().map_or(0, |_| TAG_BYTES);
-        if length < 2 + tag || length > self.most + tag {
-            return Err(WireError::Length {
+        if length < 1 + tag || length > self.most + tag {
+            return Err(FrameError::Length {
                 length,
                 most: self.most,
             });
@@ -81,7 +84,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         limited.read_to_end(&mut self.body).await.map_err(io)?;
         match self.body.len() == length {
             true => Ok(()),
-            false => Err(WireError::Closed),
+            false => Err(FrameError::Closed),
         }
     }
 }
@@ -102,13 +105,14 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         self.seal = seal;
     }
 
-    /// Sends a message.
+    /// Sends a frame.
     ///
     /// # Errors
-    /// [`WireError::Length`], [`WireError::Io`]; [`WireError::Slow`] if the other side
-    /// has not taken it within `patience`.
-    pub async fn send(&mut self, message: &Message, patience: Duration) -> Result<(), WireError> {
-        message.encode(&mut self.body)?;
+    /// [`FrameError::Io`]; [`FrameError::Slow`] if the other side has not taken it within
+    /// `patience`.
+    pub async fn send(&mut self, body: &[u8], patience: Duration) -> Result<(), FrameError> {
+        self.body.clear();
+        self.body.extend_from_slice(body);
         if let Some(seal) = &mut self.seal {
             seal.close(&mut self.body);
         }
@@ -121,8 +125,8 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
             self.stream.flush().await
         };
         match timeout(patience, write).await {
-            Ok(written) => written.map_err(WireError::Io),
-            Err(_) => Err(WireError::Slow(patience)),
+            Ok(written) => written.map_err(FrameError::Io),
+            Err(_) => Err(FrameError::Slow(patience)),
         }
     }
 }

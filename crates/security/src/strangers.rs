@@ -15,11 +15,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{timeout_at, Instant};
 
-use crate::protocol::WireError;
-use crate::{Error, Result};
+use crate::error::{Error, FrameError};
 
 /// Of all addresses.
-pub(super) const MOST: usize = 256;
+pub const MOST: usize = 256;
 /// Of one address: what a cluster behind one translator begins at once, and some.
 const MOST_OF_ONE: usize = 64;
 /// For the whole handshake, TLS included.
@@ -27,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct Strangers(Mutex<Inner>);
+pub struct Strangers(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -44,7 +43,7 @@ struct Waiting {
 }
 
 /// One of them, and its place, which is free again when this is dropped.
-pub(super) struct Stranger {
+pub struct Stranger {
     all: Arc<Strangers>,
     number: u64,
     displaced: oneshot::Receiver<()>,
@@ -104,15 +103,18 @@ impl Stranger {
     /// A part of the handshake, as long as it may last and the place is kept.
     ///
     /// # Errors
-    /// [`Error::Crowded`], [`WireError::Slow`], and the part's own. After one of the first
+    /// [`Error::Crowded`], [`FrameError::Slow`], and the part's own. After one of the first
     /// two it is not to be called again.
-    pub async fn within<T>(&mut self, part: impl Future<Output = Result<T>>) -> Result<T> {
+    pub async fn within<T, E: From<Error>>(
+        &mut self,
+        part: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         tokio::select! {
             done = timeout_at(self.until, part) => match done {
                 Ok(done) => done,
-                Err(_) => Err(WireError::Slow(PATIENCE).into()),
+                Err(_) => Err(Error::from(FrameError::Slow(PATIENCE)).into()),
             },
-            _ = &mut self.displaced => Err(Error::Crowded),
+            _ = &mut self.displaced => Err(Error::Crowded.into()),
         }
     }
 }
@@ -158,7 +160,9 @@ mod tests {
         let _one_more = strangers.admit(address("10.0.0.2"));
         assert!(!has_place(&many[0]));
         assert!(has_place(&many[1]));
-        let error = many[0].within(std::future::pending::<Result<()>>()).await;
+        let error = many[0]
+            .within(std::future::pending::<Result<(), Error>>())
+            .await;
         assert!(matches!(error, Err(Error::Crowded)));
         // From everywhere: whoever has most, not who came first.
         let _others: Vec<Stranger> = (0..MOST)
@@ -185,7 +189,9 @@ mod tests {
     async fn a_handshake_does_not_last_for_ever() {
         let strangers = Arc::new(Strangers::default());
         let mut stranger = strangers.admit(address("10.0.0.1"));
-        let ended = stranger.within(std::future::pending::<Result<()>>()).await;
-        assert!(matches!(ended, Err(Error::Wire(WireError::Slow(_)))));
+        let ended = stranger
+            .within(std::future::pending::<Result<(), Error>>())
+            .await;
+        assert!(matches!(ended, Err(Error::Frame(FrameError::Slow(_)))));
     }
 }

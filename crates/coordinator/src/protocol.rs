@@ -3,7 +3,7 @@
 //!
 //! A frame is a length of four bytes, little-endian, then a byte with the protocol's
 //! version and a message in postcard's encoding, then a tag where the channel has no
-//! other protection ([`crate::security::Seal`]). The server speaks first:
+//! other protection ([`paceline_security::Seal`]). The server speaks first:
 //!
 //! ```text
 //! server                                    client
@@ -20,28 +20,23 @@
 //!
 //! Whatever is not expected ends the connection.
 
-mod frame;
+use std::time::Duration;
 
+use paceline_security::{Nonce, Proof, Seal};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::local::{Cap, StreamSample};
-pub use frame::{Reader, Writer};
+use crate::Error;
 
 /// Of messages and frames. Another one is refused.
 pub const VERSION: u8 = 1;
 /// Largest frame, bytes: 4,096 streams of 100 bytes, and room.
 pub const MOST_FRAME: usize = 512 * 1024;
-/// Largest frame of somebody who has not proven anything yet, bytes.
-pub const MOST_GREETING: usize = 1024;
 /// Most streams in a report.
 pub const MOST_STREAMS: usize = 4096;
 /// Longest name of a group or host, bytes.
 pub const MOST_NAME: usize = 64;
-
-/// Drawn anew for each connection by either side: no proof is good twice.
-pub type Nonce = [u8; 32];
-/// HMAC-SHA256.
-pub type Proof = [u8; 32];
 
 /// What a client is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +45,16 @@ pub enum Role {
     Member,
     /// Asks and sets.
     Control,
+}
+
+impl Role {
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Control => "control",
+        }
+    }
 }
 
 /// What control asks for.
@@ -148,16 +153,10 @@ pub enum Message {
 /// A message that cannot be read or must not be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// Nothing, or half a frame, and then the end.
-    #[error("the other side closed the connection")]
-    Closed,
-    /// The connection broke.
-    #[error("connection: {0}")]
-    Io(#[source] std::io::Error),
-    /// Not one of ours, or somebody who means harm.
-    #[error("a frame of {length} bytes is not between 2 and {most}")]
+    /// More than a frame holds.
+    #[error("a message of {length} bytes is not between 2 and {most}")]
     Length {
-        /// As announced.
+        /// Its own.
         length: usize,
         /// Allowed.
         most: usize,
@@ -185,12 +184,6 @@ pub enum WireError {
     /// A name that would make a mess of a log or a terminal.
     #[error("{0:?} is no name: 1 to {MOST_NAME} letters, digits and . _ - : @")]
     Name(String),
-    /// Changed on its way, or sent before.
-    #[error("a frame's tag is wrong: it was changed, or is not the next one")]
-    Seal,
-    /// It took too long.
-    #[error("no answer within {0:?}")]
-    Slow(std::time::Duration),
 }
 
 /// A name of a group or host.
@@ -227,7 +220,7 @@ impl Message {
     /// body's length.
     ///
     /// # Errors
-    /// All but those of connections.
+    /// All of [`WireError`].
     pub fn decode(body: &[u8]) -> Result<Self, WireError> {
         let (version, body) = body.split_first().ok_or(WireError::Length {
             length: 0,
@@ -267,5 +260,61 @@ impl Message {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Messages that come in.
+#[derive(Debug)]
+pub struct Reader<R>(paceline_security::Reader<R>);
+
+/// And those that go out.
+#[derive(Debug)]
+pub struct Writer<W> {
+    frames: paceline_security::Writer<W>,
+    body: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    /// Short messages only, until [`trust`](Self::trust).
+    pub fn new(stream: R) -> Self {
+        Self(paceline_security::Reader::new(stream))
+    }
+
+    /// From now on full frames, with tags if there is a seal.
+    pub fn trust(&mut self, seal: Option<Seal>) {
+        self.0.trust(seal, MOST_FRAME);
+    }
+
+    /// The next message. Not to be called again after an error, nor after it was
+    /// dropped before it ended.
+    ///
+    /// # Errors
+    /// [`Error::Frame`], [`Error::Wire`].
+    pub async fn next(&mut self, patience: Duration) -> Result<Message, Error> {
+        Ok(Message::decode(self.0.next(patience).await?)?)
+    }
+}
+
+impl<W: AsyncWrite + Unpin> Writer<W> {
+    /// Without tags, until [`trust`](Self::trust).
+    pub fn new(stream: W) -> Self {
+        Self {
+            frames: paceline_security::Writer::new(stream),
+            body: Vec::new(),
+        }
+    }
+
+    /// From now on with tags, if there is a seal.
+    pub fn trust(&mut self, seal: Option<Seal>) {
+        self.frames.trust(seal);
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// [`Error::Frame`], [`Error::Wire`].
+    pub async fn send(&mut self, message: &Message, patience: Duration) -> Result<(), Error> {
+        message.encode(&mut self.body)?;
+        Ok(self.frames.send(&self.body, patience).await?)
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::geteuid;
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{file_error, SecurityError};
+use crate::error::{file_error, Error};
 
 const NAME: &str = "coordinate.sock";
 
@@ -29,9 +29,9 @@ pub fn default_socket(user: u32, runtime_directory: Option<&Path>) -> PathBuf {
 /// are judged then.
 ///
 /// # Errors
-/// [`SecurityError::File`] if somebody listens already, if the directory is one in which
+/// [`Error::File`] if somebody listens already, if the directory is one in which
 /// others could put a socket of their own, or it cannot be made.
-pub fn bind(path: &Path, shared: bool) -> Result<UnixListener, SecurityError> {
+pub fn bind(path: &Path, shared: bool) -> Result<UnixListener, Error> {
     let error = |error: std::io::Error| file_error(path, error.to_string());
     if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
         let mode = if shared || geteuid().is_root() {
@@ -63,7 +63,7 @@ pub fn bind(path: &Path, shared: bool) -> Result<UnixListener, SecurityError> {
     Ok(listener)
 }
 
-fn check_directory(directory: &Path) -> Result<(), SecurityError> {
+fn check_directory(directory: &Path) -> Result<(), Error> {
     let metadata =
         fs::metadata(directory).map_err(|error| file_error(directory, error.to_string()))?;
     let ours = metadata.uid() == geteuid().as_raw() || metadata.uid() == 0;
@@ -80,8 +80,8 @@ fn check_directory(directory: &Path) -> Result<(), SecurityError> {
 /// Connects to a coordinator, if it belongs to one of `users`.
 ///
 /// # Errors
-/// [`SecurityError::File`], [`SecurityError::Stranger`].
-pub async fn connect(path: &Path, users: &[u32]) -> Result<UnixStream, SecurityError> {
+/// [`Error::File`], [`Error::Stranger`].
+pub async fn connect(path: &Path, users: &[u32]) -> Result<UnixStream, Error> {
     let stream = UnixStream::connect(path).await;
     let stream = stream.map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => file_error(
@@ -97,12 +97,12 @@ pub async fn connect(path: &Path, users: &[u32]) -> Result<UnixStream, SecurityE
 /// Whether the process at the other end belongs to one of `users`.
 ///
 /// # Errors
-/// [`SecurityError::Stranger`].
-pub(crate) fn check_peer(stream: &UnixStream, users: &[u32]) -> Result<(), SecurityError> {
+/// [`Error::Stranger`].
+pub fn check_peer(stream: &UnixStream, users: &[u32]) -> Result<(), Error> {
     // Who cannot be told is nobody.
     let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
     match users.contains(&user) {
         true => Ok(()),
-        false => Err(SecurityError::Stranger { user }),
+        false => Err(Error::Stranger { user }),
     }
 }

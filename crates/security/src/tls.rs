@@ -16,7 +16,7 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::{file_error, SecurityError};
+use crate::error::{file_error, Error};
 
 /// RFC 9266.
 const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
@@ -35,16 +35,16 @@ pub enum ServerTrust {
 /// issued.
 ///
 /// # Errors
-/// [`SecurityError::File`], [`SecurityError::Tls`].
+/// [`Error::File`], [`Error::Tls`].
 pub fn server_tls(
     certificate: &Path,
     key: &Path,
     authorities: Option<&Path>,
-) -> Result<Arc<ServerConfig>, SecurityError> {
+) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(provider::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(SecurityError::Tls)?;
+        .map_err(Error::Tls)?;
     let builder = match authorities {
         None => builder.with_no_client_auth(),
         Some(path) => {
@@ -57,22 +57,22 @@ pub fn server_tls(
     };
     let config = builder
         .with_single_cert(certificates(certificate)?, private_key(key)?)
-        .map_err(SecurityError::Tls)?;
+        .map_err(Error::Tls)?;
     Ok(Arc::new(config))
 }
 
 /// A client's side, with a certificate of its own if there is one.
 ///
 /// # Errors
-/// [`SecurityError::File`], [`SecurityError::Tls`].
+/// [`Error::File`], [`Error::Tls`].
 pub fn client_tls(
     trust: &ServerTrust,
     own: Option<(&Path, &Path)>,
-) -> Result<Arc<ClientConfig>, SecurityError> {
+) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(provider::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(SecurityError::Tls)?;
+        .map_err(Error::Tls)?;
     let builder = match trust {
         ServerTrust::Authorities(path) => {
             let roots = Arc::new(authorities_of(path)?);
@@ -95,7 +95,7 @@ pub fn client_tls(
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => builder
             .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
-            .map_err(SecurityError::Tls)?,
+            .map_err(Error::Tls)?,
     };
     Ok(Arc::new(config))
 }
@@ -103,19 +103,19 @@ pub fn client_tls(
 /// SHA-256 of a certificate file's first certificate.
 ///
 /// # Errors
-/// [`SecurityError::File`].
-pub fn fingerprint_of(path: &Path) -> Result<[u8; 32], SecurityError> {
+/// [`Error::File`].
+pub fn fingerprint_of(path: &Path) -> Result<[u8; 32], Error> {
     Ok(fingerprint(&certificates(path)?[0]))
 }
 
 /// What is the same on both ends of one TLS connection, and nowhere else.
 ///
 /// # Errors
-/// [`SecurityError::Tls`] before the handshake is complete.
-pub fn binding<T>(connection: &rustls::ConnectionCommon<T>) -> Result<Vec<u8>, SecurityError> {
+/// [`Error::Tls`] before the handshake is complete.
+pub fn binding<T>(connection: &rustls::ConnectionCommon<T>) -> Result<Vec<u8>, Error> {
     connection
         .export_keying_material(vec![0; BINDING_BYTES], BINDING_LABEL, Some(&[]))
-        .map_err(SecurityError::Tls)
+        .map_err(Error::Tls)
 }
 
 fn fingerprint(certificate: &CertificateDer) -> [u8; 32] {
@@ -123,7 +123,7 @@ fn fingerprint(certificate: &CertificateDer) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecurityError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let error = |error: rustls::pki_types::pem::Error| file_error(path, error.to_string());
     let all: Vec<_> = CertificateDer::pem_file_iter(path)
         .map_err(error)?
@@ -135,7 +135,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SecurityErr
     }
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityError> {
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     use std::os::unix::fs::MetadataExt;
     let mode = std::fs::metadata(path).map(|metadata| metadata.mode());
     if mode.is_ok_and(|mode| mode & 0o007 != 0) {
@@ -144,7 +144,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, SecurityError> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| file_error(path, error.to_string()))
 }
 
-fn authorities_of(path: &Path) -> Result<RootCertStore, SecurityError> {
+fn authorities_of(path: &Path) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
         roots
