@@ -11,7 +11,8 @@ source "$(dirname "$0")/common.sh"
 build
 heading "properties, new cases"
 PROPTEST_CASES=100000 cargo test --release --locked -p paceline-control -p paceline-simulator \
-	-p paceline-emulator -p paceline-policy -p paceline-coordinator -p paceline-phase
+	-p paceline-emulator -p paceline-policy -p paceline-coordinator -p paceline-security \
+	-p paceline-phase
 heading "kills"
 python3 tests/torture/kills.py --paceline "$paceline" --rounds "${1:-200}" --seed "${3:-1}"
 heading "short jobs"

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use paceline_agent::{group, service};
 use paceline_coordinator::algorithm::Choice;
-use paceline_coordinator::protocol::{Message, Request};
+use paceline_coordinator::protocol::{Join, Message, Request};
 use paceline_emulator::file::LinkFile;
 use paceline_emulator::socket;
 use paceline_emulator::trace::Trace;
@@ -25,6 +25,7 @@ use paceline_policy::Policy;
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::results::Results;
 use paceline_report::table;
+use paceline_security as security;
 use paceline_simulator::measures;
 use paceline_simulator::scenario::Scenario;
 
@@ -55,8 +56,10 @@ pub const TARGETS: [(&str, Target); 9] = [
 pub type Said = fn(&[u8]);
 
 /// A name and a function for each socket. That of phase pages takes a number and no more.
-pub const SOCKETS: [(&str, Said); 5] = [
+pub const SOCKETS: [(&str, Said); 7] = [
     ("coordinator", coordinator),
+    ("frames", security::fuzz::frames),
+    ("handshake", security::fuzz::first_message),
     ("jobs", service::fuzz_request),
     ("groups", group::fuzz),
     ("emulate-control", emulate_control),
@@ -158,9 +161,13 @@ pub fn policy(text: &str) {
     }
 }
 
-/// A frame's body that anybody may send to a coordinator or a client. What can be read
-/// is written again, and read as the same.
+/// A frame's body that a coordinator or a client may be sent once it is in, and what a
+/// client says to get in. What can be read is written again, and read as the same.
 pub fn coordinator(body: &[u8]) {
+    if let Ok(join) = Join::decode(body) {
+        let again = join.encode().expect("it was taken");
+        assert_eq!(Join::decode(&again).expect("its own bytes"), join);
+    }
     let Ok(message) = Message::decode(body) else {
         return;
     };

@@ -18,7 +18,7 @@ use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
 use paceline_coordinator::status::Status;
 use paceline_policy::units::Time;
 use paceline_security::{
-    client_tls, default_socket, fingerprint_of, server_tls, ServerTrust, Token,
+    client_tls, default_socket, fingerprint_of, server_tls, Purpose, ServerTrust, Token,
 };
 
 use crate::{coordinate_local, coordinate_text, output, trusted_path};
@@ -245,7 +245,7 @@ fn socket_of(user: Option<u32>) -> PathBuf {
             Some(usual).filter(|directory| directory.is_dir())
         }
     };
-    default_socket(user, directory.as_deref())
+    default_socket(Purpose::Coordinate, user, directory.as_deref())
 }
 
 /// A usual limit is 1,024 descriptors, and a server with all its clients needs more.

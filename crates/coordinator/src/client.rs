@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use paceline_security::{self as security, Error as SecurityError, FrameError, Token};
+use paceline_security::{
+    self as security, Error as SecurityError, FrameError, Protection, Token, PATIENCE,
+};
 use rand::RngExt;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,9 +18,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::handshake::{self, Joined, Protection, PATIENCE};
 use crate::local::{Cap, LocalStreams, StreamSample};
-use crate::protocol::{Message, Reader, Request, Role, WireError, Writer, MOST_STREAMS};
+use crate::protocol::{enter, Join, Message, Reader, Request, Role, Writer, MOST_STREAMS};
 use crate::reach::Reach;
 use crate::{Error, Result};
 
@@ -108,7 +109,7 @@ struct Session {
     writer: Writer<BoxedWrite>,
 }
 
-async fn connect(access: &Access, joined: &Joined) -> Result<Session> {
+async fn connect(access: &Access, joined: &Join) -> Result<Session> {
     let (read, write, protection): (BoxedRead, BoxedWrite, _) = match &access.target {
         Target::Local(path) => {
             let mut users = vec![nix::unistd::geteuid().as_raw(), 0];
@@ -161,19 +162,9 @@ async fn connect(access: &Access, joined: &Joined) -> Result<Session> {
             }
         }
     };
-    let mut session = Session {
-        reader: Reader::new(read),
-        writer: Writer::new(write),
-    };
-    handshake::join(
-        &mut session.reader,
-        &mut session.writer,
-        access.token.as_ref(),
-        &protection,
-        joined,
-    )
-    .await?;
-    Ok(session)
+    let token = access.token.as_ref();
+    let (reader, writer) = enter((read, write), token, &protection, joined).await?;
+    Ok(Session { reader, writer })
 }
 
 /// Takes part in the group until `stop`. When the coordinator is gone the streams'
@@ -197,7 +188,7 @@ pub async fn join(
 }
 
 async fn keep_joined(config: &ClientConfig, local: &mut dyn LocalStreams) -> Result<()> {
-    let joined = Joined {
+    let joined = Join {
         role: Role::Member,
         group: config.group.clone(),
         host: config.host.clone(),
@@ -244,10 +235,12 @@ async fn keep_joined(config: &ClientConfig, local: &mut dyn LocalStreams) -> Res
 fn is_final(error: &Error, joined_once: bool) -> bool {
     match error {
         Error::Refused { for_good, .. } => *for_good,
-        // A socket that is not there yet.
-        Error::Security(SecurityError::File { .. }) => false,
+        // A socket that cannot be used yet, or another program at the port.
+        Error::Security(
+            SecurityError::File { .. } | SecurityError::Malformed | SecurityError::Unexpected(_),
+        ) => false,
+        Error::Security(SecurityError::Version { .. } | SecurityError::Purpose { .. }) => true,
         Error::Security(_) | Error::Address { .. } => !joined_once,
-        Error::Wire(WireError::Version { .. }) => true,
         _ => false,
     }
 }
@@ -375,7 +368,7 @@ impl Control {
     /// # Errors
     /// All that can go wrong with a connection.
     pub async fn connect(access: &Access, host: &str) -> Result<Self> {
-        let joined = Joined {
+        let joined = Join {
             role: Role::Control,
             group: String::new(),
             host: host.to_owned(),

@@ -63,6 +63,12 @@ pub enum Error {
         /// The kernel's word.
         source: io::Error,
     },
+    /// Nobody at a Unix socket.
+    #[error("{path}: no coordinator listens here: paceline coordinate serve starts one")]
+    Absent {
+        /// The socket.
+        path: String,
+    },
     /// An address that cannot be reached.
     #[error("cannot reach the coordinator at {address}: {source}")]
     Connect {
@@ -85,9 +91,6 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The kernel's.
-    #[error("the kernel gives no random numbers")]
-    NoRandomness,
     /// A request that was answered with an error.
     #[error("{0}")]
     Answer(String),
@@ -97,6 +100,8 @@ impl From<SecurityError> for Error {
     fn from(error: SecurityError) -> Self {
         match error {
             SecurityError::Frame(error) => Self::Frame(error),
+            SecurityError::Nobody { path } => Self::Absent { path },
+            SecurityError::Refused { for_good, text } => Self::Refused { for_good, text },
             error => Self::Security(error),
         }
     }
@@ -110,11 +115,16 @@ impl Error {
             Self::Security(SecurityError::TokenMissing(_)) => "no token",
             Self::Security(SecurityError::Handshake(_)) => "TLS",
             Self::Security(SecurityError::Stranger { .. }) => "another user",
+            Self::Security(SecurityError::Version { .. }) => "another version",
+            Self::Security(SecurityError::Purpose { .. }) => "another service",
             Self::Security(SecurityError::Crowded) => "proved nothing",
+            Self::Security(SecurityError::Left) => "left at the greeting",
+            Self::Security(SecurityError::Malformed | SecurityError::Unexpected(_)) => {
+                "not the protocol"
+            }
             Self::Security(_) => "not allowed",
-            Self::Wire(WireError::Version { .. }) => "another version",
             Self::Frame(FrameError::Slow(_)) => "too slow",
-            Self::Frame(FrameError::Seal) => "wrong seal",
+            Self::Frame(FrameError::Seal) => "changed on its way",
             Self::Frame(_) | Self::Wire(_) | Self::Unexpected(_) => "not the protocol",
             Self::Full { .. } => "full",
             Self::NoSuchGroup { .. } => "group not served",

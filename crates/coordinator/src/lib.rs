@@ -5,7 +5,8 @@
 //! - [`algorithm`]: which bounds; pure, without clock or I/O;
 //! - [`local`]: what a client needs of its own host;
 //! - [`server`], [`client`]: the two ends;
-//! - [`protocol`]: what they say to each other; who may is for `paceline_security` to say;
+//! - [`protocol`]: what they say to each other, in the frames of [`paceline_security`], which
+//!   also says who may;
 //! - [`status`]: what can be seen of a group.
 
 #![forbid(unsafe_code)]
@@ -14,7 +15,6 @@ pub mod algorithm;
 pub mod client;
 mod error;
 mod group;
-mod handshake;
 pub mod local;
 pub mod protocol;
 mod reach;

@@ -1,38 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What coordinator and clients say to each other.
 //!
-//! A frame is a length of four bytes, little-endian, then a byte with the protocol's
-//! version and a message in postcard's encoding, then a tag where the channel has no
-//! other protection ([`paceline_security::Seal`]). The server speaks first:
+//! A connection begins with the handshake of [`paceline_security`], in which the client
+//! says what it wants to be ([`Join`]). From then on each frame has one [`Message`] in
+//! postcard's encoding:
 //!
 //! ```text
 //! server                                    client
-//! Hello: its nonce, whether it wants a token
-//!                                           Join: role, group, nonce, proof of the token
-//! Welcome: its own proof          or Refused
 //! Poll n                                                          a member, each round
 //!                                           Report n: its streams
 //! Caps n: windows, lease
 //!                                           Request n             status, set
 //! Answer n
 //!                                           Leave
+//! Refused                                                         the server's last
 //! ```
 //!
 //! Whatever is not expected ends the connection.
 
 use std::time::Duration;
 
-use paceline_security::{Nonce, Proof, Seal};
+use paceline_security::{self as security, Protection, Purpose, Service, Token};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::local::{Cap, StreamSample};
 use crate::Error;
 
-/// Of messages and frames. Another one is refused.
-pub const VERSION: u8 = 1;
-/// Largest frame, bytes: 4,096 streams of 100 bytes, and room.
+/// Of the messages. 1 had the handshake among them.
+pub const VERSION: u8 = 2;
+/// Largest message, bytes: 4,096 streams of 100 bytes, and room.
 pub const MOST_FRAME: usize = 512 * 1024;
+/// What is spoken here.
+pub const SERVICE: Service = Service {
+    purpose: Purpose::Coordinate,
+    version: VERSION,
+    most_frame: MOST_FRAME,
+};
 /// Most streams in a report.
 pub const MOST_STREAMS: usize = 4096;
 /// Longest name of a group or host, bytes.
@@ -47,14 +51,15 @@ pub enum Role {
     Control,
 }
 
-impl Role {
-    /// In one word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Member => "member",
-            Self::Control => "control",
-        }
-    }
+/// What a client says of itself, within the handshake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Join {
+    /// What it wants to be.
+    pub role: Role,
+    /// A member's group; empty for control.
+    pub group: String,
+    /// Its host's name, for `status`.
+    pub host: String,
 }
 
 /// What control asks for.
@@ -77,31 +82,6 @@ pub enum Request {
 /// See the module's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// The server's first.
-    Hello {
-        /// The server's.
-        nonce: Nonce,
-        /// Whether a proof is wanted.
-        token: bool,
-    },
-    /// The client's first.
-    Join {
-        /// What it wants to be.
-        role: Role,
-        /// A member's group; empty for control.
-        group: String,
-        /// Its host's name, for `status`.
-        host: String,
-        /// The client's.
-        nonce: Nonce,
-        /// Zeros if none is wanted.
-        proof: Proof,
-    },
-    /// The client is in.
-    Welcome {
-        /// The server knows the token, too; zeros if none is wanted.
-        proof: Proof,
-    },
     /// The last message of a server that closes the connection.
     Refused {
         /// Whether trying again is of no use.
@@ -154,18 +134,12 @@ pub enum Message {
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// More than a frame holds.
-    #[error("a message of {length} bytes is not between 2 and {most}")]
+    #[error("a message of {length} bytes is larger than {most}")]
     Length {
         /// Its own.
         length: usize,
         /// Allowed.
         most: usize,
-    },
-    /// Another release.
-    #[error("the other side speaks version {theirs} of the protocol, this one {VERSION}")]
-    Version {
-        /// As received.
-        theirs: u8,
     },
     /// Bytes that are no message.
     #[error("a message cannot be read: {0}")]
@@ -198,14 +172,50 @@ pub fn check_name(name: &str) -> Result<(), WireError> {
     Ok(())
 }
 
+fn decode<M: serde::de::DeserializeOwned>(body: &[u8]) -> Result<M, WireError> {
+    let (message, rest) = postcard::take_from_bytes(body).map_err(WireError::Malformed)?;
+    match rest.len() {
+        0 => Ok(message),
+        more => Err(WireError::Trailing(more)),
+    }
+}
+
+impl Join {
+    /// What is said within the handshake.
+    ///
+    /// # Errors
+    /// [`WireError::Name`] for a name that the server would not take.
+    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
+        self.check()?;
+        postcard::to_stdvec(self).map_err(WireError::Malformed)
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    /// [`WireError::Malformed`], [`WireError::Trailing`], [`WireError::Name`].
+    pub fn decode(intent: &[u8]) -> Result<Self, WireError> {
+        let join: Self = decode(intent)?;
+        join.check()?;
+        Ok(join)
+    }
+
+    fn check(&self) -> Result<(), WireError> {
+        check_name(&self.host)?;
+        match self.role {
+            Role::Member => check_name(&self.group),
+            Role::Control => Ok(()),
+        }
+    }
+}
+
 impl Message {
-    /// The frame's body, without length and tag.
+    /// A frame's body.
     ///
     /// # Errors
     /// [`WireError::Length`] for a message that is too large.
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), WireError> {
         into.clear();
-        into.push(VERSION);
         *into = postcard::to_extend(self, std::mem::take(into)).map_err(WireError::Malformed)?;
         if into.len() > MOST_FRAME {
             return Err(WireError::Length {
@@ -220,20 +230,9 @@ impl Message {
     /// body's length.
     ///
     /// # Errors
-    /// All of [`WireError`].
+    /// All of [`WireError`] but [`WireError::Length`].
     pub fn decode(body: &[u8]) -> Result<Self, WireError> {
-        let (version, body) = body.split_first().ok_or(WireError::Length {
-            length: 0,
-            most: MOST_FRAME,
-        })?;
-        if *version != VERSION {
-            return Err(WireError::Version { theirs: *version });
-        }
-        let (message, rest) =
-            postcard::take_from_bytes::<Self>(body).map_err(WireError::Malformed)?;
-        if !rest.is_empty() {
-            return Err(WireError::Trailing(rest.len()));
-        }
+        let message: Self = decode(body)?;
         message.check()?;
         Ok(message)
     }
@@ -249,15 +248,6 @@ impl Message {
         match self {
             Self::Report { streams, .. } => many(streams.len(), "streams in a report"),
             Self::Caps { caps, .. } => many(caps.len(), "windows for a host"),
-            Self::Join {
-                role, group, host, ..
-            } => {
-                check_name(host)?;
-                match role {
-                    Role::Member => check_name(group),
-                    Role::Control => Ok(()),
-                }
-            }
             _ => Ok(()),
         }
     }
@@ -265,24 +255,47 @@ impl Message {
 
 /// Messages that come in.
 #[derive(Debug)]
-pub struct Reader<R>(paceline_security::Reader<R>);
+pub struct Reader<R>(security::Reader<R>);
 
 /// And those that go out.
 #[derive(Debug)]
 pub struct Writer<W> {
-    frames: paceline_security::Writer<W>,
+    frames: security::Writer<W>,
     body: Vec<u8>,
 }
 
-impl<R: AsyncRead + Unpin> Reader<R> {
-    /// Short messages only, until [`trust`](Self::trust).
-    pub fn new(stream: R) -> Self {
-        Self(paceline_security::Reader::new(stream))
-    }
+/// The client's side of a new connection, until it is in.
+///
+/// # Errors
+/// [`Error::Wire`] for names that the server would not take, and the handshake's.
+pub async fn enter<R, W>(
+    (read, write): (R, W),
+    token: Option<&Token>,
+    protection: &Protection,
+    join: &Join,
+) -> Result<(Reader<R>, Writer<W>), Error>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let intent = join.encode()?;
+    let (mut reader, mut writer) = (security::Reader::new(read), security::Writer::new(write));
+    security::join(
+        &mut reader,
+        &mut writer,
+        &SERVICE,
+        token,
+        protection,
+        &intent,
+    )
+    .await?;
+    Ok((Reader::new(reader), Writer::new(writer)))
+}
 
-    /// From now on full frames, with tags if there is a seal.
-    pub fn trust(&mut self, seal: Option<Seal>) {
-        self.0.trust(seal, MOST_FRAME);
+impl<R: AsyncRead + Unpin> Reader<R> {
+    /// After the handshake.
+    pub fn new(frames: security::Reader<R>) -> Self {
+        Self(frames)
     }
 
     /// The next message. Not to be called again after an error, nor after it was
@@ -296,17 +309,10 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 }
 
 impl<W: AsyncWrite + Unpin> Writer<W> {
-    /// Without tags, until [`trust`](Self::trust).
-    pub fn new(stream: W) -> Self {
-        Self {
-            frames: paceline_security::Writer::new(stream),
-            body: Vec::new(),
-        }
-    }
-
-    /// From now on with tags, if there is a seal.
-    pub fn trust(&mut self, seal: Option<Seal>) {
-        self.frames.trust(seal);
+    /// After the handshake.
+    pub fn new(frames: security::Writer<W>) -> Self {
+        let body = Vec::new();
+        Self { frames, body }
     }
 
     /// Sends a message.

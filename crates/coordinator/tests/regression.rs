@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use paceline_coordinator::client::{self, Access, ClientConfig, Control, Target};
 use paceline_coordinator::local::{Cap, StreamSample};
-use paceline_coordinator::protocol::{Message, Reader, Request, Role, Writer};
+use paceline_coordinator::protocol::{enter, Join, Message, Reader, Request, Role, Writer};
 use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
 use paceline_coordinator::status::Status;
 use paceline_coordinator::Error;
-use paceline_security::Token;
+use paceline_security::{Protection, Token};
 use support::host::{sample, until, Host};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -71,20 +71,13 @@ async fn by_hand(
     let stream = tokio::net::UnixStream::connect(socket)
         .await
         .expect("there");
-    let (read, write) = stream.into_split();
-    let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
-    reader.next(PATIENCE).await.expect("Hello");
-    let join = Message::Join {
+    let join = Join {
         role: Role::Member,
         group: "transfer".to_owned(),
         host: "hand".to_owned(),
-        nonce: [0; 32],
-        proof: [0; 32],
     };
-    writer.send(&join, PATIENCE).await.expect("sent");
-    reader.next(PATIENCE).await.expect("Welcome");
-    reader.trust(None);
-    (reader, writer)
+    let entered = enter(stream.into_split(), None, &Protection::Kernel, &join).await;
+    entered.expect("let in")
 }
 
 /// Answers polls with these streams until windows come: which.

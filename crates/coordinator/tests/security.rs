@@ -10,12 +10,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use paceline_coordinator::client::{Access, Control, Target};
-use paceline_coordinator::protocol::{Message, Reader, Request, Role, Writer};
+use paceline_coordinator::client::{self, Access, ClientConfig, Control, Target};
+use paceline_coordinator::protocol::{Request, SERVICE};
 use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
-use paceline_security::{client_tls, fingerprint_of, server_tls, Handshake, ServerTrust, Token};
+use paceline_coordinator::status::{Refusal, Status};
+use paceline_security::{
+    accept, client_tls, fingerprint_of, join, refuse, server_tls, Protection, Purpose, Reader,
+    ServerTrust, Service, Token, Writer, VERSION,
+};
+use support::host::Host;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
 const SECRET: &[u8] = b"sixteen or more bytes";
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -87,30 +93,154 @@ async fn only_the_right_token_opens() {
     assert!(error.contains("--token-file"), "{error}");
 }
 
+/// What the coordinator counted for this reason, once it did.
+async fn refusal(address: SocketAddr, reason: &str) -> Refusal {
+    for _ in 0..3000 {
+        let answer = ask(&access(address, Some(SECRET))).await.expect("in");
+        let status: Status = serde_json::from_str(&answer).expect("JSON");
+        let mut refusals = status.refusals.into_iter();
+        if let Some(refusal) = refusals.find(|refusal| refusal.reason == reason) {
+            return refusal;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it was never refused: {reason}");
+}
+
+/// A server for something else, or with another token, at a port of its own: what its
+/// next client was refused for.
+async fn other_server(service: Service, secret: &[u8]) -> (SocketAddr, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let token = Token::new(secret);
+    let serving = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.expect("a client");
+        let (read, write) = stream.into_split();
+        let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
+        let none = Protection::None;
+        let accepted = accept(&mut reader, &mut writer, &service, Some(&token), &none).await;
+        let error = accepted.expect_err("refused");
+        refuse(&mut writer, &error).await;
+        error.to_string()
+    });
+    (address, serving)
+}
+
 /// A server that does not know the token learns nothing and is not believed.
 #[tokio::test]
 async fn a_false_coordinator_is_found_out() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a port");
+    let (address, serving) = other_server(SERVICE, b"another token of mine").await;
+    let error = ask(&access(address, Some(SECRET))).await;
+    let error = error.expect_err("not believed");
+    assert!(error.contains("not the right one"), "{error}");
+    let theirs = serving.await.expect("no panic");
+    assert_eq!(theirs, "the token is not the same on both sides");
+}
+
+/// One token for all services is still one for each alone.
+#[tokio::test]
+async fn a_service_for_something_else_is_named_on_both_sides() {
+    let purpose = Purpose::Move;
+    let mover = Service { purpose, ..SERVICE };
+    let (address, serving) = other_server(mover, SECRET).await;
+    let error = ask(&access(address, Some(SECRET))).await;
+    let error = error.expect_err("another service");
+    let told = "the other side's service is move, this one's is coordinate: ";
+    assert!(error.starts_with(told), "{error}");
+    let theirs = serving.await.expect("no panic");
+    let told = "the other side's service is coordinate, this one's is move: ";
+    assert!(theirs.starts_with(told), "{theirs}");
+
+    // A mover's client at a coordinator.
+    let address = with_token().await;
+    let stream = TcpStream::connect(address).await.expect("there");
+    let (read, write) = stream.into_split();
+    let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
+    let (token, none) = (Token::new(SECRET), Protection::None);
+    let joined = join(&mut reader, &mut writer, &mover, Some(&token), &none, b"").await;
+    let error = joined.expect_err("another service").to_string();
+    assert!(error.contains("service is coordinate"), "{error}");
+    let counted = refusal(address, "another service").await;
+    assert!(counted.last.contains("service is move"), "{counted:?}");
+}
+
+/// The version before this one, from its bytes: the server spoke first there, too, and a
+/// frame's body began with the version.
+#[tokio::test]
+async fn peers_of_the_version_before_are_told() {
+    let address = with_token().await;
+    let mut old = TcpStream::connect(address).await.expect("there");
+    let length = old.read_u32_le().await.expect("a frame");
+    let mut body = vec![0; length as usize];
+    old.read_exact(&mut body).await.expect("a frame");
+    // "the other side speaks version 2 of the protocol, this one 1", it says then, and ends.
+    assert_eq!(body[0], VERSION);
+    drop(old);
+    let counted = refusal(address, "left at the greeting").await;
+    assert!(counted.last.contains("version 2"), "{counted:?}");
+
+    // An old client that goes on all the same, as one of no release does.
+    let mut old = TcpStream::connect(address).await.expect("there");
+    old.write_all(&[2, 0, 0, 0, 1, 9]).await.expect("sent");
+    let counted = refusal(address, "another version").await;
+    let told = "speaks version 1 of the handshake, this one version 2";
+    assert!(counted.last.contains(told), "{counted:?}");
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
-    for token in [true, false] {
-        let (client, ()) =
-            tokio::join!(async { ask(&access(address, Some(SECRET))).await }, async {
-                let (stream, _) = listener.accept().await.expect("a client");
-                let (read, write) = stream.into_split();
-                let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
-                let hello = Message::Hello {
-                    nonce: [7; 32],
-                    token,
-                };
-                writer.send(&hello, PATIENCE).await.expect("sent");
-                let _ = reader.next(PATIENCE).await;
-                let welcome = Message::Welcome { proof: [0; 32] };
-                let _ = writer.send(&welcome, PATIENCE).await;
-            });
-        client.expect_err("not believed");
-    }
+    let old_server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a client");
+        let mut hello = vec![35, 0, 0, 0, 1, 0];
+        hello.extend([7; 32]);
+        hello.push(1);
+        stream.write_all(&hello).await.expect("sent");
+        let length = stream.read_u32_le().await.expect("a frame");
+        let mut body = vec![0; length as usize];
+        stream.read_exact(&mut body).await.expect("a frame");
+        body[0]
+    });
+    // Trying again is of no use, and is not done.
+    let config = ClientConfig {
+        access: access(address, Some(SECRET)),
+        group: "transfer".to_owned(),
+        host: "one".to_owned(),
+        patience: None,
+    };
+    let joined = client::join(&config, &mut Host::default(), std::future::pending()).await;
+    let error = joined.expect_err("another version").to_string();
+    assert!(error.contains(told), "{error}");
+    // "the other side speaks version 2", the old server counts and logs.
+    assert_eq!(old_server.await.expect("no panic"), VERSION);
+}
+
+/// A place between one client and a server; each of the client's frames becomes those
+/// that `change` makes of it and its number.
+async fn middle(
+    server: SocketAddr,
+    change: impl Fn(usize, Vec<u8>) -> Vec<Vec<u8>> + Send + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    tokio::spawn(async move {
+        let (client, _) = listener.accept().await.expect("a client");
+        let server = TcpStream::connect(server).await.expect("there");
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = server.into_split();
+        tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+        for number in 0.. {
+            let Ok(length) = from_client.read_u32_le().await else {
+                break;
+            };
+            let mut body = vec![0; length as usize];
+            from_client.read_exact(&mut body).await.expect("a frame");
+            for body in change(number, body) {
+                let mut frame = (body.len() as u32).to_le_bytes().to_vec();
+                frame.extend(body);
+                to_server.write_all(&frame).await.expect("sent");
+            }
+        }
+    });
+    address
 }
 
 /// What one client sent is worth nothing on another connection, and nothing a second
@@ -118,66 +248,39 @@ async fn a_false_coordinator_is_found_out() {
 #[tokio::test]
 async fn what_was_recorded_cannot_be_played_again() {
     let address = with_token().await;
-    let token = Token::new(SECRET);
-    let stream = TcpStream::connect(address).await.expect("there");
-    let (read, mut write) = stream.into_split();
-    let mut reader = Reader::new(read);
-    let Message::Hello { nonce, .. } = reader.next(PATIENCE).await.expect("Hello") else {
-        panic!("Hello comes first");
-    };
-    let client = [9; 32];
-    let about = Handshake {
-        server: &nonce,
-        client: &client,
-        role: Role::Control.name(),
-        group: "",
-        host: "h",
-        binding: b"",
-    };
-    let mut join = Vec::new();
-    let message = Message::Join {
-        role: Role::Control,
-        group: String::new(),
-        host: "h".to_owned(),
-        nonce: client,
-        proof: token.client_proof(&about),
-    };
-    message.encode(&mut join).expect("short");
-    let framed = |body: &[u8]| {
-        let mut frame = (body.len() as u32).to_le_bytes().to_vec();
-        frame.extend_from_slice(body);
-        frame
-    };
-    write.write_all(&framed(&join)).await.expect("sent");
-    let welcome = reader.next(PATIENCE).await.expect("Welcome");
-    assert!(matches!(welcome, Message::Welcome { .. }));
-    let (mut outgoing, incoming) = token.seals(&about);
-    reader.trust(Some(incoming));
-    let request = Message::Request {
-        number: 1,
-        request: Request::Status { group: None },
-    };
-    let mut body = Vec::new();
-    request.encode(&mut body).expect("short");
-    outgoing.close(&mut body);
-    let frame = framed(&body);
-    write.write_all(&frame).await.expect("sent");
-    let answer = reader.next(PATIENCE).await.expect("an answer");
-    assert!(matches!(answer, Message::Answer { number: 1, .. }));
-    // Again, on the same connection.
-    write.write_all(&frame).await.expect("sent");
-    match reader.next(PATIENCE).await.expect("the reason") {
-        Message::Refused { text, .. } => assert!(text.contains("tag is wrong"), "{text}"),
-        other => panic!("played again: {other:?}"),
-    }
-    // And all of it on another one, whose nonce is another.
+    let (record, recorded) = std::sync::mpsc::channel();
+    let recorder = middle(address, move |_, frame| {
+        record.send(frame.clone()).expect("kept");
+        vec![frame]
+    });
+    ask(&access(recorder.await, Some(SECRET)))
+        .await
+        .expect("passed on");
+    let frames: Vec<Vec<u8>> = recorded.try_iter().collect();
+    assert!(frames.len() >= 2, "Join and a request");
+    // Its host is called "test".
+    assert!(!frames.concat().windows(4).any(|part| part == b"test"));
+
     let mut stream = TcpStream::connect(address).await.expect("there");
-    stream.write_all(&framed(&join)).await.expect("sent");
-    stream.write_all(&frame).await.expect("sent");
+    for body in &frames {
+        let length = (body.len() as u32).to_le_bytes();
+        stream.write_all(&length).await.expect("sent");
+        stream.write_all(body).await.expect("sent");
+    }
     let mut all = Vec::new();
     let _ = stream.read_to_end(&mut all).await;
     let text = String::from_utf8_lossy(&all);
     assert!(text.contains("the token is not the right one"), "{text}");
+
+    let twice = middle(address, |number, frame| match number {
+        1 => vec![frame.clone(), frame],
+        _ => vec![frame],
+    });
+    ask(&access(twice.await, Some(SECRET)))
+        .await
+        .expect("the first time");
+    let counted = refusal(address, "changed on its way").await;
+    assert!(counted.last.contains("cannot be opened"), "{counted:?}");
 }
 
 #[tokio::test]
@@ -345,9 +448,7 @@ async fn a_proof_cannot_be_passed_on_to_another_connection() {
     let trust = ServerTrust::Pinned(fingerprint_of(certificate).expect("a certificate"));
     let client = client_tls(&trust, None).expect("good files");
 
-    let middle = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a port");
+    let middle = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let middle_address = middle.local_addr().expect("bound");
     let outward = Arc::clone(&client);
     tokio::spawn(async move {

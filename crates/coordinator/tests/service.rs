@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use paceline_coordinator::client::{self, Access, ClientConfig, Control, Target};
-use paceline_coordinator::protocol::{Message, Reader, Request, Role, Writer};
+use paceline_coordinator::protocol::{enter, Join, Message, Reader, Request, Role, Writer};
 use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
 use paceline_coordinator::status::Status;
+use paceline_security::Protection;
 use support::host::{sample, until, Host};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -155,23 +156,13 @@ async fn by_hand(
     let stream = tokio::net::UnixStream::connect(socket)
         .await
         .expect("there");
-    let (read, write) = stream.into_split();
-    let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
-    let patience = Duration::from_secs(5);
-    let hello = reader.next(patience).await.expect("Hello");
-    assert!(matches!(hello, Message::Hello { token: false, .. }));
-    let join = Message::Join {
+    let join = Join {
         role: Role::Member,
         group: "transfer".to_owned(),
         host: "hand".to_owned(),
-        nonce: [0; 32],
-        proof: [0; 32],
     };
-    writer.send(&join, patience).await.expect("sent");
-    let welcome = reader.next(patience).await.expect("Welcome");
-    assert!(matches!(welcome, Message::Welcome { .. }));
-    reader.trust(None);
-    (reader, writer)
+    let entered = enter(stream.into_split(), None, &Protection::Kernel, &join).await;
+    entered.expect("let in")
 }
 
 #[tokio::test]

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can go wrong until both sides know each other, and with frames afterwards.
+//! Errors of the handshake and of frames.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// What is wrong with keys, certificates, sockets, or with who uses them.
+use crate::greeting::VERSION;
+use crate::service::Purpose;
+
+/// A wrong key, certificate, socket or peer, or a failed handshake.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file that cannot be used.
@@ -31,15 +34,70 @@ pub enum Error {
         /// Its user's number.
         user: u32,
     },
-    /// The token was not proven.
+    /// The proof is invalid: another token, purpose or connection.
     #[error("the token is not the same on both sides")]
     Proof,
-    /// One side wants a token, the other has none.
+    /// A token is required, and one side has none.
     #[error("{0}")]
     TokenMissing(&'static str),
     /// Others wanted the place of a connection that had not proven anything.
     #[error("too many connections that prove nothing: this was the oldest")]
     Crowded,
+    /// The other side is another service.
+    #[error(
+        "the other side's service is {theirs}, this one's is {ours}: is it the right address?"
+    )]
+    Purpose {
+        /// The other side's.
+        theirs: Purpose,
+        /// This side's.
+        ours: Purpose,
+    },
+    /// The other side is another release.
+    #[error(
+        "the other side speaks version {theirs} of {of}, this one version {ours}: \
+         use one release of Paceline on both"
+    )]
+    Version {
+        /// The handshake, or a service's name.
+        of: &'static str,
+        /// The other side's.
+        theirs: u8,
+        /// This side's.
+        ours: u8,
+    },
+    /// A client hung up after the greeting, as version 1 of the handshake does.
+    #[error(
+        "the other side hung up at the greeting: it does not speak version {VERSION} of the \
+         handshake, or it only probed the port"
+    )]
+    Left,
+    /// The server refused this client.
+    #[error("the other side refused: {text}")]
+    Refused {
+        /// Trying again is of no use.
+        for_good: bool,
+        /// The server's reason.
+        text: String,
+    },
+    /// Bytes that are no message of the handshake.
+    #[error("this is not the handshake of Paceline")]
+    Malformed,
+    /// A message out of turn.
+    #[error("unexpected message: {0}")]
+    Unexpected(&'static str),
+    /// getrandom(2) failed.
+    #[error("the kernel gives no random numbers")]
+    Random,
+    /// snow reports an error other than a failed proof.
+    #[error("Noise: {0}")]
+    Noise(#[source] snow::Error),
+    /// No process listens at a Unix socket.
+    #[error("{path}: nobody listens here")]
+    Nobody {
+        /// The socket.
+        path: String,
+    },
     /// The connection.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -55,15 +113,17 @@ pub enum FrameError {
     #[error("connection: {0}")]
     Io(#[source] io::Error),
     /// Not one of ours, or somebody who means harm.
-    #[error("a frame of {length} bytes is not between 1 and {most}")]
+    #[error("a frame of {length} bytes is not between {least} and {most}")]
     Length {
         /// As announced.
         length: usize,
-        /// Allowed.
+        /// The shortest that is allowed.
+        least: usize,
+        /// The longest that is allowed.
         most: usize,
     },
-    /// Changed on its way, or sent before.
-    #[error("a frame's tag is wrong: it was changed, or is not the next one")]
+    /// An encrypted frame was changed, or is out of order.
+    #[error("a frame cannot be opened: it was changed, or is not the next one")]
     Seal,
     /// It took too long.
     #[error("no answer within {0:?}")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Frames on a connection.
+//! Frames on a connection: a length of four bytes, little-endian, and a body.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
+use crate::cipher::{sealed_length, Cipher};
 use crate::error::FrameError;
-use crate::token::{Seal, TAG_BYTES};
+use crate::proof::Keys;
 
 /// Largest frame of somebody who has not proven anything yet, bytes.
 pub const MOST_GREETING: usize = 1024;
@@ -17,7 +18,7 @@ pub const MOST_GREETING: usize = 1024;
 #[derive(Debug)]
 pub struct Reader<R> {
     stream: R,
-    seal: Option<Seal>,
+    cipher: Option<Cipher>,
     most: usize,
     body: Vec<u8>,
 }
@@ -26,26 +27,25 @@ pub struct Reader<R> {
 #[derive(Debug)]
 pub struct Writer<W> {
     stream: W,
-    seal: Option<Seal>,
-    body: Vec<u8>,
+    cipher: Option<Cipher>,
     frame: Vec<u8>,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
-    /// Short frames only, until [`trust`](Self::trust).
+    /// Short frames only, until the handshake is over.
     pub fn new(stream: R) -> Self {
         Self {
             stream,
-            seal: None,
+            cipher: None,
             most: MOST_GREETING,
             body: Vec::new(),
         }
     }
 
-    /// From now on frames of up to `most` bytes, with tags if there is a seal.
-    pub fn trust(&mut self, seal: Option<Seal>, most: usize) {
+    /// From now on frames of up to `most` bytes, encrypted if there are keys.
+    pub(crate) fn trust(&mut self, keys: Option<Keys>, most: usize) {
         self.most = most;
-        self.seal = seal;
+        self.cipher = keys.map(Cipher::new);
     }
 
     /// The next frame's body. Not to be called again after an error, nor after it was
@@ -58,11 +58,10 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             Ok(frame) => frame?,
             Err(_) => return Err(FrameError::Slow(patience)),
         }
-        let mut body = self.body.as_slice();
-        if let Some(seal) = &mut self.seal {
-            body = seal.open(body).ok_or(FrameError::Seal)?;
+        match &mut self.cipher {
+            Some(cipher) => cipher.open(&self.body),
+            None => Ok(&self.body),
         }
-        Ok(body)
     }
 
     async fn frame(&mut self) -> Result<(), FrameError> {
@@ -71,11 +70,15 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             _ => FrameError::Io(error),
         };
         let length = self.stream.read_u32_le().await.map_err(io)? as usize;
-        let tag = self.seal.as_ref().map_or(0, |_| TAG_BYTES);
-        if length < 1 + tag || length > self.most + tag {
+        let (least, most) = match self.cipher {
+            Some(_) => (sealed_length(1), sealed_length(self.most)),
+            None => (1, self.most),
+        };
+        if length < least || length > most {
             return Err(FrameError::Length {
                 length,
-                most: self.most,
+                least,
+                most,
             });
         }
         // Grows with what arrives, not with what was announced.
@@ -90,19 +93,18 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 }
 
 impl<W: AsyncWrite + Unpin> Writer<W> {
-    /// Without tags, until [`trust`](Self::trust).
+    /// As it is, until the handshake gives keys.
     pub fn new(stream: W) -> Self {
         Self {
             stream,
-            seal: None,
-            body: Vec::new(),
+            cipher: None,
             frame: Vec::new(),
         }
     }
 
-    /// From now on with tags, if there is a seal.
-    pub fn trust(&mut self, seal: Option<Seal>) {
-        self.seal = seal;
+    /// From now on encrypted, if there are keys.
+    pub(crate) fn trust(&mut self, keys: Option<Keys>) {
+        self.cipher = keys.map(Cipher::new);
     }
 
     /// Sends a frame.
@@ -111,15 +113,16 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
     /// [`FrameError::Io`]; [`FrameError::Slow`] if the other side has not taken it within
     /// `patience`.
     pub async fn send(&mut self, body: &[u8], patience: Duration) -> Result<(), FrameError> {
-        self.body.clear();
-        self.body.extend_from_slice(body);
-        if let Some(seal) = &mut self.seal {
-            seal.close(&mut self.body);
-        }
+        let length = match self.cipher {
+            Some(_) => sealed_length(body.len()),
+            None => body.len(),
+        };
         self.frame.clear();
-        self.frame
-            .extend_from_slice(&(self.body.len() as u32).to_le_bytes());
-        self.frame.extend_from_slice(&self.body);
+        self.frame.extend_from_slice(&(length as u32).to_le_bytes());
+        match &mut self.cipher {
+            Some(cipher) => cipher.seal(body, &mut self.frame)?,
+            None => self.frame.extend_from_slice(body),
+        }
         let write = async {
             self.stream.write_all(&self.frame).await?;
             self.stream.flush().await

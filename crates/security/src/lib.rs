@@ -1,20 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who may take part. On one host the kernel says whose process it is (a Unix socket);
-//! over loopback's TCP a token is proven, and every frame is sealed with it; between
-//! hosts there is TLS, with certificates on both sides or a token inside.
+//! Authentication and encryption for Paceline's services.
+//!
+//! | connection | authentication | encryption |
+//! |---|---|---|
+//! | Unix socket | the kernel names the peer's user (SO_PEERCRED) | none needed |
+//! | TLS 1.3 | certificates on both sides, or the server's certificate and a token | TLS |
+//! | TCP without TLS, on loopback | a token on both sides | Noise |
+//!
+//! - [`Service`], [`Purpose`]: the service that a connection is for;
+//! - [`Token`], [`proof`]: a shared secret, and the proof of it;
+//! - [`server_tls`], [`client_tls`], [`binding`]: TLS;
+//! - [`bind`], [`connect`]: Unix sockets;
+//! - [`Reader`], [`Writer`]: frames;
+//! - [`accept`], [`join`]: the handshake;
+//! - [`Strangers`]: a bound on connections before their proof.
+//!
+//! This crate implements no primitive. TLS is rustls on ring; Noise is snow on RustCrypto
+//! and curve25519-dalek; keys are derived by ring's HKDF. It compares no secrets either:
+//! a message under another key fails the AEAD's tag check, which takes constant time.
 
 #![forbid(unsafe_code)]
 
+mod cipher;
 mod error;
 mod frame;
+pub mod fuzz;
+mod greeting;
+mod handshake;
 mod local_socket;
+pub mod proof;
+mod service;
 mod strangers;
 mod tls;
 mod token;
 
 pub use error::{Error, FrameError, Result};
 pub use frame::{Reader, Writer, MOST_GREETING};
+pub use greeting::VERSION;
+pub use handshake::{accept, join, refuse, Protection, PATIENCE};
 pub use local_socket::{bind, check_peer, connect, default_socket};
+pub use service::{Purpose, Service};
 pub use strangers::{Stranger, Strangers, MOST as MOST_STRANGERS};
 pub use tls::{binding, client_tls, fingerprint_of, server_tls, ServerTrust};
-pub use token::{same, Handshake, Nonce, Proof, Seal, Token, TAG_BYTES};
+pub use token::Token;

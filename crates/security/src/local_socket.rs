@@ -10,18 +10,17 @@ use nix::unistd::geteuid;
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::error::{file_error, Error};
+use crate::service::Purpose;
 
-const NAME: &str = "coordinate.sock";
-
-/// Where a user's coordinator listens unless told otherwise: `/run/paceline` for root,
+/// Where a user's service listens unless told otherwise: `/run/paceline` for root,
 /// else below `XDG_RUNTIME_DIR`, else below `/tmp`.
-pub fn default_socket(user: u32, runtime_directory: Option<&Path>) -> PathBuf {
+pub fn default_socket(purpose: Purpose, user: u32, runtime_directory: Option<&Path>) -> PathBuf {
     let directory = match (user, runtime_directory) {
         (0, _) => PathBuf::from("/run/paceline"),
         (_, Some(directory)) => directory.join("paceline"),
         (_, None) => PathBuf::from(format!("/tmp/paceline-{user}")),
     };
-    directory.join(NAME)
+    directory.join(format!("{purpose}.sock"))
 }
 
 /// Listens at `path`, whose directory is made if it is not there. A socket that nobody
@@ -54,7 +53,7 @@ pub fn bind(path: &Path, shared: bool) -> Result<UnixListener, Error> {
             Err(other) if other.kind() == ErrorKind::ConnectionRefused => {
                 fs::remove_file(path).map_err(error)?;
             }
-            _ => return Err(file_error(path, "a coordinator listens here already")),
+            _ => return Err(file_error(path, "a service listens here already")),
         }
     }
     let listener = UnixListener::bind(path).map_err(error)?;
@@ -71,23 +70,22 @@ fn check_directory(directory: &Path) -> Result<(), Error> {
     if !metadata.is_dir() || !ours || (metadata.mode() & 0o022 != 0 && !sticky) {
         return Err(file_error(
             directory,
-            "others could put their own socket here: use a directory of your own (--socket)",
+            "others could put their own socket here: use a directory of your own",
         ));
     }
     Ok(())
 }
 
-/// Connects to a coordinator, if it belongs to one of `users`.
+/// Connects to a service, if it belongs to one of `users`.
 ///
 /// # Errors
-/// [`Error::File`], [`Error::Stranger`].
+/// [`Error::Nobody`], [`Error::File`], [`Error::Stranger`].
 pub async fn connect(path: &Path, users: &[u32]) -> Result<UnixStream, Error> {
     let stream = UnixStream::connect(path).await;
     let stream = stream.map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => file_error(
-            path,
-            "no coordinator listens here: paceline coordinate serve starts one",
-        ),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::Nobody {
+            path: path.display().to_string(),
+        },
         _ => file_error(path, error.to_string()),
     })?;
     check_peer(&stream, users)?;

@@ -17,14 +17,14 @@ use tokio::time::{timeout_at, Instant};
 
 use crate::error::{Error, FrameError};
 
-/// Of all addresses.
+/// Places of all addresses together. Each costs a descriptor and some KB of memory.
 pub const MOST: usize = 256;
 /// Of one address: what a cluster behind one translator begins at once, and some.
 const MOST_OF_ONE: usize = 64;
 /// For the whole handshake, TLS included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// All of them.
+/// The places of connections that have not proven anything.
 #[derive(Default)]
 pub struct Strangers(Mutex<Inner>);
 
@@ -42,7 +42,7 @@ struct Waiting {
     _place: oneshot::Sender<()>,
 }
 
-/// One of them, and its place, which is free again when this is dropped.
+/// A connection before its proof. Its place is free again when this is dropped.
 pub struct Stranger {
     all: Arc<Strangers>,
     number: u64,

@@ -1,47 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The shared token: proven by a challenge, never sent.
+//! The shared token. [`crate::proof`] proves it; it is never sent.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
-use ring::hmac;
+use ring::hkdf::{KeyType, Salt, HKDF_SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
+use zeroize::Zeroizing;
 
 use crate::error::{file_error, Error};
+use crate::service::Purpose;
 
-/// Bytes of a tag: half of HMAC-SHA256, as RFC 2104 (5) allows.
-pub const TAG_BYTES: usize = 16;
 /// Least and largest length of a token, bytes. 16 random bytes cannot be guessed.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
 /// Random bytes of a token that is made here.
 const MADE_BYTES: usize = 32;
+/// Noise's pre-shared keys have so many bytes (Noise, 9).
+const KEY_BYTES: usize = 32;
+/// Separates this use of HKDF from others (RFC 5869, 3.1: a salt need not be secret).
+const SALT: &[u8] = b"paceline token";
 
-/// Drawn anew for each connection by either side: no proof is good twice.
-pub type Nonce = [u8; 32];
-/// HMAC-SHA256.
-pub type Proof = [u8; 32];
+/// A secret that both sides have. Its memory is wiped when the last clone is dropped.
+/// snow's copy of a derived key lives as long as a handshake and is not wiped.
+#[derive(Clone)]
+pub struct Token(Arc<Zeroizing<Vec<u8>>>);
 
-/// A secret that both sides know.
-#[derive(Debug, Clone)]
-pub struct Token(hmac::Key);
-
-/// All that a proof is about: one for another connection, group or role is none.
-#[derive(Debug, Clone)]
-pub struct Handshake<'a> {
-    /// The server's.
-    pub server: &'a Nonce,
-    /// The client's.
-    pub client: &'a Nonce,
-    /// The client's role.
-    pub role: &'a str,
-    /// The client's group.
-    pub group: &'a str,
-    /// The client's host.
-    pub host: &'a str,
-    /// Of the TLS connection (RFC 9266); empty without TLS.
-    pub binding: &'a [u8],
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
 }
 
 impl Token {
@@ -64,9 +55,12 @@ impl Token {
                 format!("others may use this token (mode {mode:o}): chmod 600 it"),
             ));
         }
-        let mut bytes = Vec::new();
-        let most = *LENGTHS.end() as u64 + 1;
-        file.take(most).read_to_end(&mut bytes).map_err(error)?;
+        let most = *LENGTHS.end() + 1;
+        // A vector that grows leaves copies behind.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(most + 1));
+        file.take(most as u64)
+            .read_to_end(&mut bytes)
+            .map_err(error)?;
         let token = bytes.trim_ascii();
         if !LENGTHS.contains(&token.len()) {
             return Err(file_error(
@@ -82,9 +76,9 @@ impl Token {
         Ok(Self::new(token))
     }
 
-    /// From bytes.
+    /// From bytes, which must be random: see [`crate::proof`].
     pub fn new(bytes: &[u8]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+        Self(Arc::new(Zeroizing::new(bytes.to_vec())))
     }
 
     /// Writes a new random token to a file that does not exist yet.
@@ -92,11 +86,14 @@ impl Token {
     /// # Errors
     /// [`Error::File`] if it does, or cannot be made.
     pub fn make(path: &Path) -> Result<(), Error> {
-        let mut bytes = [0; MADE_BYTES];
+        let mut bytes = Zeroizing::new([0; MADE_BYTES]);
         SystemRandom::new()
-            .fill(&mut bytes)
-            .map_err(|_| file_error(path, "the kernel gives no random numbers"))?;
-        let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            .fill(bytes.as_mut())
+            .map_err(|_| file_error(path, Error::Random.to_string()))?;
+        let mut text = Zeroizing::new(String::with_capacity(2 * MADE_BYTES + 1));
+        for byte in bytes.iter() {
+            write!(text, "{byte:02x}").expect("memory takes it");
+        }
         text.push('\n');
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -109,173 +106,75 @@ impl Token {
         })
     }
 
-    fn mac(&self, label: &str, about: &Handshake) -> hmac::Tag {
-        let mut context = hmac::Context::with_key(&self.0);
-        // Lengths first: no two handshakes give the same bytes.
-        for part in [
-            label.as_bytes(),
-            about.role.as_bytes(),
-            about.server,
-            about.client,
-            about.group.as_bytes(),
-            about.host.as_bytes(),
-            about.binding,
-        ] {
-            context.update(&(part.len() as u64).to_le_bytes());
-            context.update(part);
-        }
-        context.sign()
-    }
-
-    fn proof(&self, label: &str, about: &Handshake) -> Proof {
-        let tag = self.mac(label, about);
-        tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
-    }
-
-    /// What a client shows.
-    pub fn client_proof(&self, about: &Handshake) -> Proof {
-        self.proof("paceline coordinate 1 client", about)
-    }
-
-    /// What a server shows.
-    pub fn server_proof(&self, about: &Handshake) -> Proof {
-        self.proof("paceline coordinate 1 server", about)
-    }
-
-    /// For frames from client to server, and for those from server to client.
-    pub fn seals(&self, about: &Handshake) -> (Seal, Seal) {
-        let seal = |label| Seal::new(self.mac(label, about).as_ref());
-        (
-            seal("paceline coordinate 1 frames to server"),
-            seal("paceline coordinate 1 frames to client"),
-        )
+    /// The pre-shared key for one purpose: HKDF-SHA256 (RFC 5869) with the purpose in its
+    /// info. The keys of two purposes are independent.
+    pub(crate) fn key(&self, purpose: Purpose) -> Zeroizing<[u8; KEY_BYTES]> {
+        let mut key = Zeroizing::new([0; KEY_BYTES]);
+        let info = [b"noise psk ", purpose.name().as_bytes()];
+        Salt::new(HKDF_SHA256, SALT)
+            .extract(&self.0)
+            .expand(&info, Bytes(KEY_BYTES))
+            .and_then(|expanded| expanded.fill(key.as_mut()))
+            .expect("HKDF-SHA256 gives up to 8,160 bytes");
+        key
     }
 }
 
-/// Whether two proofs are the same, in a time that does not tell where they differ.
-pub fn same(one: &Proof, other: &Proof) -> bool {
-    let differ = one.iter().zip(other).fold(0, |d, (a, b)| d | (a ^ b));
-    std::hint::black_box(differ) == 0
-}
+/// A length, for ring.
+struct Bytes(usize);
 
-/// Tags for the frames of one direction. A frame's number is part of its tag, so none
-/// can be left out, repeated or moved.
-#[derive(Debug)]
-pub struct Seal {
-    key: hmac::Key,
-    next: u64,
-}
-
-impl Seal {
-    fn new(key: &[u8]) -> Self {
-        Self {
-            key: hmac::Key::new(hmac::HMAC_SHA256, key),
-            next: 0,
-        }
-    }
-
-    fn tag(&mut self, body: &[u8]) -> hmac::Tag {
-        let mut context = hmac::Context::with_key(&self.key);
-        context.update(&self.next.to_le_bytes());
-        context.update(body);
-        self.next += 1;
-        context.sign()
-    }
-
-    /// Adds the tag.
-    pub fn close(&mut self, body: &mut Vec<u8>) {
-        let tag = self.tag(body);
-        body.extend_from_slice(&tag.as_ref()[..TAG_BYTES]);
-    }
-
-    /// Without the tag; `None` if it is wrong.
-    pub fn open<'b>(&mut self, sealed: &'b [u8]) -> Option<&'b [u8]> {
-        let (body, tag) = sealed.split_at_checked(sealed.len().checked_sub(TAG_BYTES)?)?;
-        let right = self.tag(body);
-        let differ = tag
-            .iter()
-            .zip(right.as_ref())
-            .fold(0, |d, (a, b)| d | (a ^ b));
-        (std::hint::black_box(differ) == 0).then_some(body)
+impl KeyType for Bytes {
+    fn len(&self) -> usize {
+        self.0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
-    fn about(client: &Nonce) -> Handshake<'_> {
-        Handshake {
-            server: &[1; 32],
-            client,
-            role: "member",
-            group: "g",
-            host: "h",
-            binding: b"",
-        }
+    #[test]
+    fn each_purpose_and_each_token_has_a_key_of_its_own() {
+        let (one, other) = (
+            Token::new(b"0123456789abcdef"),
+            Token::new(b"0123456789abcdeX"),
+        );
+        let keys: std::collections::HashSet<_> = Purpose::ALL
+            .into_iter()
+            .flat_map(|purpose| [*one.key(purpose), *other.key(purpose)])
+            .collect();
+        assert_eq!(keys.len(), 2 * Purpose::ALL.len());
+        assert_eq!(one.key(Purpose::Move), one.clone().key(Purpose::Move));
     }
 
     #[test]
-    fn a_proof_is_about_all_of_the_handshake() {
-        let token = Token::new(b"0123456789abcdef");
-        let first = token.client_proof(&about(&[2; 32]));
-        assert_eq!(first, token.client_proof(&about(&[2; 32])));
-        let nonce = [2; 32];
-        let others = [
-            token.client_proof(&about(&[3; 32])),
-            token.server_proof(&about(&nonce)),
-            Token::new(b"0123456789abcdeX").client_proof(&about(&nonce)),
-            token.client_proof(&Handshake {
-                role: "control",
-                ..about(&nonce)
-            }),
-            token.client_proof(&Handshake {
-                group: "gh",
-                host: "",
-                ..about(&nonce)
-            }),
-            token.client_proof(&Handshake {
-                binding: b"other",
-                ..about(&nonce)
-            }),
-        ];
-        for other in others {
-            assert!(!same(&first, &other));
-        }
-    }
-
-    #[test]
-    fn a_frame_that_was_repeated_or_changed_is_not_opened() {
-        let nonce = [2; 32];
-        let token = Token::new(b"0123456789abcdef");
-        let (mut close, _) = token.seals(&about(&nonce));
-        let (mut open, _) = token.seals(&about(&nonce));
-        let mut frame = b"hello".to_vec();
-        close.close(&mut frame);
-        assert_eq!(open.open(&frame), Some(&b"hello"[..]));
-        assert_eq!(open.open(&frame), None);
-        let (mut open, mut other_way) = token.seals(&about(&nonce));
-        assert_eq!(other_way.open(&frame), None);
-        frame[0] ^= 1;
-        assert_eq!(open.open(&frame), None);
-        assert_eq!(open.open(b"short"), None);
+    fn nothing_of_it_is_shown() {
+        assert_eq!(
+            format!("{:?}", Token::new(b"0123456789abcdef")),
+            "Token(..)"
+        );
     }
 
     #[test]
     fn token_files() {
+        use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("token");
         Token::make(&path).expect("made");
-        Token::load(&path).expect("its own");
+        let text = fs::read_to_string(&path).expect("ours");
+        assert_eq!(text.trim_end().len(), 2 * MADE_BYTES);
+        let loaded = Token::load(&path).expect("its own");
+        assert_eq!(loaded.0.as_slice(), text.trim_end().as_bytes());
         assert!(Token::make(&path).is_err(), "never overwritten");
         let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode));
         mode(0o640).expect("ours");
         let error = Token::load(&path).expect_err("others may read it");
         assert!(error.to_string().contains("chmod 600"), "{error}");
         mode(0o600).expect("ours");
-        fs::write(&path, "  short\n").expect("ours");
-        let error = Token::load(&path).expect_err("too short");
-        assert!(error.to_string().contains("16 to 4096"), "{error}");
+        for wrong in ["  short\n".to_owned(), "x".repeat(5000)] {
+            fs::write(&path, wrong).expect("ours");
+            let error = Token::load(&path).expect_err("its length");
+            assert!(error.to_string().contains("16 to 4096"), "{error}");
+        }
     }
 }

@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
-use paceline_security::{binding, check_peer, Error as SecurityError, FrameError, Stranger, Token};
+use paceline_security::{
+    self as security, accept, binding, check_peer, refuse, Error as SecurityError, FrameError,
+    Protection, Stranger, Token,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use super::hub::{Event, Place};
-use crate::handshake::{self, Joined, Protection};
-use crate::protocol::{Message, Reader, Role, Writer};
+use crate::protocol::{Join, Message, Reader, Role, Writer, SERVICE};
 use crate::{Error, Result};
 
 /// Messages that wait for a slow client. One that does not take four rounds is gone.
@@ -40,10 +42,8 @@ impl Gate {
         let checked = check_peer(&stream, &self.users);
         let (read, write) = stream.into_split();
         if let Err(error) = checked {
-            let error = error.into();
-            let refusal = handshake::refusal(&error);
-            let _ = Writer::new(write).send(&refusal, WRITE_PATIENCE).await;
-            return Err(error);
+            refuse(&mut security::Writer::new(write), &error).await;
+            return Err(error.into());
         }
         self.serve(read, write, Protection::Kernel, None).await
     }
@@ -83,15 +83,27 @@ impl Gate {
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let (mut reader, mut writer) = (Reader::new(read), Writer::new(write));
+        let (mut reader, mut writer) = (security::Reader::new(read), security::Writer::new(write));
+        let token = self.token.as_ref();
+        let accept = accept(&mut reader, &mut writer, &SERVICE, token, &protection);
+        let (accepted, over_tcp) = match stranger {
+            None => (accept.await, false),
+            Some(mut stranger) => (stranger.within(accept).await, true),
+        };
+        let intent = match accepted {
+            Ok(intent) => intent,
+            Err(error) => {
+                refuse(&mut writer, &error).await;
+                return Err(error.into());
+            }
+        };
+        let (mut reader, mut writer) = (Reader::new(reader), Writer::new(writer));
         let served = self
-            .admitted(&mut reader, &mut writer, &protection, stranger)
+            .admitted(&mut reader, &mut writer, &intent, over_tcp)
             .await;
         if let Err(error) = &served {
             // Best effort: it may be the other side that broke.
-            let _ = writer
-                .send(&handshake::refusal(error), WRITE_PATIENCE)
-                .await;
+            let _ = writer.send(&refusal(error), WRITE_PATIENCE).await;
         }
         served
     }
@@ -100,25 +112,20 @@ impl Gate {
         &self,
         reader: &mut Reader<R>,
         writer: &mut Writer<W>,
-        protection: &Protection,
-        stranger: Option<Stranger>,
+        intent: &[u8],
+        over_tcp: bool,
     ) -> Result<()>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let handshake = handshake::accept(reader, writer, self.token.as_ref(), protection);
-        let (joined, _place) = match stranger {
-            None => (handshake.await?, None),
-            Some(mut stranger) => {
-                let joined = stranger.within(handshake).await?;
-                let place = self.known.try_acquire().map_err(|_| Error::Full {
-                    what: "connections",
-                    limit: self.most_known,
-                })?;
-                (joined, Some(place))
-            }
+        let full = |_| Error::Full {
+            what: "connections",
+            limit: self.most_known,
         };
+        let place = over_tcp.then(|| self.known.try_acquire().map_err(full));
+        let _place = place.transpose()?;
+        let joined = Join::decode(intent)?;
         match joined.role {
             Role::Member => self.member(reader, writer, joined).await,
             Role::Control => self.control(reader, writer).await,
@@ -129,7 +136,7 @@ impl Gate {
         &self,
         reader: &mut Reader<R>,
         writer: &mut Writer<W>,
-        joined: Joined,
+        joined: Join,
     ) -> Result<()>
     where
         R: AsyncRead + Unpin,
@@ -214,5 +221,13 @@ impl Gate {
         // Closed: the server ends.
         let told = self.events.send(event).await;
         told.map_err(|_| FrameError::Closed.into())
+    }
+}
+
+/// An error as a client is told that is in already.
+fn refusal(error: &Error) -> Message {
+    Message::Refused {
+        for_good: matches!(error, Error::NoSuchGroup { .. }),
+        text: error.to_string(),
     }
 }

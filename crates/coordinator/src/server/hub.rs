@@ -12,9 +12,8 @@ use super::refusals::Refusals;
 use super::ServerConfig;
 use crate::algorithm::Choice;
 use crate::group::Group;
-use crate::handshake::Joined;
 use crate::local::StreamSample;
-use crate::protocol::{check_name, Message, Request, MOST_FRAME};
+use crate::protocol::{check_name, Join, Message, Request, MOST_FRAME};
 use crate::round_log::RoundLog;
 use crate::status::{GroupStatus, Status};
 use crate::{Error, Result};
@@ -36,7 +35,7 @@ pub(super) struct Place {
 
 pub(super) enum Event {
     Join {
-        joined: Joined,
+        joined: Join,
         messages: mpsc::Sender<Message>,
         answer: oneshot::Sender<Result<Place>>,
     },
@@ -137,7 +136,7 @@ impl Hub {
         }
     }
 
-    fn join(&mut self, joined: Joined, messages: mpsc::Sender<Message>) -> Result<Place> {
+    fn join(&mut self, joined: Join, messages: mpsc::Sender<Message>) -> Result<Place> {
         let served = &self.config.groups;
         if !served.is_empty() && !served.contains(&joined.group) {
             return Err(Error::NoSuchGroup {
