@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Files of links, good and bad.
+
+use super::*;
+
+fn parse(text: &str) -> Result<LinkFile, FileError> {
+    let load = |name: &str| match name {
+        "up.trace" => Trace::parse("1\n", name).map_err(FileError::Trace),
+        _ => Err(FileError::Read {
+            path: name.into(),
+            source: std::io::ErrorKind::NotFound.into(),
+        }),
+    };
+    LinkFile::parse(text, "wan.toml", 1_514, &load)
+}
+
+#[test]
+fn all_keys() {
+    let file = parse(
+        r#"
+        seed = 3
+        [link]
+        delay = "10ms"
+        buffer = "128KiB"
+        [forward]
+        rate = "500mbit"
+        jitter = "1ms"
+        red = { least = "30KiB", most = "90KiB", probability = "10%" }
+        loss = "0.001%"
+        reorder = { share = "1%", by = "5ms" }
+        duplicate = "0.1%"
+        [[forward.step]]
+        at = "10s"
+        rate = "250mbit"
+        [[forward.step]]
+        at = "20s"
+        outage = "500ms"
+        [reverse]
+        trace = "up.trace"
+        buffer_packets = 100
+        normal_jitter = "2ms"
+        burst_loss = { to_bad = "1%", to_good = "25%" }
+        "#,
+    )
+    .unwrap();
+    let LinkFile { forward, reverse } = file;
+    assert_eq!(forward.line, Line::Rate(500_000_000));
+    assert_eq!(
+        (forward.delay_ns, reverse.delay_ns),
+        (10_000_000, 10_000_000)
+    );
+    assert_eq!(forward.buffer, Buffer::Bytes(131_072));
+    assert_eq!(forward.loss, Some(Loss::Random { share: 0.00001 }));
+    assert_eq!(forward.jitter, Some(Jitter::Uniform { most_ns: 1_000_000 }));
+    assert_eq!(
+        forward.red.map(|red| (red.weight, red.gentle)),
+        Some((0.002, true))
+    );
+    assert_eq!(forward.steps.len(), 2);
+    assert_eq!(forward.steps[1].change.outage_ns, Some(500_000_000));
+    assert_eq!(reverse.buffer, Buffer::Packets(100));
+    assert_eq!((forward.framing_bytes, reverse.framing_bytes), (24, -10));
+    assert!(matches!(reverse.loss, Some(Loss::Bursts { bad, .. }) if bad == 1.0));
+    assert_ne!(forward.seed, reverse.seed);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    let cases = [
+        ("", "wan.toml:1: rate: [forward] needs rate"),
+        (
+            "[link]\nrate = \"1mbit\"",
+            "wan.toml:1: buffer: [forward] needs buffer",
+        ),
+        ("[link]\nrate = 5\n", "wan.toml:2: rate: "),
+        (
+            "[link]\nrat = \"5mbit\"\n",
+            "wan.toml:2: rat: unknown field `rat`",
+        ),
+        (
+            "[link]\nrate = \"1mbit\"\nloss = \"1\"",
+            "wan.toml:3: loss: \"1\" is not a share",
+        ),
+        (
+            "[link]\nrate = \"1mbit\"\nloss = \"101%\"",
+            "wan.toml:3: loss: ",
+        ),
+        (
+            "[link]\nrate = \"1mbit\"\ntrace = \"up.trace\"",
+            "wan.toml:3: trace: there is rate already",
+        ),
+        (
+            "[link]\nrate = \"1mbit\"\nbuffer = \"1KiB\"",
+            "wan.toml:1: forward: a buffer of 1024 bytes",
+        ),
+        (
+            "[link]\nrate = \"1mbit\"\nbuffer = \"10KiB\"\n[[link.step]]\nat = \"1s\"",
+            "wan.toml:4: step: changes nothing",
+        ),
+        ("[link]\ntrace = \"no\"", "cannot read no: "),
+        (
+            "[link]\nrate = \"1mbit\"\nbuffer = \"10KiB\"\njitter = \"1ms\"",
+            "wan.toml:1: forward: jitter must be the delay at most",
+        ),
+    ];
+    for (text, wanted) in cases {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(wanted), "{text:?}: {error}");
+    }
+}
