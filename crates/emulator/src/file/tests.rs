@@ -108,3 +108,27 @@ fn what_is_wrong_is_named_with_its_line() {
         assert!(error.starts_with(wanted), "{text:?}: {error}");
     }
 }
+
+#[test]
+fn codel_has_a_target_below_its_interval() {
+    let file = |keys: &str| {
+        parse(&format!(
+            "[link]\nrate = \"1mbit\"\nbuffer = \"64KiB\"\ncodel = {{ {keys} }}\n"
+        ))
+    };
+    let LinkFile { forward, reverse } =
+        file("target = \"5ms\", interval = \"100ms\", ecn = true").unwrap();
+    let codel = Codel {
+        target_ns: 5_000_000,
+        interval_ns: 100_000_000,
+        ecn: true,
+    };
+    assert_eq!(forward.codel, Some(codel));
+    assert_eq!(reverse.codel, Some(codel));
+    let wrong = file("target = \"100ms\", interval = \"100ms\"");
+    let error = wrong.unwrap_err().to_string();
+    assert!(
+        error.contains("a target above 0 and below its interval"),
+        "{error}"
+    );
+}
