@@ -11,12 +11,12 @@ mod streams;
 mod switch;
 
 use indexmap::IndexMap;
+use paceline_net::shaper::shaper_burst_bytes;
 use paceline_report::claims::{evaluate_all, ClaimError};
 use paceline_report::results::{round, Checked, Link, Metric, Results, ResultsError};
 use paceline_report::{Report, Series};
 
 use crate::case::calibrate::LEAST_QUEUED;
-use crate::case::topology::shaper_burst_bytes;
 use crate::experiment::{self, Experiment};
 use crate::plan::{Incast, Plan, Program, Workload};
 use crate::record::{CpuRecord, LinkReading, Record, RoundRecord, SampleRecord};

@@ -8,14 +8,16 @@ use std::io::Read;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use paceline_net::clock::{now_ns, sleep_until};
+use paceline_net::{Doing, Namespace};
 use paceline_report::interval::{self, CONFIDENCE};
 use paceline_report::results::Metric;
 use serde::Serialize;
 
 use crate::case::adaptation::{self, Job};
-use crate::case::connection::{connect, now_ns, send, sleep_until, Counters};
+use crate::case::connection::{connect, send, Counters};
 use crate::case::windows::{self, KernelLog};
-use crate::case::{CaseError, Doing, Namespace};
+use crate::case::CaseError;
 use crate::live::{kernel_release, LiveError};
 use crate::plan::{Adaptation, PolicySource};
 
@@ -187,7 +189,12 @@ impl Cable {
         let job = Job::start(adaptation)?;
         let congestion = adaptation::congestion(adaptation)?;
         let (sender, receiver) = Job::inside(job.as_ref(), || {
-            connect(&self.sender, &self.listener, self.address, &congestion)
+            Ok(connect(
+                &self.sender,
+                &self.listener,
+                self.address,
+                &congestion,
+            )?)
         })?;
         let mut source = sender.try_clone().doing("duplicating a socket")?;
         let mut drain = receiver.try_clone().doing("duplicating a socket")?;

@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use paceline_agent::group::{Bounds, Group};
 use paceline_agent::job::{Job, JobOptions};
-use paceline_lab::case::{CaseError, Namespace, Sink};
+use paceline_lab::case::{CaseError, Sink};
 use paceline_lab::experiment::Experiment;
 use paceline_lab::guest;
 use paceline_lab::plan::Plan;
 use paceline_lab::virtual_machine::{prepare, run as boot, Choice, Machine};
+use paceline_net::Namespace;
 use paceline_policy::Policy;
 
 const NAME: &str = "socket_options_of_the_stock_kernel";

@@ -8,10 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use paceline_agent::job::{self, JobOptions};
+use paceline_net::connection::Congestion;
+use paceline_net::Doing;
 use paceline_policy::Policy;
 
-use super::connection::Congestion;
-use super::{CaseError, Doing};
+use super::CaseError;
 use crate::plan::{Adaptation, PolicySource};
 
 /// Of the jobs whose streams are coordinated.
@@ -126,5 +127,5 @@ fn own_cgroup() -> Result<PathBuf, CaseError> {
 fn move_to(cgroup: &Path) -> Result<(), CaseError> {
     let path = cgroup.join("cgroup.procs");
     // 0 means the writing process, all of its threads.
-    fs::write(&path, "0").doing(format!("moving this process into {}", path.display()))
+    Ok(fs::write(&path, "0").doing(format!("moving this process into {}", path.display()))?)
 }

@@ -6,15 +6,16 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 
+use paceline_net::clock::{now_ns, sleep_until};
+use paceline_net::Doing;
+
 use super::adaptation::{self, Job};
 use super::changes::{self, Changes};
-use super::connection::{
-    connect, listen, now_ns, send, send_sized, serve_bursts, sleep_until, Counters,
-};
+use super::connection::{connect, listen, send, send_sized, serve_bursts, Counters};
 use super::cpu::CpuMeter;
 use super::packets::Recording;
 use super::topology::edge_shaper;
-use super::{Case, CaseError, Doing};
+use super::{Case, CaseError};
 use crate::plan::{Adaptation, Bulk, BurstShape};
 use crate::random::Random;
 use crate::record::{FlowRecord, Record};

@@ -6,15 +6,17 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 
+use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
+use paceline_net::connection::Congestion;
+use paceline_net::{Doing, Namespace};
+
 use super::adaptation::{self, Job};
 use super::changes::Changes;
-use super::connection::{
-    connect, listen, now_ns, send_headed, serve_bursts, sleep_until, Congestion, Counters,
-};
+use super::connection::{connect, listen, send_headed, serve_bursts, Counters};
 use super::cpu::CpuMeter;
 use super::empty_loop::EmptyLoop;
-use super::sample::{per_millisecond, realtime_ns, Sampler};
-use super::{Case, CaseError, Doing, Namespace};
+use super::sample::{per_millisecond, Sampler};
+use super::{Case, CaseError};
 use crate::plan::Burst;
 use crate::record::{BurstRecord, Record, SampleRecord};
 
@@ -37,7 +39,7 @@ impl Connections {
     ) -> Result<Self, CaseError> {
         let pairs: Result<Vec<_>, _> = Job::inside(job.as_ref(), || {
             (0..count)
-                .map(|_| connect(host, listener, address, congestion))
+                .map(|_| Ok(connect(host, listener, address, congestion)?))
                 .collect()
         });
         let (senders, receivers): (Vec<_>, Vec<_>) = pairs?.into_iter().unzip();

@@ -4,17 +4,18 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use nix::sys::socket::{recvmsg, setsockopt, sockopt, MsgFlags};
+use nix::sys::socket::{setsockopt, sockopt};
+use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
+use paceline_net::connection::Congestion;
+use paceline_net::ethernet::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
+use paceline_net::receive::receive;
+use paceline_net::Doing;
 
-use super::connection::{
-    connect, listen, now_ns, send_sized, serve_bursts, sleep_until, Congestion,
-};
-use super::sample::{arrival_ns, realtime_ns, Sampler};
-use super::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
-use super::{CaseError, Doing, Network};
+use super::connection::{connect, listen, send_sized, serve_bursts};
+use super::sample::Sampler;
+use super::{CaseError, Network};
 use crate::plan::Topology;
 use crate::record::LinkReading;
 
@@ -328,25 +329,4 @@ fn largest_packet(network: &Network) -> Result<u64, CaseError> {
         .map(|packet| u64::from(packet.payload_bytes))
         .max()
         .ok_or(CaseError::Unexpected("no packet was seen on the router"))
-}
-
-/// One packet's length and arrival (CLOCK_REALTIME); `None` if there is none.
-pub(crate) fn receive(
-    socket: &UdpSocket,
-    buffer: &mut [u8],
-    wait: bool,
-) -> Result<Option<(usize, u64)>, CaseError> {
-    let mut control = nix::cmsg_space!(libc::timespec);
-    let mut slices = [io::IoSliceMut::new(buffer)];
-    let flags = if wait {
-        MsgFlags::empty()
-    } else {
-        MsgFlags::MSG_DONTWAIT
-    };
-    let message = match recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut control), flags) {
-        Ok(message) => message,
-        Err(nix::errno::Errno::EAGAIN) => return Ok(None),
-        Err(errno) => return Err(errno).doing("receiving a packet"),
-    };
-    Ok(arrival_ns(&message)?.map(|time_ns| (message.bytes, time_ns)))
 }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::connection::now_ns;
+use paceline_net::clock::now_ns;
+
 use super::{CaseError, Network};
 use crate::plan::{Step, Topology, When};
 

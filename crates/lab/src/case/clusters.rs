@@ -8,11 +8,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use paceline_net::Namespace;
+
 use super::topology::{
     attach_hosts, default_route, host_address, interface, new_router, router_address, Bottleneck,
     RECEIVER_LINK,
 };
-use super::{CaseError, Namespace};
+use super::CaseError;
 use crate::plan;
 
 /// Links with the numbers from here on lead to far hosts, but for the first: that

@@ -8,10 +8,12 @@ use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{recvmsg, setsockopt, sockopt, ControlMessageOwned, MsgFlags};
 
+use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
+use paceline_net::receive::arrival_ns;
+use paceline_net::Doing;
+
 use super::calibrate::Full;
-use super::connection::{now_ns, sleep_until};
-use super::sample::{arrival_ns, realtime_ns};
-use super::{CaseError, Doing};
+use super::CaseError;
 use crate::plan::{Codel, Topology};
 
 /// ECN-capable, and Congestion Experienced: RFC 3168, section 5.
@@ -54,11 +56,11 @@ pub(super) fn measure(
 
 fn set_capable(sender: &UdpSocket, ip: u8) -> Result<(), CaseError> {
     let value = i32::from(CAPABLE);
-    match ip {
+    let set = match ip {
         6 => setsockopt(sender, sockopt::Ipv6TClass, &value),
         _ => setsockopt(sender, sockopt::Ipv4Tos, &value),
-    }
-    .doing("making packets ECN-capable")
+    };
+    Ok(set.doing("making packets ECN-capable")?)
 }
 
 fn train(
@@ -105,7 +107,7 @@ fn receive(socket: &UdpSocket, packet: &mut [u8]) -> Result<Option<Arrival>, Cas
         let message = match received {
             Ok(message) => message,
             Err(nix::errno::Errno::EAGAIN) => return Ok(None),
-            Err(errno) => return Err(errno).doing("receiving a packet"),
+            Err(errno) => return Ok(Err(errno).doing("receiving a packet")?),
         };
         let Some(at_ns) = arrival_ns(&message)? else {
             return Ok(None);

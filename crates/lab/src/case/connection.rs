@@ -4,34 +4,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use nix::time::{clock_gettime, clock_nanosleep, ClockId, ClockNanosleepFlags};
-use serde::{Deserialize, Serialize};
+use paceline_net::connection::{connect_from_here, listen_here, Congestion};
+use paceline_net::{Doing, Error, Namespace};
 
 use super::windows::{self, Windows};
-use super::{CaseError, Doing, Namespace, Network};
-
-/// Nanoseconds of CLOCK_MONOTONIC.
-pub fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("CLOCK_MONOTONIC exists");
-    Duration::from(time).as_nanos() as u64
-}
-
-/// Sleeps until `time_ns` of CLOCK_MONOTONIC.
-pub fn sleep_until(time_ns: u64) {
-    let time = Duration::from_nanos(time_ns).into();
-    // EINTR: sleep on; nothing else can go wrong with a valid clock and time.
-    while clock_nanosleep(
-        ClockId::CLOCK_MONOTONIC,
-        ClockNanosleepFlags::TIMER_ABSTIME,
-        &time,
-    )
-    .is_err()
-    {}
-}
+use super::{CaseError, Network};
 
 /// What TCP_INFO tells and the lab uses. Counters of the connection's life.
 #[derive(Debug, Clone, Copy, Default)]
@@ -103,7 +83,7 @@ impl Counters {
 }
 
 /// Listens in the receiver on a free port.
-pub fn listen(network: &Network) -> Result<(TcpListener, SocketAddr), CaseError> {
+pub fn listen(network: &Network) -> Result<(TcpListener, SocketAddr), Error> {
     listen_at(network, network.receiver_address(0))
 }
 
@@ -111,7 +91,7 @@ pub fn listen(network: &Network) -> Result<(TcpListener, SocketAddr), CaseError>
 pub fn listen_at(
     network: &Network,
     address: SocketAddr,
-) -> Result<(TcpListener, SocketAddr), CaseError> {
+) -> Result<(TcpListener, SocketAddr), Error> {
     network.receiver.enter(|| {
         let listener = listen_here(address, None)?;
         let address = listener
@@ -121,24 +101,6 @@ pub fn listen_at(
     })
 }
 
-/// Listens on the host that the calling thread is on. What it accepts has the
-/// congestion control.
-pub fn listen_here(
-    address: SocketAddr,
-    congestion: Option<&str>,
-) -> Result<TcpListener, CaseError> {
-    let doing = || format!("listening at {address}");
-    let listener = TcpListener::bind(address).doing(doing())?;
-    if let Some(name) = congestion {
-        set_congestion(&listener, name)?;
-    }
-    // std asks for a backlog of 128; more senders than that may come at once.
-    // SAFETY: a plain call on an open socket.
-    let result = unsafe { libc::listen(listener.as_raw_fd(), 1024) };
-    nix::errno::Errno::result(result).doing(doing())?;
-    Ok(listener)
-}
-
 /// Opens a connection from `host` to `listener`: the sender's end and the
 /// receiver's.
 pub fn connect(
@@ -146,107 +108,11 @@ pub fn connect(
     listener: &TcpListener,
     address: SocketAddr,
     congestion: &Congestion,
-) -> Result<(TcpStream, TcpStream), CaseError> {
+) -> Result<(TcpStream, TcpStream), Error> {
     let sender = host.enter(|| connect_from_here(address, congestion))?;
     let (receiver, _) = listener.accept().doing("accepting a connection")?;
     receiver.set_nodelay(true).doing("setting TCP_NODELAY")?;
     Ok((sender, receiver))
-}
-
-/// Connects from the host that the calling thread is on.
-pub fn connect_from_here(
-    address: SocketAddr,
-    congestion: &Congestion,
-) -> Result<TcpStream, CaseError> {
-    let stream = socket(address)?;
-    if let Some(name) = &congestion.asked {
-        set_congestion(&stream, name)?;
-    }
-    stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
-    connect_socket(&stream, address).doing(format!("connecting to {address}"))?;
-    congestion.check(&stream)?;
-    Ok(stream)
-}
-
-/// A socket that is not connected yet: the congestion control has to be set
-/// before the handshake, or the first window is another's.
-fn socket(address: SocketAddr) -> Result<TcpStream, CaseError> {
-    let family = if address.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    };
-    // SAFETY: a plain call; the descriptor is owned from here on.
-    let descriptor = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-    let descriptor = nix::errno::Errno::result(descriptor).doing("making a socket")?;
-    // SAFETY: the descriptor was just made and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into())
-}
-
-/// The congestion control of a connection.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Congestion {
-    /// TCP_CONGESTION is set to it before the handshake; absent: the kernel's default.
-    pub asked: Option<String>,
-    /// What an established connection has; absent: anything.
-    pub expected: Option<String>,
-}
-
-impl Congestion {
-    /// Whatever the kernel has.
-    pub const ANY: Self = Self {
-        asked: None,
-        expected: None,
-    };
-
-    /// Whether an established connection has the expected one. A kernel that lacks it
-    /// falls back without a word where a BPF program chooses.
-    ///
-    /// # Errors
-    /// [`CaseError::Congestion`] if it has another one.
-    pub fn check(&self, stream: &TcpStream) -> Result<(), CaseError> {
-        let Some(expected) = &self.expected else {
-            return Ok(());
-        };
-        let found = congestion_of(stream)?;
-        if found == *expected {
-            return Ok(());
-        }
-        Err(CaseError::Congestion {
-            found,
-            expected: expected.clone(),
-        })
-    }
-}
-
-/// The congestion control that a connection has.
-pub fn congestion_of(stream: &TcpStream) -> Result<String, CaseError> {
-    let name = nix::sys::socket::getsockopt(stream, nix::sys::socket::sockopt::TcpCongestion)
-        .doing("asking for the congestion control")?;
-    let found = name.to_string_lossy();
-    Ok(found.trim_end_matches('\0').to_owned())
-}
-
-fn set_congestion(socket: &impl AsRawFd, name: &str) -> Result<(), CaseError> {
-    // SAFETY: pointer and length describe `name`.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            name.as_ptr().cast(),
-            name.len() as libc::socklen_t,
-        )
-    };
-    nix::errno::Errno::result(result)
-        .map(drop)
-        .doing(format!("choosing the congestion control \"{name}\""))
-}
-
-fn connect_socket(stream: &TcpStream, address: SocketAddr) -> io::Result<()> {
-    let storage = nix::sys::socket::SockaddrStorage::from(address);
-    nix::sys::socket::connect(stream.as_raw_fd(), &storage)?;
-    Ok(())
 }
 
 /// Bytes of a request: the length that follows, or the length asked for.
@@ -374,25 +240,4 @@ pub fn serve_bursts(mut stream: TcpStream) -> io::Result<u64> {
         total += size;
     }
     Ok(total)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_congestion_control_is_an_error() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let with = |asked: &str, expected: &str| {
-            let congestion = Congestion {
-                asked: Some(asked.to_owned()),
-                expected: Some(expected.to_owned()),
-            };
-            connect_from_here(address, &congestion).map(drop)
-        };
-        assert!(with("reno", "reno").is_ok());
-        let error = with("reno", "paceline_reno").unwrap_err().to_string();
-        assert!(error.contains("reno instead of paceline_reno"), "{error}");
-    }
 }

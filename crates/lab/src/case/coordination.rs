@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use paceline_coordinator::algorithm::Choice;
+use paceline_net::Doing;
 
 use super::adaptation::GROUP;
-use super::{CaseError, Doing};
+use super::CaseError;
 
 /// How long the coordinator may take to listen, in steps of [`STEP`].
 const STEPS: u32 = 1000;
@@ -131,5 +132,5 @@ fn command(of: &[&str], socket: &Path) -> Result<Child, CaseError> {
     unsafe {
         command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?));
     }
-    command.spawn().doing("starting a coordinator")
+    Ok(command.spawn().doing("starting a coordinator")?)
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How busy the machine was, and what its TCP counted.
 
-use super::connection::now_ns;
-use super::{CaseError, Doing, Namespace};
+use paceline_net::clock::now_ns;
+use paceline_net::{Doing, Namespace};
+
+use super::CaseError;
 use crate::record::{CpuRecord, TimerRecord};
 
 /// Adds up CPU time over stretches. Idle time is what the kernel accounts, exact

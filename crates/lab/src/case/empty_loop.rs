@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::thread::{JoinHandle, Thread};
 
-use super::connection::{now_ns, sleep_until};
-use super::{CaseError, Doing};
+use paceline_net::clock::{now_ns, sleep_until};
+use paceline_net::Doing;
+
+use super::CaseError;
 
 /// The loop alone, before its speed is taken.
 const SETTLING_NS: u64 = 20_000_000;

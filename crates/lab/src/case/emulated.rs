@@ -8,8 +8,9 @@ use paceline_emulator::{
     disable_offloads, Buffer, Change, Codel, Direction, Emulator, EmulatorError, Jitter,
     LinkConfig, Loss, Observe, Policer, Port, Reorder, Report, Settings,
 };
+use paceline_net::{Error, Namespace};
 
-use super::{Bottleneck, CaseError, Namespace};
+use super::{Bottleneck, CaseError};
 use crate::plan::{self, Impairments, Topology};
 use crate::record::LinkReading;
 
@@ -40,7 +41,7 @@ impl EmulatedBottleneck {
     /// What the link did so far; nothing before there is one.
     fn report(&self) -> Result<Report, CaseError> {
         match &*self.running() {
-            Some(running) => running.emulator.report().map_err(emulator_error),
+            Some(running) => Ok(running.emulator.report().map_err(emulator_error)?),
             None => Ok(Report::default()),
         }
     }
@@ -88,7 +89,7 @@ fn start(place: &Namespace, wanted: &Topology) -> Result<Emulator, CaseError> {
         reverse,
         observe: Observe::NOTHING,
     };
-    Emulator::start(open("router")?, open("receiver")?, settings).map_err(emulator_error)
+    Ok(Emulator::start(open("router")?, open("receiver")?, settings).map_err(emulator_error)?)
 }
 
 /// The queue towards the receiver.
@@ -228,8 +229,8 @@ impl Bottleneck for EmulatedBottleneck {
     }
 }
 
-fn emulator_error(error: EmulatorError) -> CaseError {
-    CaseError::System {
+fn emulator_error(error: EmulatorError) -> Error {
+    Error::System {
         doing: "setting the link up".to_owned(),
         source: io::Error::other(error),
     }

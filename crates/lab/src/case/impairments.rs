@@ -4,10 +4,11 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use super::calibrate::{self, receive};
-use super::connection::{now_ns, sleep_until};
-use super::sample::realtime_ns;
-use super::{codel, CaseError, Doing, Network};
+use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
+use paceline_net::receive::receive;
+use paceline_net::Doing;
+
+use super::{calibrate, codel, CaseError, Network};
 use crate::plan::{Impairments, Topology};
 use crate::record::ImpairmentReading;
 

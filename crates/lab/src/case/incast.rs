@@ -7,11 +7,13 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use paceline_net::clock::{now_ns, sleep_until};
+use paceline_net::Doing;
 
 use super::adaptation::{self, Job};
-use super::connection::{connect, listen, now_ns, send, sleep_until, Counters, REQUEST_BYTES};
+use super::connection::{connect, listen, send, Counters, REQUEST_BYTES};
 use super::cpu::{timers, timers_since, CpuMeter};
-use super::{Case, CaseError, Doing};
+use super::{Case, CaseError};
 use crate::plan::Incast;
 use crate::record::{Record, RoundRecord};
 
@@ -25,7 +27,7 @@ pub fn run(case: &mut Case, workload: usize, incast: &Incast) -> Result<(), Case
     let pairs: Result<Vec<_>, _> = Job::inside(job.as_ref(), || {
         namespaces
             .iter()
-            .map(|host| connect(host, &listener, address, &congestion))
+            .map(|host| Ok(connect(host, &listener, address, &congestion)?))
             .collect()
     });
     let (senders, mut receivers): (Vec<_>, Vec<_>) = pairs?.into_iter().unzip();

@@ -4,8 +4,12 @@
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::topology::{shaper, Bottleneck, FRAMING_BYTES, SHAPER_HANDLE};
-use super::{validity, CaseError, Doing, Namespace};
+use paceline_net::ethernet::FRAMING_BYTES;
+use paceline_net::shaper::{shaper, SHAPER_HANDLE};
+use paceline_net::{Doing, Namespace};
+
+use super::topology::Bottleneck;
+use super::{validity, CaseError};
 use crate::plan::{Codel, Loss, Policer, Reorder, Topology};
 
 /// Packets that a delay line holds at most: more than any path does.
@@ -231,7 +235,7 @@ impl Bottleneck for KernelBottleneck {
         if !wanted.has_two_ways() {
             join(router, "wan", far, interface)?;
             router.tc(&bottleneck_shaper(wanted))?;
-            return far.tc(&delay(interface, 2 * wanted.one_way_delay_ns));
+            return Ok(far.tc(&delay(interface, 2 * wanted.one_way_delay_ns))?);
         }
         let bridge = Namespace::create("bridge")?;
         join(router, "wan", &bridge, "near")?;
@@ -273,7 +277,7 @@ impl Bottleneck for KernelBottleneck {
                 delay_ns: 2 * wanted.one_way_delay_ns,
                 ..DelayLine::default()
             };
-            return far.tc(&back.line(&built.interface));
+            return Ok(far.tc(&back.line(&built.interface))?);
         };
         let lines = |device: &str, lines: String| match cut {
             true => cut_off(device) + &lines,
@@ -306,7 +310,7 @@ impl Bottleneck for KernelBottleneck {
         router.tc(&at_router)?;
         let tables = built.tables.as_ref().map(tempfile::TempDir::path);
         bridge.tc_with_tables(&at_bridge, tables)?;
-        far.tc(&lines(&built.interface, back.line(&built.interface)))
+        Ok(far.tc(&lines(&built.interface, back.line(&built.interface)))?)
     }
 
     fn problems(&self) -> Result<Vec<String>, CaseError> {

@@ -20,9 +20,7 @@ mod emulated;
 mod impairments;
 mod incast;
 mod kernel_link;
-mod namespace;
 mod packets;
-pub(crate) mod queues;
 pub mod ranks;
 mod real_program;
 mod routes;
@@ -36,7 +34,6 @@ use std::io;
 
 pub use emulated::EmulatedBottleneck;
 pub use kernel_link::KernelBottleneck;
-pub use namespace::{batch, Namespace};
 pub use topology::{Bottleneck, Network};
 
 use self::validity::Watch;
@@ -46,39 +43,14 @@ use crate::record::Record;
 /// Why a case could not be run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
-    /// A system call failed.
-    #[error("{doing}: {source}")]
-    System {
-        /// What was being done.
-        doing: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// `ip` or `tc` refused.
-    #[error("{tool} refused ({status}): {message}\nits input was:\n{input}")]
-    Tool {
-        /// `ip` or `tc`.
-        tool: &'static str,
-        /// Exit status.
-        status: std::process::ExitStatus,
-        /// Its standard error.
-        message: String,
-        /// Its standard input.
-        input: String,
-    },
+    /// The network could not be made or read.
+    #[error(transparent)]
+    Network(#[from] paceline_net::Error),
     /// Paceline could not adapt a sender's job.
     #[error("policy for the senders: {message}")]
     Policy {
         /// The agent's message.
         message: String,
-    },
-    /// What would be measured is another algorithm than the variant's.
-    #[error("a connection has the congestion control {found} instead of {expected}: see what paceline doctor says of this kernel")]
-    Congestion {
-        /// The socket's.
-        found: String,
-        /// The variant's.
-        expected: String,
     },
     /// A real program did not run to its end, or what it says has no result.
     #[error("[[program]] {program}: {problem}")]
@@ -100,29 +72,6 @@ pub enum CaseError {
     /// The records could not be handed on.
     #[error("handing a record on: {0}")]
     Sink(io::Error),
-}
-
-/// Adds what was being done to an error of the system.
-pub(crate) trait Doing<T> {
-    fn doing(self, what: impl Into<String>) -> Result<T, CaseError>;
-}
-
-impl<T> Doing<T> for io::Result<T> {
-    fn doing(self, what: impl Into<String>) -> Result<T, CaseError> {
-        self.map_err(|source| CaseError::System {
-            doing: what.into(),
-            source,
-        })
-    }
-}
-
-impl<T> Doing<T> for nix::Result<T> {
-    fn doing(self, what: impl Into<String>) -> Result<T, CaseError> {
-        self.map_err(|errno| CaseError::System {
-            doing: what.into(),
-            source: errno.into(),
-        })
-    }
 }
 
 /// Takes the records of a run, in order.

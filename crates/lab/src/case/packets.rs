@@ -5,8 +5,10 @@
 use std::net::TcpStream;
 use std::ops::Range;
 
-use super::connection::{now_ns, Counters};
-use super::sample::{realtime_ns, Packet, Sampler};
+use paceline_net::clock::{now_ns, realtime_ns};
+
+use super::connection::Counters;
+use super::sample::{Packet, Sampler};
 use super::{CaseError, Network};
 use crate::record::{PacketRecord, RoundTrip};
 
@@ -50,7 +52,7 @@ impl Recording {
     pub fn look(&mut self, sender: &TcpStream) -> Result<(), CaseError> {
         self.slow_start
             .push(Counters::of(sender)?.ssthresh >= NO_THRESHOLD);
-        self.sampler.drain(&mut self.packets)
+        Ok(self.sampler.drain(&mut self.packets)?)
     }
 
     /// Ends: of the round trips that are over.

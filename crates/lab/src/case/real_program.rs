@@ -17,18 +17,17 @@ use std::time::{Duration, Instant};
 
 use paceline_agent::pages::{PageServer, SOCKET_VARIABLE};
 use paceline_agent::preload;
+use place::Place;
+use running::{describe, is_ready, Running};
+use seen::Seen;
 
 use super::adaptation::{self, Job};
-use super::connection::Congestion;
 use super::cpu::{self, CpuMeter};
-use super::{ranks, Case, CaseError, Doing, Network};
+use super::{ranks, Case, CaseError, Network};
 use crate::plan::{RealProgram, Starter};
 use crate::record::{RealProgramRecord, Record};
 use crate::testbed::mpi::{Launcher, Library};
 use crate::testbed::site::{Host, Site};
-use place::Place;
-use running::{describe, is_ready, Running};
-use seen::Seen;
 
 /// Between two looks whether the run is to end early.
 const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -185,7 +184,7 @@ fn open(network: &Network, program: &RealProgram) -> Result<Site, CaseError> {
             address,
         })
     });
-    Site::open(&hosts.collect::<Vec<_>>())
+    Ok(Site::open(&hosts.collect::<Vec<_>>())?)
 }
 
 /// What a program of MPI is started with.

@@ -5,9 +5,13 @@
 
 use std::net::SocketAddr;
 
+use paceline_net::shaper::shaper;
+
 use super::kernel_link::delay;
-use super::topology::{configuration, host_address, interface, sender_link, shaper};
-use super::topology::{router_address, switch_offload_off, Network};
+use super::topology::{
+    configuration, host_address, interface, router_address, sender_link, switch_offload_off,
+    Network,
+};
 use super::CaseError;
 use crate::plan::Route;
 
@@ -63,5 +67,5 @@ pub fn remove(network: &Network, routes: &[Route]) -> Result<(), CaseError> {
     let lines: String = (0..routes.len())
         .map(|number| format!("link del route{number}\n"))
         .collect();
-    network.router.ip(&lines)
+    Ok(network.router.ip(&lines)?)
 }

@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::net::if_::if_nametoindex;
-use nix::sys::socket::{recvmsg, ControlMessageOwned, LinkAddr, MsgFlags, RecvMsg};
-use nix::time::{clock_gettime, ClockId};
+use nix::sys::socket::{recvmsg, LinkAddr, MsgFlags};
+use paceline_net::ethernet::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
+use paceline_net::receive::arrival_ns;
+use paceline_net::{Doing, Error, Namespace};
 
-use super::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
-use super::{CaseError, Doing, Namespace, Network};
+use super::Network;
 
 /// Bytes of a packet that are kept: IP and TCP headers.
 const KEPT_BYTES: u32 = 128;
@@ -45,12 +46,12 @@ pub struct Sampler {
 
 impl Sampler {
     /// Starts capturing what reaches the router from the first sender.
-    pub fn start(network: &Network) -> Result<Self, CaseError> {
+    pub fn start(network: &Network) -> Result<Self, Error> {
         Self::at(&network.router, "edge0")
     }
 
     /// Starts capturing what comes in through an interface of a host.
-    pub fn at(host: &Namespace, interface: &str) -> Result<Self, CaseError> {
+    pub fn at(host: &Namespace, interface: &str) -> Result<Self, Error> {
         host.enter(|| {
             // A protocol of 0: nothing is captured until the socket is bound.
             // SAFETY: a plain call; the descriptor is owned from here on.
@@ -97,7 +98,7 @@ impl Sampler {
     }
 
     /// Ends the capture: the packets with payload that came from senders.
-    pub fn stop(self) -> Result<Vec<Packet>, CaseError> {
+    pub fn stop(self) -> Result<Vec<Packet>, Error> {
         let mut packets = Vec::new();
         self.drain(&mut packets)?;
         Ok(packets)
@@ -105,7 +106,7 @@ impl Sampler {
 
     /// Moves what was captured so far to the end of `packets`. What is captured keeps its
     /// whole data in memory until then.
-    pub fn drain(&self, packets: &mut Vec<Packet>) -> Result<(), CaseError> {
+    pub fn drain(&self, packets: &mut Vec<Packet>) -> Result<(), Error> {
         let mut buffer = [0_u8; KEPT_BYTES as usize];
         let mut control = nix::cmsg_space!(libc::timespec);
         loop {
@@ -145,24 +146,6 @@ impl Sampler {
     }
 }
 
-/// When a received packet arrived (CLOCK_REALTIME, nanoseconds), if the socket asked
-/// for that (SO_TIMESTAMPNS).
-pub fn arrival_ns<S>(message: &RecvMsg<'_, '_, S>) -> Result<Option<u64>, CaseError> {
-    let mut items = message.cmsgs().doing("reading a packet's time")?;
-    Ok(items.find_map(|item| match item {
-        ControlMessageOwned::ScmTimestampns(time) => {
-            Some(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
-        }
-        _ => None,
-    }))
-}
-
-/// Nanoseconds of CLOCK_REALTIME, the clock of captured packets.
-pub fn realtime_ns() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_REALTIME).expect("CLOCK_REALTIME exists");
-    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
-}
-
 /// Bytes on the wire in each millisecond since `start_ns` (CLOCK_REALTIME).
 pub fn per_millisecond(packets: &[Packet], start_ns: u64, mss: u32) -> Vec<u64> {
     let mut bins = Vec::new();
@@ -181,7 +164,7 @@ fn option<T>(
     level: libc::c_int,
     name: libc::c_int,
     value: &T,
-) -> Result<(), CaseError> {
+) -> Result<(), Error> {
     // SAFETY: pointer and length describe `value`.
     let result = unsafe {
         libc::setsockopt(

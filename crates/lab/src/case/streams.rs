@@ -7,14 +7,15 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use paceline_net::clock::{now_ns, sleep_until};
+use paceline_net::connection::Congestion;
+use paceline_net::Doing;
+
 use super::adaptation::{self, Job};
-use super::connection::{
-    connect, listen, listen_at, now_ns, receive_into, run_promptly, send, sleep_until, Congestion,
-    Counters,
-};
+use super::connection::{connect, listen, listen_at, receive_into, run_promptly, send, Counters};
 use super::coordination::Coordination;
 use super::cpu::CpuMeter;
-use super::{routes, Case, CaseError, Doing, Network};
+use super::{routes, Case, CaseError, Network};
 use crate::plan::Streams;
 use crate::record::{Record, StreamSample, StreamsRecord};
 
@@ -176,7 +177,7 @@ impl Stream {
             thread.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         joined(self.sending.join().map(|sent| sent.map(|()| 0))).doing("sending a stream")?;
-        joined(self.receiving.join()).doing("receiving a stream")
+        Ok(joined(self.receiving.join()).doing("receiving a stream")?)
     }
 }
 

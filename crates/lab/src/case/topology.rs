@@ -15,26 +15,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use paceline_net::shaper::{shaper, EDGE_QUEUE_BYTES, SHAPER_HANDLE};
+use paceline_net::{Doing, Error, Namespace};
+
 use super::clusters::{far_address, far_link, Far};
-use super::{CaseError, Doing, Namespace};
+use super::CaseError;
 use crate::plan::{self, HostQueue};
 use crate::record::LinkReading;
-
-/// A shaper lets this much through at line rate: nearly two packets, the least with which
-/// the kernel's tbf keeps up with its rate. Less than a packet of two segments and framing:
-/// tbf cuts what is larger than its bucket into segments, each with framing of its own, and
-/// takes what is not for one packet. 3040 bytes on an Ethernet.
-pub(crate) fn shaper_burst_bytes(mtu: u32) -> u32 {
-    2 * (mtu + ETHERNET_HEADER_BYTES) + FRAMING_BYTES / 2
-}
-/// Preamble, frame check sequence and gap, which a kernel queue does not see:
-/// with it a link of 500 Mbit/s carries what an Ethernet of that speed would.
-pub const FRAMING_BYTES: u32 = 24;
-/// Ethernet header, which a kernel queue does see.
-pub const ETHERNET_HEADER_BYTES: u32 = 14;
-/// Queue of a host's own link: deep enough never to drop, as a host's own
-/// interface does not drop what its TCP sends.
-pub(crate) const EDGE_QUEUE_BYTES: u32 = 64_000_000;
 
 /// What makes the path between router and receiver slow, long and shallow.
 pub trait Bottleneck: Sync {
@@ -69,23 +56,6 @@ pub trait Bottleneck: Sync {
     fn problems(&self) -> Result<Vec<String>, CaseError> {
         Ok(Vec::new())
     }
-}
-
-/// Of a shaper, so that its queue can be named.
-pub(super) const SHAPER_HANDLE: &str = "1:";
-
-/// A line of `tc` that makes what leaves a device that slow, behind a drop-tail queue.
-pub(crate) fn shaper(
-    verb: &str,
-    device: &str,
-    rate_bps: u64,
-    buffer_bytes: u64,
-    mtu: u32,
-) -> String {
-    let burst = shaper_burst_bytes(mtu);
-    format!(
-        "qdisc {verb} dev {device} root handle {SHAPER_HANDLE} tbf rate {rate_bps}bit burst {burst} limit {buffer_bytes} overhead {FRAMING_BYTES}\n"
-    )
 }
 
 /// A built network. Dropping it takes everything down.
@@ -168,9 +138,9 @@ impl<'a> Network<'a> {
         if self.wanted.impairments.codel.is_some_and(|codel| codel.ecn) {
             host.sysctl("net.ipv4.tcp_ecn", "1")?;
         }
-        sysctl
+        Ok(sysctl
             .iter()
-            .try_for_each(|(key, value)| host.sysctl(key, value))
+            .try_for_each(|(key, value)| host.sysctl(key, value))?)
     }
 
     /// The receiver's address and a port.
@@ -391,7 +361,7 @@ fn host_route(via: IpAddr, initial_window: u32) -> String {
 }
 
 /// `ethtool -K DEVICE tso off gso off gro off`, without the program.
-pub(super) fn switch_offload_off(device: &str) -> Result<(), CaseError> {
+pub(super) fn switch_offload_off(device: &str) -> Result<(), Error> {
     #[repr(C)]
     struct Value {
         command: u32,

@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::queues::{queues, Queue};
+use paceline_net::queues::{queues, Queue};
+use paceline_net::{Doing, Namespace};
+
 use super::windows::{self, KernelLog};
-use super::{CaseError, Doing, Namespace, Network};
+use super::{CaseError, Network};
 use crate::plan::{HostQueue, Plan, Topology, Workload};
 
 /// A receive buffer holds a window of half its size, for what a packet needs beside its

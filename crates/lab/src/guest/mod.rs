@@ -15,11 +15,11 @@ use nix::kmod::{finit_module, ModuleInitFlags};
 use nix::mount::{mount, MsFlags};
 use nix::sys::reboot::{reboot, RebootMode};
 use nix::sys::termios::{cfmakeraw, tcdrain, tcgetattr, tcsetattr, SetArg};
-
+use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
 
 use self::command::Command;
-use crate::case::{self, Doing};
+use crate::case;
 use crate::plan::{Means, Plan};
 use crate::record::Record;
 
@@ -89,7 +89,7 @@ fn run(work: Work) -> Result<(), case::CaseError> {
         },
     };
     sink(&last).doing("writing the last record")?;
-    tcdrain(&records).doing("waiting for the serial line")
+    Ok(tcdrain(&records).doing("waiting for the serial line")?)
 }
 
 fn begin(work: Work, sink: case::Sink) -> Result<(), case::CaseError> {
@@ -146,19 +146,22 @@ fn prepare() -> Result<(), case::CaseError> {
         mount_new(kind, place)?;
     }
     // The root is in memory, and so are these; a command's files may be in them.
-    std::fs::set_permissions("/tmp", Permissions::from_mode(0o1777)).doing("opening /tmp to all")
+    Ok(
+        std::fs::set_permissions("/tmp", Permissions::from_mode(0o1777))
+            .doing("opening /tmp to all")?,
+    )
 }
 
 fn mount_new(kind: &str, place: &str) -> Result<(), case::CaseError> {
     std::fs::create_dir_all(place).doing(format!("making {place}"))?;
-    mount(
+    Ok(mount(
         Some(kind),
         place,
         Some(kind),
         MsFlags::empty(),
         None::<&str>,
     )
-    .doing(format!("mounting {kind} on {place}"))
+    .doing(format!("mounting {kind} on {place}"))?)
 }
 
 fn load_modules() -> Result<(), case::CaseError> {

@@ -12,6 +12,9 @@
 
 use std::collections::BTreeSet;
 
+use paceline_net::shaper::{shaper, EDGE_QUEUE_BYTES};
+use paceline_net::{Error, Namespace};
+
 use super::address::{self, Addresses};
 use super::congestion;
 use super::has_ipv6;
@@ -20,8 +23,6 @@ use super::node::Node;
 use super::probe::{self, Measured};
 use super::topology::{Topology, Wan};
 use super::wan::RunningWan;
-use crate::case::topology::{shaper, EDGE_QUEUE_BYTES};
-use crate::case::{CaseError, Namespace};
 use crate::plan::ETHERNET_MTU;
 
 /// The bridge of a switch, which has the gateway's address.
@@ -55,7 +56,7 @@ impl Network {
     ///
     /// # Errors
     /// The first thing that failed. Nothing is left then.
-    pub fn build(topology: &Topology, mark: &Mark) -> Result<Self, CaseError> {
+    pub fn build(topology: &Topology, mark: &Mark) -> Result<Self, Error> {
         let hosts_file = address::hosts_file(topology, has_ipv6());
         let node = |name: &str| Node::create(name, &hosts_file, &mark.to_string());
         let mut network = Network {
@@ -103,7 +104,7 @@ impl Network {
     }
 
     /// Switches, and hosts on them.
-    fn build_clusters(&self) -> Result<(), CaseError> {
+    fn build_clusters(&self) -> Result<(), Error> {
         for (at, cluster) in self.topology.clusters.iter().enumerate() {
             let switch = self.switch(at);
             prepare_router(switch)?;
@@ -145,7 +146,7 @@ impl Network {
         Ok(())
     }
 
-    fn start_wan(&self, index: usize, wan: &Wan) -> Result<RunningWan, CaseError> {
+    fn start_wan(&self, index: usize, wan: &Wan) -> Result<RunningWan, Error> {
         let device = wan_device(index);
         let (from, to) = (self.switch(wan.from), self.switch(wan.to));
         let running = RunningWan::start(wan, &device, from, to)?;
@@ -176,7 +177,7 @@ impl Network {
     }
 
     /// Makes a cluster's router send on what is for others.
-    fn route(&self, at: usize) -> Result<(), CaseError> {
+    fn route(&self, at: usize) -> Result<(), Error> {
         let (topology, router) = (&self.topology, self.switch(at));
         let beyond = |link: usize| address::wan(link, topology.wans[link].from != at);
         let mut lines = String::new();
@@ -212,7 +213,7 @@ impl Network {
         }
     }
 
-    fn measure(&self, index: usize, wan: &Wan) -> Result<[Measured; 2], CaseError> {
+    fn measure(&self, index: usize, wan: &Wan) -> Result<[Measured; 2], Error> {
         let from = (self.switch(wan.from), address::wan(index, true).v4);
         let to = (self.switch(wan.to), address::wan(index, false).v4);
         Ok([
@@ -232,7 +233,7 @@ pub fn wan_device(index: usize) -> String {
     format!("wan{index}")
 }
 
-fn prepare_router(router: &Namespace) -> Result<(), CaseError> {
+fn prepare_router(router: &Namespace) -> Result<(), Error> {
     router.sysctl("net.ipv4.ip_forward", "1")?;
     // Ways there and back may differ, and some distributions drop such packets.
     for scope in ["all", "default"] {
@@ -245,7 +246,7 @@ fn prepare_router(router: &Namespace) -> Result<(), CaseError> {
 }
 
 /// Addresses are of use at once: nobody else can have them.
-fn allow_ipv6(node: &Namespace) -> Result<(), CaseError> {
+fn allow_ipv6(node: &Namespace) -> Result<(), Error> {
     if !has_ipv6() {
         return Ok(());
     }

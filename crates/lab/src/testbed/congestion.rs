@@ -5,18 +5,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use paceline_net::connection::{congestion_of, connect_from_here, listen_here, Congestion};
+use paceline_net::{Doing, Error};
+
 use super::address;
 use super::build::{Network, HOST_DEVICE};
 use super::has_ipv6;
 use super::node::Node;
-use crate::case::connection::{congestion_of, connect_from_here, listen_here, Congestion};
-use crate::case::{CaseError, Doing};
 
 /// Gives the routes of every host the congestion control `name`.
 ///
 /// # Errors
 /// If this kernel has none of that name.
-pub fn set(network: &Network, name: &str) -> Result<(), CaseError> {
+pub fn set(network: &Network, name: &str) -> Result<(), Error> {
     for ((_, cluster, _), node) in network.topology.hosts().zip(&network.hosts) {
         let via = address::switch(cluster);
         let [v4, v6] = address::networks(cluster);
@@ -38,7 +39,7 @@ pub fn set(network: &Network, name: &str) -> Result<(), CaseError> {
 
 /// What connections from each host to the next one, and from the last to the first, have at
 /// both ends and in each family: the name, or, where they differ, all names.
-pub fn read(network: &Network) -> Result<Option<String>, CaseError> {
+pub fn read(network: &Network) -> Result<Option<String>, Error> {
     let hosts: Vec<(IpAddr, IpAddr, &Node)> = network
         .topology
         .hosts()
@@ -64,7 +65,7 @@ pub fn read(network: &Network) -> Result<Option<String>, CaseError> {
 
 /// Of a new connection from one host to another: at its sender and at its receiver. Of one to
 /// itself, by way of the loopback, nothing is asked.
-fn between(from: &Node, to: &Node, address: IpAddr) -> Result<Vec<String>, CaseError> {
+fn between(from: &Node, to: &Node, address: IpAddr) -> Result<Vec<String>, Error> {
     if std::ptr::eq(from, to) {
         return Ok(Vec::new());
     }

@@ -7,10 +7,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use paceline_net::{Doing, Error};
 
 use super::node::Node;
 use super::socket::{self, Reply, Request};
-use crate::case::{CaseError, Doing};
 
 /// A client that says nothing is not waited for longer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ pub struct Door {
 
 impl Door {
     /// Listens in the network of each of `nodes`, under the name `lab`.
-    pub fn open(lab: &str, nodes: &[&Node]) -> Result<Self, CaseError> {
+    pub fn open(lab: &str, nodes: &[&Node]) -> Result<Self, Error> {
         let listen = |node: &&Node| {
             node.network().enter(|| {
                 socket::listen(lab).doing(format!("listening in {}", node.network().name()))

@@ -11,6 +11,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::signal::Signal;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, getppid, setsid};
+use paceline_net::Error;
 use serde::{Deserialize, Serialize};
 
 use super::build::Network;
@@ -21,7 +22,6 @@ use super::node::Node;
 use super::read_back;
 use super::socket::{self, Reply};
 use super::{doing, require_root, State, TestbedError, Topology};
-use crate::case::CaseError;
 
 /// The hidden command of `paceline lab` that [`keep`] is behind.
 pub const COMMAND: &str = "keep";
@@ -177,7 +177,7 @@ impl Keeper {
         let hosts = order.topology.hosts().map(|(name, ..)| name);
         let launching = Launching::new(hosts).map_err(failed)?;
         let mark = Mark::own(&order.lab).map_err(failed)?;
-        let built = || -> Result<(Self, State), CaseError> {
+        let built = || -> Result<(Self, State), Error> {
             let kept = Kept {
                 lab: order.lab.clone(),
                 topology_file: order.topology_file.clone(),
@@ -201,7 +201,7 @@ impl Keeper {
 }
 
 impl Kept {
-    fn state(&self) -> Result<State, CaseError> {
+    fn state(&self) -> Result<State, Error> {
         read_back::state(
             &self.lab,
             &self.topology_file,

@@ -42,10 +42,10 @@ use std::io;
 use std::path::Path;
 use std::process::ExitStatus;
 
+use paceline_net::Error;
+
 pub use state::State;
 pub use topology::{Topology, TopologyError};
-
-use crate::case::CaseError;
 
 /// Why a lab could not be made, found or used.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub enum TestbedError {
     },
     /// It could not be built.
     #[error(transparent)]
-    Build(#[from] CaseError),
+    Build(#[from] Error),
     /// There is one of that name.
     #[error("a lab \"{lab}\" is up already, kept by process {keeper}: paceline lab down {lab}, or --name for another name")]
     IsUp {

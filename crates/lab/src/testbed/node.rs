@@ -12,8 +12,7 @@ use std::path::Path;
 use nix::mount::{mount, umount2, MntFlags, MsFlags};
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::unistd::sethostname;
-
-use crate::case::{CaseError, Doing, Namespace};
+use paceline_net::{Doing, Error, Namespace};
 
 /// Holds what is to be mounted while it is prepared. It is there on every system, and
 /// what is mounted over it is seen in the new mount namespace only, and not for long.
@@ -33,17 +32,12 @@ pub struct Node {
 impl Node {
     /// A new node called `name` whose /etc/hosts is `hosts`. Its mounts carry `mark`,
     /// by which processes inside can be found ([`super::mark`]).
-    pub fn create(name: &str, hosts: &str, mark: &str) -> Result<Self, CaseError> {
+    pub fn create(name: &str, hosts: &str, mark: &str) -> Result<Self, Error> {
         Self::make(name, None, hosts, mark)
     }
 
     /// The same around a network that exists already.
-    pub fn around(
-        network: &Namespace,
-        name: &str,
-        hosts: &str,
-        mark: &str,
-    ) -> Result<Self, CaseError> {
+    pub fn around(network: &Namespace, name: &str, hosts: &str, mark: &str) -> Result<Self, Error> {
         Self::make(name, Some(network), hosts, mark)
     }
 
@@ -53,7 +47,7 @@ impl Node {
         network: Option<&Namespace>,
         hosts: &str,
         mark: &str,
-    ) -> Result<Self, CaseError> {
+    ) -> Result<Self, Error> {
         std::thread::scope(|scope| {
             scope
                 .spawn(|| Self::make_here(name, network, hosts, mark))
@@ -67,7 +61,7 @@ impl Node {
         network: Option<&Namespace>,
         hosts: &str,
         mark: &str,
-    ) -> Result<Self, CaseError> {
+    ) -> Result<Self, Error> {
         match network {
             Some(network) => setns(network, CloneFlags::CLONE_NEWNET),
             None => unshare(CloneFlags::CLONE_NEWNET),
@@ -76,7 +70,7 @@ impl Node {
         .doing(format!("making the namespaces of {name}"))?;
         sethostname(name).doing(format!("naming {name}"))?;
         mount_own(hosts, mark).doing(format!("mounting {name}'s /etc/hosts and /sys"))?;
-        let open = |kind: &str| -> Result<OwnedFd, CaseError> {
+        let open = |kind: &str| -> Result<OwnedFd, Error> {
             let path = format!("/proc/thread-self/ns/{kind}");
             let file = File::open(&path).doing(format!("opening {path} of {name}"))?;
             Ok(file.into())
@@ -103,7 +97,7 @@ impl Node {
     }
 
     /// The network namespace's inode, as `lsns` shows it.
-    pub fn inode(&self) -> Result<u64, CaseError> {
+    pub fn inode(&self) -> Result<u64, Error> {
         fs::metadata(self.network.path())
             .map(|metadata| metadata.ino())
             .doing(format!("looking at {}", self.network.path()))

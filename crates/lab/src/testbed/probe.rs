@@ -7,12 +7,12 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
+use paceline_net::clock::realtime_ns;
+use paceline_net::ethernet::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
+use paceline_net::receive::receive;
+use paceline_net::{Doing, Error, Namespace};
 
 use super::topology::Line;
-use crate::case::calibrate::receive;
-use crate::case::sample::realtime_ns;
-use crate::case::topology::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
-use crate::case::{CaseError, Doing, Namespace};
 
 /// Single packets whose least time counts; before the first, addresses are resolved.
 const SINGLES: u64 = 4;
@@ -47,7 +47,7 @@ pub fn measure(
     line: Line,
     (from, source): (&Namespace, Ipv4Addr),
     (to, target): (&Namespace, Ipv4Addr),
-) -> Result<Measured, CaseError> {
+) -> Result<Measured, Error> {
     let receiver = to.enter(|| bind(target))?;
     let sender = from.enter(|| bind(source))?;
     let reached = receiver.local_addr().doing("asking for a port")?;
@@ -67,14 +67,14 @@ pub fn measure(
     })
 }
 
-fn bind(address: Ipv4Addr) -> Result<UdpSocket, CaseError> {
+fn bind(address: Ipv4Addr) -> Result<UdpSocket, Error> {
     let socket =
         UdpSocket::bind((address, 0)).doing(format!("opening a UDP socket at {address}"))?;
     setsockopt(&socket, sockopt::ReceiveTimestampns, &true).doing("asking for packet times")?;
     Ok(socket)
 }
 
-fn one_way(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Option<u64>, CaseError> {
+fn one_way(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Option<u64>, Error> {
     let mut least = None;
     let count = 1 + SINGLES_NS / line.one_way_delay_ns.max(1);
     for _ in 0..SINGLES.min(count) {
@@ -90,7 +90,7 @@ fn one_way(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Optio
     Ok(least.map(|least| least.saturating_sub(on_the_line)))
 }
 
-fn rate(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Option<u64>, CaseError> {
+fn rate(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Option<u64>, Error> {
     let packet_ns = wire_ns(FULL_PAYLOAD, line.rate_bps).max(1);
     let queue = line.buffer_bytes / (FULL_PAYLOAD as u64 + HEADERS);
     let count = MOST_PACKETS.min(queue).min(TRAIN_NS / packet_ns);

@@ -2,6 +2,9 @@
 //! What the kernel says of a lab's queues and settings, against what was asked for.
 
 use indexmap::IndexMap;
+use paceline_net::queues::{queues, Queue};
+use paceline_net::shaper::EDGE_QUEUE_BYTES;
+use paceline_net::Error;
 
 use super::address::{self, Addresses};
 use super::build::{port, wan_device, Network, HOST_DEVICE};
@@ -11,9 +14,6 @@ use super::node;
 use super::probe::Measured;
 use super::state::{Kind, Line, Node, Port, Reading, Route, State, Traffic, Wan};
 use super::topology;
-use crate::case::queues::{queues, Queue};
-use crate::case::topology::EDGE_QUEUE_BYTES;
-use crate::case::CaseError;
 
 /// All there is to say of a lab that stands.
 pub fn state(
@@ -21,7 +21,7 @@ pub fn state(
     topology_file: &str,
     network: &Network,
     launching: LaunchPaths,
-) -> Result<State, CaseError> {
+) -> Result<State, Error> {
     let topology = &network.topology;
     let name = |cluster: usize| topology.clusters[cluster].name.clone();
     let routes = (0..topology.clusters.len())
@@ -55,7 +55,7 @@ pub fn state(
     })
 }
 
-fn nodes(network: &Network) -> Result<Vec<Node>, CaseError> {
+fn nodes(network: &Network) -> Result<Vec<Node>, Error> {
     let clusters = &network.topology.clusters;
     let describe = |name: String, kind, cluster: usize, own: Addresses, node: &node::Node| {
         Ok(Node {
@@ -84,7 +84,7 @@ fn nodes(network: &Network) -> Result<Vec<Node>, CaseError> {
     hosts.chain(switches).collect()
 }
 
-fn ports(network: &Network) -> Result<Vec<Port>, CaseError> {
+fn ports(network: &Network) -> Result<Vec<Port>, Error> {
     let clusters = &network.topology.clusters;
     let mut at_switches = Vec::new();
     for switch in &network.switches {
@@ -171,7 +171,7 @@ fn seconds(nanoseconds: u64) -> f64 {
 }
 
 /// Read on the first host: all had the same written.
-fn sysctl(network: &Network) -> Result<IndexMap<String, Reading<String>>, CaseError> {
+fn sysctl(network: &Network) -> Result<IndexMap<String, Reading<String>>, Error> {
     let Some(host) = network.hosts.first() else {
         return Ok(IndexMap::new());
     };

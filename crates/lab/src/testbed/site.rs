@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 use std::{fmt::Write, io};
 
 use nix::sys::eventfd::EventFd;
+use paceline_net::{Doing, Error, Namespace};
 
 use super::door::{Door, Holder};
 use super::launching::{LaunchPaths, Launching};
 use super::mark::{end_inside, Mark};
 use super::node::Node;
 use super::socket::Reply;
-use crate::case::{CaseError, Doing, Namespace};
 
 /// The hidden command of `paceline lab` that [`Guard`] starts.
 pub const GUARD_COMMAND: &str = "guard";
@@ -55,7 +55,7 @@ impl Holder for Nodes {
 impl Site {
     /// Makes nodes of `hosts`, one at least. None of them is found from outside: the
     /// sockets are in the hosts' own networks.
-    pub fn open(hosts: &[Host]) -> Result<Self, CaseError> {
+    pub fn open(hosts: &[Host]) -> Result<Self, Error> {
         let lab = format!("run-{}", std::process::id());
         let mark = Mark::own(&lab).doing("looking at this process")?;
         let mut names = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
@@ -92,7 +92,7 @@ impl Site {
     }
 
     /// What [`super::node::join`] takes, of a host by its place among them.
-    pub fn entrance(&self, host: usize) -> Result<[OwnedFd; 3], CaseError> {
+    pub fn entrance(&self, host: usize) -> Result<[OwnedFd; 3], Error> {
         let [network, names, mounts] = self.nodes.0[host].descriptors();
         let duplicate = |descriptor: std::os::fd::BorrowedFd| {
             descriptor
@@ -103,12 +103,12 @@ impl Site {
     }
 
     /// Ends all that runs inside; how many processes that were.
-    pub fn end_all(&self) -> Result<usize, CaseError> {
+    pub fn end_all(&self) -> Result<usize, Error> {
         end_inside(&self.mark).doing("ending what runs on the hosts")
     }
 
     /// Has another process do the same, and remove `directory`, if this one is killed.
-    pub fn guard(&self, directory: &std::path::Path) -> Result<Guard, CaseError> {
+    pub fn guard(&self, directory: &std::path::Path) -> Result<Guard, Error> {
         use std::os::unix::process::CommandExt;
         let child = Command::new("/proc/self/exe")
             .arg0("paceline")

@@ -12,10 +12,10 @@ use paceline_emulator::{
     disable_offloads, Buffer, DirectionReport, Emulator, EmulatorError, LinkConfig, Observe, Port,
     Report, Settings,
 };
+use paceline_net::{Error, Namespace};
 
 use super::state::{Lateness, Traffic};
 use super::topology::{Line, Wan};
-use crate::case::{CaseError, Namespace};
 
 /// Largest IP packet on the link, bytes.
 const MTU: u32 = 1500;
@@ -32,12 +32,7 @@ impl RunningWan {
     /// Makes the interface `device` in both routers and the link between them. To give
     /// the interfaces addresses and bring them up is left to the caller: what the
     /// kernel sends by itself then would wait for the link to begin, and be late.
-    pub fn start(
-        wan: &Wan,
-        device: &str,
-        from: &Namespace,
-        to: &Namespace,
-    ) -> Result<Self, CaseError> {
+    pub fn start(wan: &Wan, device: &str, from: &Namespace, to: &Namespace) -> Result<Self, Error> {
         let place = Namespace::create(&wan.name)?;
         // The link's own interfaces only pass on what others send.
         if super::has_ipv6() {
@@ -107,8 +102,8 @@ fn problems(report: &Report) -> Vec<String> {
     report.problems().iter().map(ToString::to_string).collect()
 }
 
-fn failed(wan: &Wan, error: EmulatorError) -> CaseError {
-    CaseError::System {
+fn failed(wan: &Wan, error: EmulatorError) -> Error {
+    Error::System {
         doing: format!("setting the link {} up", wan.name),
         source: io::Error::other(error),
     }

@@ -10,8 +10,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{recv, send, MsgFlags};
+use paceline_net::Doing;
 
-use super::super::{CaseError, Doing};
+use super::super::CaseError;
 use super::messages::{Mesh, PIECE_BYTES};
 
 /// What is left to do with one rank, bytes.
@@ -82,7 +83,7 @@ impl Mesh {
                     self.received_bytes += count as u64;
                 }
                 Err(Errno::EAGAIN) => {}
-                Err(error) => return Err(error).doing("receiving from a rank"),
+                Err(error) => Err(error).doing("receiving from a rank")?,
             }
         }
         if events.contains(PollFlags::POLLOUT) {
@@ -91,7 +92,7 @@ impl Mesh {
             match send(socket, &PIECE[..piece], MsgFlags::MSG_DONTWAIT) {
                 Ok(count) => one.to_send -= count as u64,
                 Err(Errno::EAGAIN) => {}
-                Err(error) => return Err(error).doing("sending to a rank"),
+                Err(error) => Err(error).doing("sending to a rank")?,
             }
         }
         Ok(())

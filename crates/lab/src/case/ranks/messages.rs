@@ -5,12 +5,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use paceline_net::connection::{connect_from_here, listen_here, Congestion};
+use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
 
-use super::super::connection::{
-    connect_from_here, listen_here, receive_into, run_promptly, Congestion, Counters,
-};
-use super::super::{CaseError, Doing};
+use super::super::connection::{receive_into, run_promptly, Counters};
+use super::super::CaseError;
 
 /// Handed to the kernel at once. While a write copies, the socket is locked and no paced
 /// packet leaves; with buffers of megabytes, a whole message would be copied in one go.
@@ -47,7 +47,7 @@ pub struct Mesh {
 impl Mesh {
     /// Listens for the ranks after this one.
     pub fn listen(address: SocketAddr, congestion: &Congestion) -> Result<TcpListener, CaseError> {
-        listen_here(address, congestion.asked.as_deref())
+        Ok(listen_here(address, congestion.asked.as_deref())?)
     }
 
     /// Connects to the ranks before this one and accepts those after it.

@@ -13,21 +13,23 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use messages::Sent;
 use nix::sched::{setns, CloneFlags};
 use paceline_agent::cgroup::Hierarchy;
 use paceline_agent::pages::{PageServer, SOCKET_VARIABLE};
+use paceline_net::clock::{now_ns, realtime_ns};
+use paceline_net::{Doing, Namespace};
+use rank::{Event, Order, RankPlan, Transfer};
 
 use super::adaptation::{self, Job};
-use super::connection::now_ns;
 use super::cpu::CpuMeter;
-use super::sample::{per_millisecond, realtime_ns, Sampler};
-use super::{windows, Case, CaseError, Doing, Namespace};
+use super::sample::{per_millisecond, Sampler};
+use super::{windows, Case, CaseError};
 use crate::plan::{AllToAll, Program, Ranks, Skeleton, Switch};
 use crate::random::Random;
 use crate::record::{BurstRecord, Record, RunRecord, SampleRecord};
-use messages::Sent;
+
 pub use rank::{is_rank, rank_main};
-use rank::{Event, Order, RankPlan, Transfer};
 
 /// Rank r listens here on its host.
 const PORT: u16 = 7000;
@@ -344,7 +346,7 @@ impl Process {
     fn order(&mut self, order: &Order) -> Result<(), CaseError> {
         let mut line = serde_json::to_vec(order).expect("an order is plain data");
         line.push(b'\n');
-        self.orders.write_all(&line).doing("ordering a rank")
+        Ok(self.orders.write_all(&line).doing("ordering a rank")?)
     }
 
     fn next(&mut self) -> Result<Event, CaseError> {

@@ -8,11 +8,14 @@ use std::path::Path;
 
 use paceline::{Page, Phases};
 use paceline_agent::pages::SOCKET_VARIABLE;
+use paceline_net::clock::{now_ns, sleep_until};
+use paceline_net::connection::Congestion;
+use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
 
-use super::super::connection::{now_ns, sleep_until, Congestion, Counters};
+use super::super::connection::Counters;
 use super::super::windows::{self, Windows};
-use super::super::{CaseError, Doing};
+use super::super::CaseError;
 use super::messages::{Mesh, Sent};
 use super::skeleton;
 use crate::plan::{AllToAll, Program, Switch};
@@ -156,7 +159,7 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
 /// Sleeps stand for computing. By default the kernel lets each take 50 us more, which
 /// in the thousands of short ones of a wavefront would be a tenth of all.
 fn sleep_exactly() -> Result<(), CaseError> {
-    nix::sys::prctl::set_timerslack(1).doing("asking for exact sleep")
+    Ok(nix::sys::prctl::set_timerslack(1).doing("asking for exact sleep")?)
 }
 
 /// `None`: the lab has ended.
@@ -173,7 +176,7 @@ fn order(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<Option<
 fn tell(event: &Event) -> Result<(), CaseError> {
     let mut line = serde_json::to_vec(event).expect("an event is plain data");
     line.push(b'\n');
-    io::stdout().write_all(&line).doing("telling the lab")
+    Ok(io::stdout().write_all(&line).doing("telling the lab")?)
 }
 
 /// This process's phases; `None` in a variant that has no job. A job whose policy
@@ -185,7 +188,7 @@ fn phases() -> Result<Option<Phases>, CaseError> {
     match Page::ask(Path::new(&socket)) {
         Ok(page) => Ok(Some(Phases::new(page))),
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(None),
-        Err(error) => Err(error).doing("asking for this rank's phases"),
+        Err(error) => Ok(Err(error).doing("asking for this rank's phases")?),
     }
 }
 

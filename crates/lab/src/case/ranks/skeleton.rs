@@ -2,8 +2,8 @@
 //! A rank's part of a benchmark's skeleton.
 
 use paceline::Phases;
+use paceline_net::clock::{now_ns, sleep_until};
 
-use super::super::connection::{now_ns, sleep_until};
 use super::super::CaseError;
 use super::messages::Mesh;
 use super::rank::{enter, leave};

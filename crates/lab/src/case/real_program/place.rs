@@ -7,7 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{CaseError, Doing};
+use paceline_net::Doing;
+
+use super::CaseError;
 use crate::experiment::program::{files_below, pattern, value};
 use crate::plan::RealProgram;
 

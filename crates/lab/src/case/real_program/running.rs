@@ -10,8 +10,10 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use paceline_net::Doing;
+
 use super::place::Place;
-use super::{CaseError, Doing, Job};
+use super::{CaseError, Job};
 use crate::testbed::mark::Process;
 use crate::testbed::node;
 use crate::testbed::site::Site;
@@ -83,13 +85,15 @@ impl<'a> Running<'a> {
             });
         }
         let program = command.get_program().to_string_lossy().into_owned();
-        Job::inside(job, || command.spawn().doing(format!("starting {program}")))
+        Job::inside(job, || {
+            Ok(command.spawn().doing(format!("starting {program}"))?)
+        })
     }
 
     /// How the server ended, if it did.
     pub fn server_ended(&mut self) -> Result<Option<ExitStatus>, CaseError> {
         match &mut self.server {
-            Some(server) => server.try_wait().doing("looking at a server"),
+            Some(server) => Ok(server.try_wait().doing("looking at a server")?),
             None => Ok(None),
         }
     }
@@ -101,7 +105,7 @@ impl<'a> Running<'a> {
         };
         let waiting = "waiting for a program";
         process.wait_for(patience).doing(waiting)?;
-        child.try_wait().doing(waiting)
+        Ok(child.try_wait().doing(waiting)?)
     }
 }
 

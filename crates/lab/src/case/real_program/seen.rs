@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use paceline_agent::status;
+use paceline_net::connection::Congestion;
+use paceline_net::{Doing, Error};
 
-use super::{CaseError, Congestion, Doing};
+use super::CaseError;
 use crate::case::Network;
 use crate::record::Governed;
 
@@ -28,7 +30,7 @@ pub fn check(network: &Network, congestion: &Congestion) -> Result<(), CaseError
         network.senders[0].enter(|| TcpStream::connect(address).doing("connecting two hosts"))?;
     let (accepted, _) = listener.accept().doing("connecting two hosts")?;
     congestion.check(&stream)?;
-    congestion.check(&accepted)
+    Ok(congestion.check(&accepted)?)
 }
 
 /// What was seen of a program's job.
@@ -90,10 +92,11 @@ impl<'a> Seen<'a> {
             let governed = connection.reason == "none" && connection.state == "established";
             if let Some(expected) = expected.filter(|_| governed) {
                 if connection.congestion != *expected {
-                    return Err(CaseError::Congestion {
+                    return Err(Error::Congestion {
                         found: connection.congestion.clone(),
                         expected: expected.clone(),
-                    });
+                    }
+                    .into());
                 }
             }
         }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use nix::sched::{setns, unshare, CloneFlags};
 
-use super::{CaseError, Doing};
+use crate::{Doing, Error};
 
 /// A host of the lab.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Namespace {
 
 impl Namespace {
     /// A new namespace, its loopback down. `name` is for messages.
-    pub fn create(name: &str) -> Result<Self, CaseError> {
+    pub fn create(name: &str) -> Result<Self, Error> {
         let opened = std::thread::scope(|scope| {
             scope
                 .spawn(|| -> io::Result<OwnedFd> {
@@ -52,7 +52,7 @@ impl Namespace {
     }
 
     /// Another descriptor of it.
-    pub fn duplicate(&self) -> Result<OwnedFd, CaseError> {
+    pub fn duplicate(&self) -> Result<OwnedFd, Error> {
         self.descriptor
             .try_clone()
             .doing(format!("duplicating the descriptor of {}", self.name))
@@ -70,8 +70,8 @@ impl Namespace {
     /// Runs `work` in a thread of this namespace. Sockets made there stay in it.
     pub fn enter<T: Send>(
         &self,
-        work: impl FnOnce() -> Result<T, CaseError> + Send,
-    ) -> Result<T, CaseError> {
+        work: impl FnOnce() -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
         std::thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -85,29 +85,29 @@ impl Namespace {
     }
 
     /// Runs lines of `ip` here.
-    pub fn ip(&self, lines: &str) -> Result<(), CaseError> {
+    pub fn ip(&self, lines: &str) -> Result<(), Error> {
         self.enter(|| batch("ip", lines))
     }
 
     /// Runs lines of `ip -6` here: rules do not say by their addresses which family's
     /// they are.
-    pub fn ip6(&self, lines: &str) -> Result<(), CaseError> {
+    pub fn ip6(&self, lines: &str) -> Result<(), Error> {
         self.enter(|| run("ip", &["-6"], None, lines))
     }
 
     /// Runs lines of `tc` here.
-    pub fn tc(&self, lines: &str) -> Result<(), CaseError> {
+    pub fn tc(&self, lines: &str) -> Result<(), Error> {
         self.enter(|| batch("tc", lines))
     }
 
     /// The same; tables of distributions are found in `tables`.
-    pub fn tc_with_tables(&self, lines: &str, tables: Option<&Path>) -> Result<(), CaseError> {
+    pub fn tc_with_tables(&self, lines: &str, tables: Option<&Path>) -> Result<(), Error> {
         let tables = tables.map(|tables| ("TC_LIB_DIR", tables));
         self.enter(|| run("tc", &[], tables, lines))
     }
 
     /// Writes a sysctl, named with dots, as this namespace sees it.
-    pub fn sysctl(&self, key: &str, value: &str) -> Result<(), CaseError> {
+    pub fn sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
         self.enter(|| {
             let path = format!("/proc/sys/{}", key.replace('.', "/"));
             std::fs::write(&path, value)
@@ -123,7 +123,7 @@ impl AsFd for Namespace {
 }
 
 /// Runs `ip` or `tc` on lines in the calling thread's namespace.
-pub fn batch(tool: &'static str, lines: &str) -> Result<(), CaseError> {
+pub fn batch(tool: &'static str, lines: &str) -> Result<(), Error> {
     run(tool, &[], None, lines)
 }
 
@@ -132,7 +132,7 @@ fn run(
     options: &[&str],
     variable: Option<(&str, &Path)>,
     lines: &str,
-) -> Result<(), CaseError> {
+) -> Result<(), Error> {
     let mut child = Command::new(tool)
         .args(options)
         .envs(variable)
@@ -150,7 +150,7 @@ fn run(
         .wait_with_output()
         .doing(format!("waiting for {tool}"))?;
     if !output.status.success() {
-        return Err(CaseError::Tool {
+        return Err(Error::Tool {
             tool,
             status: output.status,
             message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Deserializer};
 
-use super::{CaseError, Doing, Namespace};
+use crate::{Doing, Error, Namespace};
 
 /// A queue as `tc -j -r -s qdisc show` tells of it.
 #[derive(Debug, Default, Deserialize)]
@@ -40,7 +40,7 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 }
 
 /// The queues of a node.
-pub fn queues(node: &Namespace) -> Result<Vec<Queue>, CaseError> {
+pub fn queues(node: &Namespace) -> Result<Vec<Queue>, Error> {
     let output = node.enter(|| {
         Command::new("tc")
             .args(["-j", "-r", "-s", "qdisc", "show"])
@@ -49,7 +49,7 @@ pub fn queues(node: &Namespace) -> Result<Vec<Queue>, CaseError> {
             .doing("starting tc")
     })?;
     if !output.status.success() {
-        return Err(CaseError::Tool {
+        return Err(Error::Tool {
             tool: "tc",
             status: output.status,
             message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),

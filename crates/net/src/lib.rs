@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What experiments, labs that stay up and their measurements share of Linux's network.
+//!
+//! - [`namespace`]: a host of a lab, as long as its descriptor lives;
+//! - [`shaper`], [`queues`]: a link's rate and drop-tail queue, made and read back;
+//! - [`connection`]: TCP connections with a given congestion control;
+//! - [`receive`]: packets with the kernel's time of arrival;
+//! - [`clock`], [`ethernet`]: the kernel's clocks, and what a frame costs.
+//!
+//! Making namespaces needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN).
+
+#![deny(unsafe_code)]
+
+pub mod clock;
+#[allow(unsafe_code, reason = "socket options that nix does not have")]
+pub mod connection;
+mod error;
+pub mod ethernet;
+pub mod namespace;
+pub mod queues;
+pub mod receive;
+pub mod shaper;
+
+pub use error::{Doing, Error};
+pub use namespace::Namespace;
