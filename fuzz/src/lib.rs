@@ -18,7 +18,7 @@ use paceline_emulator::file::LinkFile;
 use paceline_emulator::socket;
 use paceline_emulator::trace::Trace;
 use paceline_emulator::{Buffer, Line, Link, LinkConfig};
-use paceline_lab::experiment::Experiment;
+use paceline_experiment::Experiment;
 use paceline_lab::testbed::mark::Mark;
 use paceline_lab::testbed::{self, address, Topology};
 use paceline_policy::Policy;

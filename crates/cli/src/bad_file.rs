@@ -2,7 +2,7 @@
 //! Whether an error is about a file that the user wrote: what it is used for was not begun.
 
 use paceline_emulator::file::FileError;
-use paceline_lab::experiment::ExperimentError;
+use paceline_experiment::ExperimentError;
 use paceline_lab::run::RunError;
 use paceline_lab::testbed::TopologyError;
 use paceline_simulator::scenario::ScenarioError;

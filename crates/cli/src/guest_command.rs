@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use paceline_experiment::record::Stream;
 use paceline_lab::guest::command::Command;
-use paceline_lab::record::Stream;
 use paceline_lab::virtual_machine::{
     clean_stale, execute, files_for_guest, find_program, prepare, Choice, Machine,
 };

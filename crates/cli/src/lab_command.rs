@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use clap::{Subcommand, ValueEnum};
-use paceline_lab::experiment::Experiment;
+use paceline_experiment::Experiment;
 use paceline_lab::run::{Backend, Enough, Options};
 use paceline_lab::virtual_machine::Choice;
 use paceline_policy::units::Time;

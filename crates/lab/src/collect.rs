@@ -11,15 +11,16 @@ mod streams;
 mod switch;
 
 use indexmap::IndexMap;
+use paceline_experiment::file;
+use paceline_experiment::plan::{Incast, Plan, Program, Workload};
+use paceline_experiment::record::{CpuRecord, LinkReading, Record, RoundRecord, SampleRecord};
+use paceline_experiment::Experiment;
 use paceline_net::shaper::shaper_burst_bytes;
 use paceline_report::claims::{evaluate_all, ClaimError};
 use paceline_report::results::{round, Checked, Link, Metric, Results, ResultsError};
 use paceline_report::{Report, Series};
 
 use crate::case::calibrate::LEAST_QUEUED;
-use crate::experiment::{self, Experiment};
-use crate::plan::{Incast, Plan, Program, Workload};
-use crate::record::{CpuRecord, LinkReading, Record, RoundRecord, SampleRecord};
 
 /// A machine busier than this while it had something to send was the bottleneck
 /// itself.
@@ -110,7 +111,7 @@ pub fn report(
             .file
             .paper
             .iter()
-            .map(experiment::Paper::for_results)
+            .map(file::Paper::for_results)
             .collect(),
     };
     results.warnings.extend(collector.warnings);

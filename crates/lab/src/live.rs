@@ -12,10 +12,11 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use paceline_experiment::hash::hash_of;
+use paceline_experiment::plan::{Means, Plan};
+use paceline_experiment::record::Record;
+
 use crate::case::{self, CaseError};
-use crate::hash::hash_of;
-use crate::plan::{Means, Plan};
-use crate::record::Record;
 
 /// Why a live run did not come to its end.
 #[derive(Debug, thiserror::Error)]

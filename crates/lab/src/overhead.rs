@@ -8,6 +8,7 @@ use std::io::Read;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use paceline_experiment::plan::{Adaptation, PolicySource};
 use paceline_net::clock::{now_ns, sleep_until};
 use paceline_net::{Doing, Namespace};
 use paceline_report::interval::{self, CONFIDENCE};
@@ -19,7 +20,6 @@ use crate::case::connection::{connect, send, Counters};
 use crate::case::windows::{self, KernelLog};
 use crate::case::CaseError;
 use crate::live::{kernel_release, LiveError};
-use crate::plan::{Adaptation, PolicySource};
 
 /// Time for slow start and buffers to settle before anything is counted.
 const SETTLING_NS: u64 = 100_000_000;

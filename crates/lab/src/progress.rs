@@ -7,8 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::plan::Plan;
+use paceline_experiment::plan::Plan;
 
 /// Time between two plain lines at least.
 const PLAIN_PERIOD: Duration = Duration::from_secs(5);

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use paceline_experiment::plan::{Plan, Workload};
+use paceline_experiment::record::Record;
+use paceline_experiment::{Experiment, ExperimentError};
 use paceline_report::{precision, Report};
 
 use crate::collect::{self, CollectError, Origin, Told};
-use crate::experiment::{Experiment, ExperimentError};
 use crate::live::{self, LiveError};
-use crate::plan::{Plan, Workload};
 use crate::progress::Progress;
-use crate::record::Record;
 use crate::rounds::SoFar;
 use crate::simulated::{self, SimulatedError, Watch};
 use crate::unfinished::{Unfinished, UnfinishedError};

@@ -7,9 +7,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::hash::hash_of;
-use crate::plan::Plan;
-use crate::record::Record;
+use paceline_experiment::hash::hash_of;
+use paceline_experiment::plan::Plan;
+use paceline_experiment::record::Record;
 
 /// In the directory that the results go to.
 const DIRECTORY: &str = "unfinished";

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
+use paceline_experiment::plan::{Plan, Workload};
+use paceline_experiment::record::{LinkReading, PacketRecord, Record, RoundTrip};
+use paceline_experiment::Experiment;
 use paceline_lab::collect::{report, Origin, Told};
-use paceline_lab::experiment::Experiment;
-use paceline_lab::plan::{Plan, Workload};
-use paceline_lab::record::{LinkReading, PacketRecord, Record, RoundTrip};
 use paceline_report::Report;
 
 const GOOD: &str = r#"title = "A title"

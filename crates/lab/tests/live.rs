@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use paceline_lab::live::{self, LiveError};
-use paceline_lab::plan::{
+use paceline_experiment::plan::{
     Adaptation, Burst, Change, Chunk, Impairments, Plan, Step, Topology, When, Workload,
 };
-use paceline_lab::record::Record;
+use paceline_experiment::record::Record;
+use paceline_lab::live::{self, LiveError};
 use paceline_lab::run::{run, Backend, Enough, Options, RunError};
 use paceline_report::Report;
 

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use paceline_agent::group::{Bounds, Group};
 use paceline_agent::job::{Job, JobOptions};
+use paceline_experiment::plan::Plan;
+use paceline_experiment::Experiment;
 use paceline_lab::case::{CaseError, Sink};
-use paceline_lab::experiment::Experiment;
 use paceline_lab::guest;
-use paceline_lab::plan::Plan;
 use paceline_lab::virtual_machine::{prepare, run as boot, Choice, Machine};
 use paceline_net::Namespace;
 use paceline_policy::Policy;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use paceline_lab::experiment::Experiment;
+use paceline_experiment::Experiment;
 use paceline_lab::guest;
 use paceline_lab::run::{run, Backend, Enough, Options, RunError};
 use paceline_lab::unfinished::forget;

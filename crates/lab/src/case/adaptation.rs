@@ -8,12 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use paceline_agent::job::{self, JobOptions};
+use paceline_experiment::plan::{Adaptation, PolicySource};
 use paceline_net::connection::Congestion;
 use paceline_net::Doing;
 use paceline_policy::Policy;
 
 use super::CaseError;
-use crate::plan::{Adaptation, PolicySource};
 
 /// Of the jobs whose streams are coordinated.
 pub const GROUP: &str = "lab";

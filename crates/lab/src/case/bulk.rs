@@ -6,6 +6,8 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 
+use paceline_experiment::plan::{Adaptation, Bulk, BurstShape};
+use paceline_experiment::record::{FlowRecord, Record};
 use paceline_net::clock::{now_ns, sleep_until};
 use paceline_net::Doing;
 
@@ -16,9 +18,7 @@ use super::cpu::CpuMeter;
 use super::packets::Recording;
 use super::topology::edge_shaper;
 use super::{Case, CaseError};
-use crate::plan::{Adaptation, Bulk, BurstShape};
 use crate::random::Random;
-use crate::record::{FlowRecord, Record};
 
 /// One flow while it runs.
 struct Flow {

@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 
+use paceline_experiment::plan::Burst;
+use paceline_experiment::record::{BurstRecord, Record, SampleRecord};
 use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
 use paceline_net::connection::Congestion;
 use paceline_net::{Doing, Namespace};
@@ -17,8 +19,6 @@ use super::cpu::CpuMeter;
 use super::empty_loop::EmptyLoop;
 use super::sample::{per_millisecond, Sampler};
 use super::{Case, CaseError};
-use crate::plan::Burst;
-use crate::record::{BurstRecord, Record, SampleRecord};
 
 /// Connections of one job to the receiver, each with its server thread.
 struct Connections {

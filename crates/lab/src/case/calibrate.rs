@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
+use paceline_experiment::plan::Topology;
+use paceline_experiment::record::LinkReading;
 use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
 use paceline_net::connection::Congestion;
 use paceline_net::ethernet::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
@@ -16,8 +18,6 @@ use paceline_net::Doing;
 use super::connection::{connect, listen, send_sized, serve_bursts};
 use super::sample::Sampler;
 use super::{CaseError, Network};
-use crate::plan::Topology;
-use crate::record::LinkReading;
 
 /// Packets that a shaper's bucket lets through at once (3,100 bytes).
 const BUCKET_PACKETS: usize = 2;

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use paceline_experiment::plan::{Step, Topology, When};
 use paceline_net::clock::now_ns;
 
 use super::{CaseError, Network};
-use crate::plan::{Step, Topology, When};
 
 /// The changes of one run of one workload.
 pub struct Changes<'n> {

@@ -8,6 +8,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use paceline_experiment::plan;
 use paceline_net::Namespace;
 
 use super::topology::{
@@ -15,15 +16,15 @@ use super::topology::{
     RECEIVER_LINK,
 };
 use super::CaseError;
-use crate::plan;
 
 /// Links with the numbers from here on lead to far hosts, but for the first: that
 /// one is the receiver and has the receiver's number.
 const FAR_LINKS: u8 = 100;
-/// Hosts of either cluster: their links' numbers must not meet.
-pub const MOST_HOSTS: u32 = 64;
 /// Between the two routers.
 const WAN_LINK: u8 = 254;
+const _: () = assert!(
+    plan::MOST_HOSTS < FAR_LINKS as u32 && FAR_LINKS as u32 + plan::MOST_HOSTS <= WAN_LINK as u32
+);
 
 /// The far side.
 pub struct Far {

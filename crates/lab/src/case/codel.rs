@@ -8,13 +8,13 @@ use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{recvmsg, setsockopt, sockopt, ControlMessageOwned, MsgFlags};
 
+use paceline_experiment::plan::{Codel, Topology};
 use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
 use paceline_net::receive::arrival_ns;
 use paceline_net::Doing;
 
 use super::calibrate::Full;
 use super::CaseError;
-use crate::plan::{Codel, Topology};
 
 /// ECN-capable, and Congestion Experienced: RFC 3168, section 5.
 const CAPABLE: u8 = 0b10;

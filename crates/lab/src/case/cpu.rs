@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How busy the machine was, and what its TCP counted.
 
+use paceline_experiment::record::{CpuRecord, TimerRecord};
 use paceline_net::clock::now_ns;
 use paceline_net::{Doing, Namespace};
 
 use super::CaseError;
-use crate::record::{CpuRecord, TimerRecord};
 
 /// Adds up CPU time over stretches. Idle time is what the kernel accounts, exact
 /// to one tick of USER_HZ (10 ms) in each stretch.

@@ -8,11 +8,11 @@ use paceline_emulator::{
     disable_offloads, Buffer, Change, Codel, Direction, Emulator, EmulatorError, Jitter,
     LinkConfig, Loss, Observe, Policer, Port, Reorder, Report, Settings,
 };
+use paceline_experiment::plan::{self, Impairments, Topology};
+use paceline_experiment::record::LinkReading;
 use paceline_net::{Error, Namespace};
 
 use super::{Bottleneck, CaseError};
-use crate::plan::{self, Impairments, Topology};
-use crate::record::LinkReading;
 
 /// The emulator between router and receiver, in a namespace of its own:
 ///

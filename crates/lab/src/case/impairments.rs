@@ -4,13 +4,13 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use paceline_experiment::plan::{Impairments, Topology};
+use paceline_experiment::record::ImpairmentReading;
 use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
 use paceline_net::receive::receive;
 use paceline_net::Doing;
 
 use super::{calibrate, codel, CaseError, Network};
-use crate::plan::{Impairments, Topology};
-use crate::record::ImpairmentReading;
 
 /// Small packets that are sent towards the receiver at most,
 const MOST_PROBES: u64 = 20_000;

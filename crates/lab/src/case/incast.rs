@@ -7,6 +7,8 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use paceline_experiment::plan::Incast;
+use paceline_experiment::record::{Record, RoundRecord};
 use paceline_net::clock::{now_ns, sleep_until};
 use paceline_net::Doing;
 
@@ -14,8 +16,6 @@ use super::adaptation::{self, Job};
 use super::connection::{connect, listen, send, Counters, REQUEST_BYTES};
 use super::cpu::{timers, timers_since, CpuMeter};
 use super::{Case, CaseError};
-use crate::plan::Incast;
-use crate::record::{Record, RoundRecord};
 
 /// Runs the workload between the first N sender hosts and the receiver.
 pub fn run(case: &mut Case, workload: usize, incast: &Incast) -> Result<(), CaseError> {

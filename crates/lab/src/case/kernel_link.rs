@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use paceline_experiment::plan::{Codel, Loss, Policer, Reorder, Topology};
 use paceline_net::ethernet::FRAMING_BYTES;
 use paceline_net::shaper::{shaper, SHAPER_HANDLE};
 use paceline_net::{Doing, Namespace};
 
 use super::topology::Bottleneck;
 use super::{validity, CaseError};
-use crate::plan::{Codel, Loss, Policer, Reorder, Topology};
 
 /// Packets that a delay line holds at most: more than any path does.
 const DELAY_LINE_PACKETS: u32 = 100_000;

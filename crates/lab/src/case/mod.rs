@@ -32,13 +32,14 @@ pub(crate) mod windows;
 
 use std::io;
 
+use paceline_experiment::plan::{Impairments, Means, Plan, Workload};
+use paceline_experiment::record::Record;
+
+use self::validity::Watch;
+
 pub use emulated::EmulatedBottleneck;
 pub use kernel_link::KernelBottleneck;
 pub use topology::{Bottleneck, Network};
-
-use self::validity::Watch;
-use crate::plan::{Impairments, Means, Plan, Workload};
-use crate::record::Record;
 
 /// Why a case could not be run to its end.
 #[derive(Debug, thiserror::Error)]

@@ -5,12 +5,12 @@
 use std::net::TcpStream;
 use std::ops::Range;
 
+use paceline_experiment::record::{PacketRecord, RoundTrip};
 use paceline_net::clock::{now_ns, realtime_ns};
 
 use super::connection::Counters;
 use super::sample::{Packet, Sampler};
 use super::{CaseError, Network};
-use crate::record::{PacketRecord, RoundTrip};
 
 /// The kernel's "none" as a slow-start threshold, segments.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use paceline_agent::pages::{PageServer, SOCKET_VARIABLE};
 use paceline_agent::preload;
+use paceline_experiment::plan::{Library, RealProgram, Starter};
+use paceline_experiment::record::{RealProgramRecord, Record};
 use place::Place;
 use running::{describe, is_ready, Running};
 use seen::Seen;
@@ -24,9 +26,7 @@ use seen::Seen;
 use super::adaptation::{self, Job};
 use super::cpu::{self, CpuMeter};
 use super::{ranks, Case, CaseError, Network};
-use crate::plan::{RealProgram, Starter};
-use crate::record::{RealProgramRecord, Record};
-use crate::testbed::mpi::{Launcher, Library};
+use crate::testbed::mpi::Launcher;
 use crate::testbed::site::{Host, Site};
 
 /// Between two looks whether the run is to end early.

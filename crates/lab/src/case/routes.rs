@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 
+use paceline_experiment::plan::Route;
 use paceline_net::shaper::shaper;
 
 use super::kernel_link::delay;
@@ -13,7 +14,6 @@ use super::topology::{
     Network,
 };
 use super::CaseError;
-use crate::plan::Route;
 
 /// Numbers of their links: behind those of all senders.
 const FIRST_LINK: u8 = 251;

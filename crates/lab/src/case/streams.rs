@@ -7,6 +7,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use paceline_experiment::plan::Streams;
+use paceline_experiment::record::{Record, StreamSample, StreamsRecord, SAMPLE_NS};
 use paceline_net::clock::{now_ns, sleep_until};
 use paceline_net::connection::Congestion;
 use paceline_net::Doing;
@@ -16,11 +18,7 @@ use super::connection::{connect, listen, listen_at, receive_into, run_promptly, 
 use super::coordination::Coordination;
 use super::cpu::CpuMeter;
 use super::{routes, Case, CaseError, Network};
-use crate::plan::Streams;
-use crate::record::{Record, StreamSample, StreamsRecord};
 
-/// From one look at all streams to the next, nanoseconds: half of a long round trip.
-pub const SAMPLE_NS: u64 = 100_000_000;
 /// A sender looks at its pause after so many bytes.
 const PIECE_BYTES: u64 = 64 * 1024;
 /// From the decision to begin to the first byte, nanoseconds: all threads are up by then.

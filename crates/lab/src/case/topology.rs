@@ -15,13 +15,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use paceline_experiment::plan::{self, HostQueue};
+use paceline_experiment::record::LinkReading;
 use paceline_net::shaper::{shaper, EDGE_QUEUE_BYTES, SHAPER_HANDLE};
 use paceline_net::{Doing, Error, Namespace};
 
 use super::clusters::{far_address, far_link, Far};
 use super::CaseError;
-use crate::plan::{self, HostQueue};
-use crate::record::LinkReading;
 
 /// What makes the path between router and receiver slow, long and shallow.
 pub trait Bottleneck: Sync {

@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use paceline_experiment::plan::{HostQueue, Plan, Topology, Workload};
 use paceline_net::queues::{queues, Queue};
 use paceline_net::{Doing, Namespace};
 
 use super::windows::{self, KernelLog};
 use super::{CaseError, Network};
-use crate::plan::{HostQueue, Plan, Topology, Workload};
 
 /// A receive buffer holds a window of half its size, for what a packet needs beside its
 /// payload (tcp_adv_win_scale of tcp(7)), and a send buffer is as large for the same reason.

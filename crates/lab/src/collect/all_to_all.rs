@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Metrics of all-to-all after all-to-all.
 
+use paceline_experiment::plan::{AllToAll, Topology};
+use paceline_experiment::record::Record;
+
 use super::{pick, seconds, CollectError, Collector, Place};
-use crate::plan::{AllToAll, Topology};
-use crate::record::Record;
 
 impl Collector {
     pub(super) fn all_to_all<'r>(
@@ -107,7 +108,7 @@ mod tests {
             bottleneck: None,
             mtu: 1500,
             host_queue: None,
-            impairments: crate::plan::Impairments::default(),
+            impairments: paceline_experiment::plan::Impairments::default(),
             steps: Vec::new(),
         };
         // matsuda-2005, 4.4: 29 MB/s, headers not counted.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Metrics of long flows side by side.
 
+use paceline_experiment::plan::{Bulk, Topology, When};
+use paceline_experiment::record::{CpuRecord, FlowRecord, PacketRecord, Record, RoundTrip};
 use paceline_report::Series;
 
 use super::{pick, seconds, share, CollectError, Collector, Place};
-use crate::plan::{Bulk, Topology, When};
-use crate::record::{CpuRecord, FlowRecord, PacketRecord, Record, RoundTrip};
 
 impl Collector {
     pub(super) fn bulk<'r>(

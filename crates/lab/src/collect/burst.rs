@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Metrics of bursts after idle.
 
+use paceline_experiment::plan::{Burst, Chunk, Topology};
+use paceline_experiment::record::{BurstRecord, Record};
+
 use super::{pick, seconds, share, CollectError, Collector, Place};
-use crate::plan::{Burst, Chunk, Topology};
-use crate::record::{BurstRecord, Record};
 
 /// The first burst after a change of the link that is counted: what a sender can learn of it
 /// takes the ones before.

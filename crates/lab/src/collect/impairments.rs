@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What was asked of a link beside rate, delay and queue, against what was measured.
 
-use crate::plan::Topology;
-use crate::record::ImpairmentReading;
+use paceline_experiment::plan::Topology;
+use paceline_experiment::record::ImpairmentReading;
 
 /// How many standard deviations a share may be from what was asked for.
 const DEVIATIONS: f64 = 4.5;

@@ -2,9 +2,10 @@
 //! Metrics of real programs. They have no bound: nobody but the program knows what it
 //! sends.
 
+use paceline_experiment::plan::{RealProgram, Starter};
+use paceline_experiment::record::{RealProgramRecord, Record};
+
 use super::{pick, seconds, share, CollectError, Collector, Place};
-use crate::plan::{RealProgram, Starter};
-use crate::record::{RealProgramRecord, Record};
 
 impl Collector {
     pub(super) fn real_program<'r>(

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Metrics of benchmark skeletons.
 
+use paceline_experiment::plan;
+use paceline_experiment::record::{Record, RunRecord};
+use paceline_experiment::skeleton::replay::{self, Network};
+use paceline_experiment::skeleton::{compute, Benchmark, Skeleton, RANKS};
+
 use super::{pick, seconds, CollectError, Collector, Place};
-use crate::plan;
-use crate::record::{Record, RunRecord};
-use crate::skeleton::replay::Network;
-use crate::skeleton::{compute, replay, Benchmark, Skeleton, RANKS};
 
 /// Tail of the metric of all benchmarks together.
 const MEAN: &str = "mean";
@@ -121,7 +122,7 @@ fn geometric_mean(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skeleton::Class;
+    use paceline_experiment::skeleton::Class;
 
     #[test]
     fn what_was_not_run_takes_as_long_as_what_was() {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Metrics of parallel streams.
 
+use paceline_experiment::plan::{Route, Streams};
+use paceline_experiment::record::{Record, StreamSample, StreamsRecord};
 use paceline_report::Series;
 
 use super::{pick, seconds, CollectError, Collector, Place};
-use crate::plan::{Route, Streams};
-use crate::record::{Record, StreamSample, StreamsRecord};
 
 impl Collector {
     pub(super) fn streams<'r>(

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Metrics of all-to-all and one-to-one in turn.
 
+use paceline_experiment::plan::Switch;
+use paceline_experiment::record::Record;
+
 use super::{pick, seconds, CollectError, Collector, Place};
-use crate::plan::Switch;
-use crate::record::Record;
 use crate::recovery;
 
 impl Collector {

@@ -10,13 +10,13 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
+use paceline_experiment::record::{Record, Stream};
 use paceline_net::namespace::batch;
 use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
 
 use super::mount_new;
 use crate::case::{CaseError, Sink};
-use crate::record::{Record, Stream};
 
 /// How often output and end are looked at: guest time, which passes at once when idle.
 const POLL: Duration = Duration::from_millis(10);

@@ -15,13 +15,13 @@ use nix::kmod::{finit_module, ModuleInitFlags};
 use nix::mount::{mount, MsFlags};
 use nix::sys::reboot::{reboot, RebootMode};
 use nix::sys::termios::{cfmakeraw, tcdrain, tcgetattr, tcsetattr, SetArg};
+use paceline_experiment::plan::{Means, Plan};
+use paceline_experiment::record::Record;
 use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
 
 use self::command::Command;
 use crate::case;
-use crate::plan::{Means, Plan};
-use crate::record::Record;
 
 /// The first process's path in the guest.
 pub const INIT: &str = "/init";

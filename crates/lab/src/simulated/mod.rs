@@ -6,12 +6,13 @@
 mod network;
 mod workloads;
 
+use network::Network;
+use paceline_experiment::plan::{
+    Adaptation, Impairments, Plan, PolicySource, Topology, When, Workload,
+};
+use paceline_experiment::record::{LinkReading, Record};
 use paceline_policy::Policy;
 use paceline_simulator::sender::config::{Algorithm, SenderConfig, Stack};
-
-use crate::plan::{Adaptation, Impairments, Plan, PolicySource, Topology, When, Workload};
-use crate::record::{LinkReading, Record};
-use network::Network;
 
 /// Simulated time after which a workload is taken to have come to a stop, nanoseconds: an
 /// hour.

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A plan's dumbbell, made of the simulator's links.
 
+use paceline_experiment::plan::{self, Route, Topology};
 use paceline_simulator::link::{Limit, Link, Loss};
 use paceline_simulator::meter::Meter;
 use paceline_simulator::random::{sequence, Purpose};
 use paceline_simulator::sender::config::SenderConfig;
 use paceline_simulator::source::{Source, SourceConfig};
 use paceline_simulator::world::{Way, World};
-
-use crate::plan::{self, Route, Topology};
 
 /// Preamble, gap and frame check sequence: on the wire, but in no queue.
 const FRAMING_BYTES: u64 = 24;

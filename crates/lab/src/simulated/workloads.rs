@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a plan's hosts do, as the simulator's applications, and the records of it.
 
+use paceline_experiment::plan::{Bulk, Burst, Incast, Plan, Step, Streams, When};
+use paceline_experiment::record::{
+    BurstRecord, FlowRecord, Record, RoundRecord, StreamSample, StreamsRecord, TimerRecord,
+    SAMPLE_NS,
+};
 use paceline_simulator::event::NEVER;
 use paceline_simulator::random::{sequence, Purpose};
 use paceline_simulator::sender::config::SenderConfig;
@@ -9,11 +14,6 @@ use paceline_simulator::world::{Coordination, World};
 
 use super::network::{Flows, Network};
 use super::{kind, SimulatedError, Watch, LONGEST_NS};
-use crate::case::streams::SAMPLE_NS;
-use crate::plan::{Bulk, Burst, Incast, Plan, Step, Streams, When};
-use crate::record::{
-    BurstRecord, FlowRecord, Record, RoundRecord, StreamSample, StreamsRecord, TimerRecord,
-};
 
 /// How often is looked whether something has ended or moved on, nanoseconds.
 const LOOK_NS: u64 = 1_000_000;

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeSet;
 
+use paceline_experiment::plan::ETHERNET_MTU;
 use paceline_net::shaper::{shaper, EDGE_QUEUE_BYTES};
 use paceline_net::{Error, Namespace};
 
@@ -23,7 +24,6 @@ use super::node::Node;
 use super::probe::{self, Measured};
 use super::topology::{Topology, Wan};
 use super::wan::RunningWan;
-use crate::plan::ETHERNET_MTU;
 
 /// The bridge of a switch, which has the gateway's address.
 const BRIDGE: &str = "switch";

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use paceline_experiment::located::{line_of, Located};
 use toml::Spanned;
 
 use super::file::{self, File};
 use super::routes::{self, Way};
 use super::topology::{Cluster, Line, Topology, Wan};
-use crate::located::{line_of, Located};
 
 /// Hosts of a cluster, and of a whole lab: each is three namespaces, two queues and
 /// two interfaces, and all share this machine's CPUs.

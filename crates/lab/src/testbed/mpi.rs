@@ -4,22 +4,11 @@
 
 use std::process::{Command, Stdio};
 
-use serde::{Deserialize, Serialize};
+use paceline_experiment::plan::Library;
 
 use super::build::HOST_DEVICE;
 use super::launching::LaunchPaths;
 use super::TestbedError;
-
-/// A family of MPI libraries.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Library {
-    /// Open MPI with ORTE, up to 4.1.
-    #[default]
-    OpenMpi,
-    /// MPICH and what is made of it, with the launcher Hydra.
-    Mpich,
-}
 
 /// An MPI launcher of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use paceline_experiment::located::Located;
 use serde::{Deserialize, Serialize};
 
 use super::check;
 use super::routes::Way;
-use crate::located::Located;
 
 /// Why a topology file was refused.
 #[derive(Debug, thiserror::Error)]

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::fcntl::{Flock, FlockArg};
+use paceline_experiment::hash::hash_of;
 
 use super::cpio::{Archive, EXECUTABLE, FILE, LINK};
 use super::elf;
 use super::kernel::{self, Choice, Kernel};
 use super::{VirtualError, Wrong};
 use crate::guest::{INIT, MODULES};
-use crate::hash::hash_of;
 
 /// Images of older builds that are kept: another checkout may be using them.
 const IMAGES_KEPT: usize = 8;

@@ -9,15 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use paceline_experiment::hash::hash_of;
+use paceline_experiment::plan::Plan;
+use paceline_experiment::record::{Record, Stream};
+
 use super::cpio::{Archive, FILE};
 use super::image::{Entry, Image};
 use super::processor::Processor;
 use super::{VirtualError, Wrong};
 use crate::guest::command::Command as GuestCommand;
 use crate::guest::{clock, Task, TASK};
-use crate::hash::hash_of;
-use crate::plan::Plan;
-use crate::record::{Record, Stream};
 
 /// Found on the PATH.
 const PROGRAM: &str = "qemu-system-x86_64";

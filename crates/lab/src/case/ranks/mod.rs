@@ -17,6 +17,8 @@ use messages::Sent;
 use nix::sched::{setns, CloneFlags};
 use paceline_agent::cgroup::Hierarchy;
 use paceline_agent::pages::{PageServer, SOCKET_VARIABLE};
+use paceline_experiment::plan::{AllToAll, Program, Ranks, Skeleton, Switch};
+use paceline_experiment::record::{BurstRecord, Record, RunRecord, SampleRecord};
 use paceline_net::clock::{now_ns, realtime_ns};
 use paceline_net::{Doing, Namespace};
 use rank::{Event, Order, RankPlan, Transfer};
@@ -25,9 +27,7 @@ use super::adaptation::{self, Job};
 use super::cpu::CpuMeter;
 use super::sample::{per_millisecond, Sampler};
 use super::{windows, Case, CaseError};
-use crate::plan::{AllToAll, Program, Ranks, Skeleton, Switch};
 use crate::random::Random;
-use crate::record::{BurstRecord, Record, RunRecord, SampleRecord};
 
 pub use rank::{is_rank, rank_main};
 

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use paceline::{Page, Phases};
 use paceline_agent::pages::SOCKET_VARIABLE;
+use paceline_experiment::plan::{AllToAll, Program, Switch};
 use paceline_net::clock::{now_ns, sleep_until};
 use paceline_net::connection::Congestion;
 use paceline_net::Doing;
@@ -18,7 +19,6 @@ use super::super::windows::{self, Windows};
 use super::super::CaseError;
 use super::messages::{Mesh, Sent};
 use super::skeleton;
-use crate::plan::{AllToAll, Program, Switch};
 
 /// The name under which this program runs as a rank.
 pub const NAME: &str = "paceline-rank";

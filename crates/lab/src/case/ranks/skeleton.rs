@@ -2,13 +2,13 @@
 //! A rank's part of a benchmark's skeleton.
 
 use paceline::Phases;
+use paceline_experiment::plan;
+use paceline_experiment::skeleton::{Collective, Op, Skeleton};
 use paceline_net::clock::{now_ns, sleep_until};
 
 use super::super::CaseError;
 use super::messages::Mesh;
 use super::rank::{enter, leave};
-use crate::plan;
-use crate::skeleton::{Collective, Op, Skeleton};
 
 /// Runs it. When this rank was through with what comes before the loop, with each
 /// iteration, and with what comes after the loop: CLOCK_MONOTONIC, nanoseconds.
@@ -37,8 +37,12 @@ pub fn run(
 
 /// The plan's skeleton, for the ranks that there are.
 pub fn of(plan: &plan::Skeleton) -> Result<Skeleton, CaseError> {
-    Skeleton::new(plan.benchmark, plan.class, crate::skeleton::RANKS)
-        .map_err(|_| CaseError::Unexpected("there is no such skeleton"))
+    Skeleton::new(
+        plan.benchmark,
+        plan.class,
+        paceline_experiment::skeleton::RANKS,
+    )
+    .map_err(|_| CaseError::Unexpected("there is no such skeleton"))
 }
 
 fn perform(mesh: &mut Mesh, ops: &[Op], phases: Option<&Phases>) -> Result<(), CaseError> {

@@ -7,11 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use paceline_experiment::file::program::{files_below, pattern, value};
+use paceline_experiment::plan::RealProgram;
 use paceline_net::Doing;
 
 use super::CaseError;
-use crate::experiment::program::{files_below, pattern, value};
-use crate::plan::RealProgram;
 
 /// Of what a program that failed has said, so many lines are shown.
 const SHOWN_LINES: usize = 12;

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use paceline_agent::status;
+use paceline_experiment::record::Governed;
 use paceline_net::connection::Congestion;
 use paceline_net::{Doing, Error};
 
 use super::CaseError;
 use crate::case::Network;
-use crate::record::Governed;
 
 /// The first look, from the program's start; each other one comes after as long again,
 /// because a look takes CPU time from the program.

@@ -10,9 +10,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use super::{VirtualError, Wrong};
-use crate::hash::hash_of;
 use apt::Apt;
+use paceline_experiment::hash::hash_of;
+
+use super::{VirtualError, Wrong};
+
 pub use choice::{Choice, Suite, UnknownKernel, SUITES};
 
 /// Kernel modules that the lab needs, where the kernel has them as modules.

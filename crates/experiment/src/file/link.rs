@@ -7,8 +7,7 @@ use serde::Deserialize;
 use super::check::Place;
 use super::impairment::{CodelKeys, LossKeys, PolicerKeys, ReorderKeys};
 use super::{four, gigabit, impairment, twenty_mebibytes, ExperimentError, File};
-use crate::case::clusters::MOST_HOSTS;
-use crate::plan::{self, HostQueue, Impairments, Means, Topology, ETHERNET_MTU};
+use crate::plan::{self, HostQueue, Impairments, Means, Topology, ETHERNET_MTU, MOST_HOSTS};
 
 /// What every host on the Internet takes (RFC 791), and what a link of IPv6 has at least.
 const LEAST_MTU: [u32; 2] = [576, 1280];

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use paceline_lab::experiment::Experiment;
-use paceline_lab::plan::{PolicySource, Workload};
+use paceline_experiment::plan::{PolicySource, Workload};
+use paceline_experiment::Experiment;
 
 const GOOD: &str = r#"title = "A title"
 description = "What for"
@@ -152,7 +152,7 @@ fn a_plan_survives_the_way_into_the_guest() {
     for plan in plans {
         let text = serde_json::to_string(&plan).expect("a plan is JSON");
         assert_eq!(
-            serde_json::from_str::<paceline_lab::plan::Plan>(&text).expect("and back"),
+            serde_json::from_str::<paceline_experiment::plan::Plan>(&text).expect("and back"),
             plan
         );
     }
@@ -416,7 +416,7 @@ fn a_link_that_changes_is_the_one_before_with_what_changed() {
     let experiment = parse(&text).unwrap_or_else(|error| panic!("{error}"));
     let plans = experiment.shards(false, None, &[]).expect("plans");
     let link = &plans[0].topology;
-    let values = |link: &paceline_lab::plan::Topology| {
+    let values = |link: &paceline_experiment::plan::Topology| {
         (link.rate_bps, link.one_way_delay_ns, link.buffer_bytes)
     };
     assert_eq!(values(&link.after(0)), (500_000_000, 10_000_000, 32_768));

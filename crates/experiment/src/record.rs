@@ -225,6 +225,9 @@ pub struct StreamsRecord {
     pub samples: Vec<StreamSample>,
 }
 
+/// From one look at all streams to the next, nanoseconds: half of a long round trip.
+pub const SAMPLE_NS: u64 = 100_000_000;
+
 /// All streams at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamSample {

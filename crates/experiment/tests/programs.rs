@@ -4,9 +4,8 @@
 
 use std::path::Path;
 
-use paceline_lab::experiment::Experiment;
-use paceline_lab::plan::{Starter, Workload};
-use paceline_lab::testbed::mpi::Library;
+use paceline_experiment::plan::{Library, Starter, Workload};
+use paceline_experiment::Experiment;
 
 fn parse(text: &str) -> Result<Experiment, String> {
     Experiment::parse(text, Path::new("experiments/startup.toml"))

@@ -7,6 +7,8 @@ use super::Topology;
 
 /// Largest IP packet of an Ethernet, bytes.
 pub const ETHERNET_MTU: u32 = 1500;
+/// Hosts of either of two clusters: the numbers of their links, a byte each, must not meet.
+pub const MOST_HOSTS: u32 = 64;
 
 /// Ethernet header, bytes.
 const ETHERNET_HEADER_BYTES: u32 = 14;

@@ -14,8 +14,7 @@ use serde::Deserialize;
 use super::check::Place;
 use super::{ExperimentError, File};
 use crate::hash::hash_of;
-use crate::plan;
-use crate::testbed::mpi::Library;
+use crate::plan::{self, Library};
 
 /// A real program; see [`crate::plan::RealProgram`].
 #[derive(Debug, Clone, Deserialize)]

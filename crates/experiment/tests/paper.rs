@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use paceline_lab::experiment::Experiment;
-use paceline_lab::plan::Workload;
+use paceline_experiment::plan::Workload;
+use paceline_experiment::Experiment;
 use paceline_report::paper::Printed;
 
 const GOOD: &str = r#"title = "A title"

@@ -11,10 +11,10 @@ use paceline_coordinator::algorithm::Choice;
 use serde::{Deserialize, Serialize};
 
 use crate::skeleton::{Benchmark, Class};
-use crate::testbed::mpi::Library;
 
 pub use path::{
     Change, Codel, HostQueue, Impairments, Loss, Policer, Reorder, Step, When, ETHERNET_MTU,
+    MOST_HOSTS,
 };
 
 /// One shard of an experiment: everything that one machine, virtual or live,
@@ -178,7 +178,7 @@ pub struct RealProgram {
     /// Where `values` are read from; absent: its standard output.
     pub result_file: Option<String>,
     /// What is read of speeds, of which more is better: a metric's last part, and a pattern
-    /// of [`crate::experiment::program::pattern`].
+    /// of [`crate::file::program::pattern`].
     pub values: Vec<(String, String)>,
     /// The same of times, seconds, of which less is better.
     pub times: Vec<(String, String)>,
@@ -203,6 +203,17 @@ pub enum Starter {
         /// The TCP port that it listens on when it is ready.
         port: u16,
     },
+}
+
+/// A family of MPI libraries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Library {
+    /// Open MPI with ORTE, up to 4.1.
+    #[default]
+    OpenMpi,
+    /// MPICH and what is made of it, with the launcher Hydra.
+    Mpich,
 }
 
 /// A program of ranks: processes of their own, connected pair by pair.
