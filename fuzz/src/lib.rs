@@ -19,8 +19,6 @@ use paceline_emulator::socket;
 use paceline_emulator::trace::Trace;
 use paceline_emulator::{Buffer, Line, Link, LinkConfig};
 use paceline_experiment::Experiment;
-use paceline_lab::testbed::mark::Mark;
-use paceline_lab::testbed::{self, address, Topology};
 use paceline_policy::Policy;
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::results::Results;
@@ -28,6 +26,8 @@ use paceline_report::table;
 use paceline_security as security;
 use paceline_simulator::measures;
 use paceline_simulator::scenario::Scenario;
+use paceline_testbed::mark::Mark;
+use paceline_testbed::{address, Topology};
 
 /// Frames that are sent over each link that a file gives.
 const PACKETS: u32 = 400;
@@ -63,7 +63,7 @@ pub const SOCKETS: [(&str, Said); 7] = [
     ("jobs", service::fuzz_request),
     ("groups", group::fuzz),
     ("emulate-control", emulate_control),
-    ("lab-keeper", testbed::socket::fuzz),
+    ("lab-keeper", paceline_testbed::socket::fuzz),
 ];
 
 /// `lab up FILE`, until the network would be built.
@@ -93,7 +93,7 @@ pub fn experiment(text: &str) {
 /// give a mount any source.
 pub fn mounts(text: &str) {
     paceline_agent::cgroup::fuzz(text);
-    for mark in testbed::mark::marks_of_mounts(text) {
+    for mark in paceline_testbed::mark::marks_of_mounts(text) {
         assert_eq!(Mark::parse(&mark.to_string()), Some(mark));
     }
 }

@@ -4,9 +4,9 @@
 use paceline_emulator::file::FileError;
 use paceline_experiment::ExperimentError;
 use paceline_lab::run::RunError;
-use paceline_lab::testbed::TopologyError;
 use paceline_simulator::scenario::ScenarioError;
 use paceline_simulator::sweep::SweepError;
+use paceline_testbed::TopologyError;
 
 /// An experiment, a topology, a scenario or a link that cannot be read, makes no sense, or
 /// has not what the command line asks of it.

@@ -9,9 +9,9 @@ use std::process::{Command, ExitCode};
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use paceline_experiment::plan::Library;
-use paceline_lab::testbed::client::{self, Down};
-use paceline_lab::testbed::mpi::{self, Launcher};
-use paceline_lab::testbed::{keeper, page, require_root, site, State, Topology};
+use paceline_testbed::client::{self, Down};
+use paceline_testbed::mpi::{self, Launcher};
+use paceline_testbed::{keeper, page, require_root, site, State, Topology};
 
 use crate::output::{print, print_json};
 use crate::testbed_text;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use paceline_lab::testbed::state::{Kind, Line, Port, Reading, State, Traffic};
 use paceline_report::quantity::{alone, precise};
+use paceline_testbed::state::{Kind, Line, Port, Reading, State, Traffic};
 
 use crate::output::table;
 

@@ -6,7 +6,6 @@
 //! - [`case`]: runs one shard on the kernel that it stands on;
 //! - [`virtual_machine`], [`guest`]: the `virtual` backend, outside and inside;
 //! - [`live`]: the `live` backend;
-//! - [`testbed`]: a network that stays up, for programs of the user's;
 //! - [`overhead`]: CUBIC against Paceline where the CPU is the limit;
 //! - [`unfinished`]: what an interrupted run leaves to the next one;
 //! - [`collect`]: from records to metrics and their limits.
@@ -26,8 +25,6 @@ pub mod recovery;
 mod rounds;
 pub mod run;
 pub mod simulated;
-#[allow(unsafe_code, reason = "descriptors and processes by number")]
-pub mod testbed;
 pub mod unfinished;
 #[allow(unsafe_code, reason = "scheduling of QEMU")]
 pub mod virtual_machine;

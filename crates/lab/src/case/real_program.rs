@@ -19,6 +19,8 @@ use paceline_agent::pages::{PageServer, SOCKET_VARIABLE};
 use paceline_agent::preload;
 use paceline_experiment::plan::{Library, RealProgram, Starter};
 use paceline_experiment::record::{RealProgramRecord, Record};
+use paceline_testbed::mpi::Launcher;
+use paceline_testbed::site::{Host, Site};
 use place::Place;
 use running::{describe, is_ready, Running};
 use seen::Seen;
@@ -26,8 +28,6 @@ use seen::Seen;
 use super::adaptation::{self, Job};
 use super::cpu::{self, CpuMeter};
 use super::{ranks, Case, CaseError, Network};
-use crate::testbed::mpi::Launcher;
-use crate::testbed::site::{Host, Site};
 
 /// Between two looks whether the run is to end early.
 const HEARTBEAT: Duration = Duration::from_millis(100);

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_net::Doing;
+use paceline_testbed::mark::Process;
+use paceline_testbed::node;
+use paceline_testbed::site::Site;
 
 use super::place::Place;
 use super::{CaseError, Job};
-use crate::testbed::mark::Process;
-use crate::testbed::node;
-use crate::testbed::site::Site;
 
 /// The program. It ends when this is dropped, and with it all that runs on the hosts.
 pub struct Running<'a> {

@@ -15,6 +15,8 @@
 //! of the keeper and go with it, however it ends; processes inside bear the lab's mark,
 //! and the next command ends those whose keeper is gone.
 
+#![deny(unsafe_code)]
+
 pub mod address;
 pub mod build;
 pub mod check;
@@ -24,6 +26,7 @@ pub mod door;
 pub mod file;
 pub mod keeper;
 pub mod launching;
+#[allow(unsafe_code, reason = "processes by descriptor and number")]
 pub mod mark;
 pub mod mpi;
 pub mod node;
@@ -33,6 +36,7 @@ pub mod probe;
 pub mod read_back;
 pub mod routes;
 pub mod site;
+#[allow(unsafe_code, reason = "descriptors that come over a socket")]
 pub mod socket;
 pub mod state;
 pub mod topology;
