@@ -13,7 +13,7 @@ use paceline_net::Doing;
 
 use super::adaptation::{self, Job};
 use super::changes::{self, Changes};
-use super::connection::{connect, listen, send, send_sized, serve_bursts, Counters};
+use super::connection::{connect, send, send_sized, serve_bursts, Counters};
 use super::cpu::CpuMeter;
 use super::packets::Recording;
 use super::topology::edge_shaper;
@@ -69,7 +69,7 @@ fn run_once(
     changes: &Changes,
 ) -> Result<(), CaseError> {
     let plan = case.plan;
-    let (listener, address) = listen(case.network)?;
+    let (listener, address) = case.network.listen()?;
     let mut jobs = Vec::new();
     let mut pairs = Vec::new();
     for (index, group) in bulk.groups.iter().enumerate() {

@@ -14,7 +14,7 @@ use paceline_net::{Doing, Namespace};
 
 use super::adaptation::{self, Job};
 use super::changes::Changes;
-use super::connection::{connect, listen, send_headed, serve_bursts, Counters};
+use super::connection::{connect, send_headed, serve_bursts, Counters};
 use super::cpu::CpuMeter;
 use super::empty_loop::EmptyLoop;
 use super::sample::{per_millisecond, Sampler};
@@ -123,7 +123,7 @@ pub fn run(
 ) -> Result<(), CaseError> {
     let plan = case.plan;
     let by_time = plan.topology.changes_by_time();
-    let (listener, address) = listen(case.network)?;
+    let (listener, address) = case.network.listen()?;
     let congestion = adaptation::congestion(&plan.adaptation)?;
     let open_in = |case: &Case<'_>, job| -> Result<Connections, CaseError> {
         let connections = Connections::open(
@@ -161,7 +161,7 @@ pub fn run(
             connections = open_in(case, job)?;
         }
         let sampler = (burst.sample_burst == Some(number))
-            .then(|| Sampler::start(case.network))
+            .then(|| case.network.capture())
             .transpose()?;
         changes.next_burst(number)?;
         let before = connections.counters()?;

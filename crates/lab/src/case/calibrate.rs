@@ -15,8 +15,7 @@ use paceline_net::ethernet::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
 use paceline_net::receive::receive;
 use paceline_net::Doing;
 
-use super::connection::{connect, listen, send_sized, serve_bursts};
-use super::sample::Sampler;
+use super::connection::{connect, send_sized, serve_bursts};
 use super::{CaseError, Network};
 
 /// Packets that a shaper's bucket lets through at once (3,100 bytes).
@@ -93,7 +92,7 @@ pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
     let (sender, receiver) = sockets(network)?;
     let full = Full::of(&network.wanted);
     let rtt_ns = round_trip(&sender, &receiver)?;
-    let sampler = Sampler::start(network)?;
+    let sampler = network.capture()?;
     let count = train_length(&network.wanted);
     let mut arrivals = train((&sender, &receiver), &network.wanted, count, 2 * rtt_ns)?;
     // Of two ways with lines of their own half of the round trip lies behind the queue.
@@ -311,11 +310,11 @@ fn buffer(arrivals: &[(u64, u64)], came_in: &[u64], full: Full) -> Option<u64> {
 
 /// Payload of the largest packet that the first sender's TCP hands to its link.
 fn largest_packet(network: &Network) -> Result<u64, CaseError> {
-    let (listener, address) = listen(network)?;
+    let (listener, address) = network.listen()?;
     let (mut sender, receiver) =
         connect(&network.senders[0], &listener, address, &Congestion::ANY)?;
     let serving = std::thread::spawn(move || serve_bursts(receiver));
-    let sampler = Sampler::start(network)?;
+    let sampler = network.capture()?;
     send_sized(&mut sender, PROBE_BYTES).doing("sending a probe")?;
     io::Read::read_exact(&mut sender, &mut [0]).doing("waiting for a probe's reply")?;
     let packets = sampler.stop()?;

@@ -11,7 +11,7 @@ use paceline_net::connection::{connect_from_here, listen_here, Congestion};
 use paceline_net::{Doing, Error, Namespace};
 
 use super::windows::{self, Windows};
-use super::{CaseError, Network};
+use super::CaseError;
 
 /// What TCP_INFO tells and the lab uses. Counters of the connection's life.
 #[derive(Debug, Clone, Copy, Default)]
@@ -82,17 +82,9 @@ impl Counters {
     }
 }
 
-/// Listens in the receiver on a free port.
-pub fn listen(network: &Network) -> Result<(TcpListener, SocketAddr), Error> {
-    listen_at(network, network.receiver_address(0))
-}
-
-/// Listens in the receiver at one of its addresses, port 0 being a free one.
-pub fn listen_at(
-    network: &Network,
-    address: SocketAddr,
-) -> Result<(TcpListener, SocketAddr), Error> {
-    network.receiver.enter(|| {
+/// Listens on a host at one of its addresses, port 0 being a free one.
+pub fn listen(host: &Namespace, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
+    host.enter(|| {
         let listener = listen_here(address, None)?;
         let address = listener
             .local_addr()

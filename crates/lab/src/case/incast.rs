@@ -13,14 +13,14 @@ use paceline_net::clock::{now_ns, sleep_until};
 use paceline_net::Doing;
 
 use super::adaptation::{self, Job};
-use super::connection::{connect, listen, send, Counters, REQUEST_BYTES};
+use super::connection::{connect, send, Counters, REQUEST_BYTES};
 use super::cpu::{timers, timers_since, CpuMeter};
 use super::{Case, CaseError};
 
 /// Runs the workload between the first N sender hosts and the receiver.
 pub fn run(case: &mut Case, workload: usize, incast: &Incast) -> Result<(), CaseError> {
     let plan = case.plan;
-    let (listener, address) = listen(case.network)?;
+    let (listener, address) = case.network.listen()?;
     let congestion = adaptation::congestion(&plan.adaptation)?;
     let namespaces = &case.network.senders[..incast.senders as usize];
     let job = Job::start(&plan.adaptation)?;

@@ -33,7 +33,7 @@ impl Recording {
     /// Begins; the flow starts at `start_ns`, from the first sender over a link of `edge_bps`.
     pub fn start(network: &Network, start_ns: u64, edge_bps: u64) -> Result<Self, CaseError> {
         Ok(Recording {
-            sampler: Sampler::start(network)?,
+            sampler: network.capture()?,
             packets: Vec::new(),
             start_ns,
             ahead_ns: realtime_ns().saturating_sub(now_ns()),

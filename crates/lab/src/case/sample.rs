@@ -11,8 +11,6 @@ use paceline_net::ethernet::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
 use paceline_net::receive::arrival_ns;
 use paceline_net::{Doing, Error, Namespace};
 
-use super::Network;
-
 /// Bytes of a packet that are kept: IP and TCP headers.
 const KEPT_BYTES: u32 = 128;
 /// Room for the headers of a burst of some 100 MB; nothing reads until the end.
@@ -45,11 +43,6 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts capturing what reaches the router from the first sender.
-    pub fn start(network: &Network) -> Result<Self, Error> {
-        Self::at(&network.router, "edge0")
-    }
-
     /// Starts capturing what comes in through an interface of a host.
     pub fn at(host: &Namespace, interface: &str) -> Result<Self, Error> {
         host.enter(|| {

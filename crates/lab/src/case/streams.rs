@@ -14,7 +14,7 @@ use paceline_net::connection::Congestion;
 use paceline_net::Doing;
 
 use super::adaptation::{self, Job};
-use super::connection::{connect, listen, listen_at, receive_into, run_promptly, send, Counters};
+use super::connection::{connect, listen, receive_into, run_promptly, send, Counters};
 use super::coordination::Coordination;
 use super::cpu::CpuMeter;
 use super::{routes, Case, CaseError, Network};
@@ -62,7 +62,7 @@ fn run_once(
     repeat: u32,
 ) -> Result<(), CaseError> {
     let plan = case.plan;
-    let (listener, address) = listen(case.network)?;
+    let (listener, address) = case.network.listen()?;
     let doors = doors(case.network, streams)?;
     let congestion = adaptation::congestion(&plan.adaptation)?;
     let hosts = &case.network.senders;
@@ -161,7 +161,8 @@ fn doors(
 ) -> Result<Vec<(Arc<TcpListener>, SocketAddr)>, CaseError> {
     let mut doors = Vec::new();
     for (number, route) in streams.routes.iter().enumerate() {
-        let (listener, address) = listen_at(network, routes::receiver_address(network, number))?;
+        let (listener, address) =
+            listen(&network.receiver, routes::receiver_address(network, number))?;
         let door = (Arc::new(listener), address);
         doors.extend(vec![door; route.hosts as usize]);
     }

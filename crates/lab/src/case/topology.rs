@@ -11,7 +11,7 @@
 //! bottleneck is there in both directions ([`super::clusters`]).
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use paceline_net::shaper::{shaper, EDGE_QUEUE_BYTES, SHAPER_HANDLE};
 use paceline_net::{Doing, Error, Namespace};
 
 use super::clusters::{far_address, far_link, Far};
-use super::CaseError;
+use super::sample::Sampler;
+use super::{connection, CaseError};
 
 /// What makes the path between router and receiver slow, long and shallow.
 pub trait Bottleneck: Sync {
@@ -146,6 +147,16 @@ impl<'a> Network<'a> {
     /// The receiver's address and a port.
     pub fn receiver_address(&self, port: u16) -> SocketAddr {
         SocketAddr::new(host_address(RECEIVER_LINK, self.wanted.ip), port)
+    }
+
+    /// Listens in the receiver on a free port.
+    pub fn listen(&self) -> Result<(TcpListener, SocketAddr), Error> {
+        connection::listen(&self.receiver, self.receiver_address(0))
+    }
+
+    /// Starts capturing what reaches the router from the first sender.
+    pub fn capture(&self) -> Result<Sampler, Error> {
+        Sampler::at(&self.router, "edge0")
     }
 
     /// Addresses of [`Network::hosts`], in their order.
