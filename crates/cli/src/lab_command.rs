@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use clap::{Subcommand, ValueEnum};
 use paceline_experiment::Experiment;
+use paceline_lab::backend::virtual_machine::Choice;
 use paceline_lab::run::{Backend, Enough, Options};
-use paceline_lab::virtual_machine::Choice;
 use paceline_policy::units::Time;
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::{table, Report};
@@ -241,7 +241,7 @@ fn run_experiment(args: &RunArgs, log: Option<String>) -> Result<ExitCode> {
     };
     let report = paceline_lab::run::run(&args.experiment, &options, &STOP)?;
     let page = report.write(&options.out)?;
-    paceline_lab::unfinished::forget(&options.out)?;
+    paceline_lab::run::unfinished::forget(&options.out)?;
     print(&report, args.json)?;
     if !args.json {
         println!("\n{}", page.display());

@@ -91,13 +91,13 @@ enum Command {
 
 fn main() -> ExitCode {
     // The virtual lab's guest has this program as its /init.
-    if paceline_lab::guest::is_guest_init() {
+    if paceline_lab::backend::guest::is_guest_init() {
         start_log(0);
-        paceline_lab::guest::init_main();
+        paceline_lab::backend::guest::init_main();
     }
     // And as the ranks of its programs.
-    if paceline_lab::case::ranks::is_rank() {
-        paceline_lab::case::ranks::rank_main();
+    if paceline_lab::workload::ranks::is_rank() {
+        paceline_lab::workload::ranks::rank_main();
     }
     let cli = Cli::parse();
     start_log(cli.verbose);

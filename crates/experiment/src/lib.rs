@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An experiment as data: nothing here runs one, or opens a socket.
 //!
-//! - [`file`]: the TOML, checked, and its shards;
+//! - [`mod@file`]: the TOML, checked, and its shards;
 //! - [`plan`]: what goes into the run of a shard;
 //! - [`record`]: what comes out of it;
 //! - [`skeleton`]: the benchmarks that a plan may ask for, as messages and pauses;

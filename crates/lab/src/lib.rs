@@ -3,28 +3,30 @@
 //! counts instructions, live on this machine's kernel, or in the simulator.
 //!
 //! - [`run`]: from a file to a report;
-//! - [`case`]: runs one shard on the kernel that it stands on;
-//! - [`virtual_machine`], [`guest`]: the `virtual` backend, outside and inside;
-//! - [`live`]: the `live` backend;
-//! - [`overhead`]: CUBIC against Paceline where the CPU is the limit;
-//! - [`unfinished`]: what an interrupted run leaves to the next one;
-//! - [`collect`]: from records to metrics and their limits.
+//! - [`backend`]: where the plans of its variants run;
+//! - [`workload`]: runs one plan on the kernel that it stands on, over a [`network`] of
+//!   hosts;
+//! - [`collect`]: from records to metrics and their limits;
+//! - [`overhead`]: CUBIC against Paceline where the CPU is the limit.
 
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code, reason = "sockets, namespaces and fork")]
-pub mod case;
+pub mod backend;
 pub mod collect;
-#[allow(unsafe_code, reason = "the first process of a guest")]
-pub mod guest;
-pub mod live;
+mod error;
+#[allow(
+    unsafe_code,
+    reason = "socket options and clocks that nix does not have"
+)]
+mod host;
+#[allow(unsafe_code, reason = "an ioctl that nix does not have")]
+pub mod network;
 pub mod overhead;
-mod progress;
-mod random;
-pub mod recovery;
-mod rounds;
 pub mod run;
-pub mod simulated;
-pub mod unfinished;
-#[allow(unsafe_code, reason = "scheduling of QEMU")]
-pub mod virtual_machine;
+#[allow(
+    unsafe_code,
+    reason = "socket options, and what is done between fork and exec"
+)]
+pub mod workload;
+
+pub use error::CaseError;

@@ -15,11 +15,11 @@ use paceline_report::interval::{self, CONFIDENCE};
 use paceline_report::results::Metric;
 use serde::Serialize;
 
-use crate::case::adaptation::{self, Job};
-use crate::case::connection::{connect, send, Counters};
-use crate::case::windows::{self, KernelLog};
-use crate::case::CaseError;
-use crate::live::{kernel_release, LiveError};
+use crate::backend::live::{kernel_release, LiveError};
+use crate::host::adaptation::{self, Job};
+use crate::host::connection::{connect, send, Counters};
+use crate::host::windows::{self, KernelLog};
+use crate::CaseError;
 
 /// Time for slow start and buffers to settle before anything is counted.
 const SETTLING_NS: u64 = 100_000_000;

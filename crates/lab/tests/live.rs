@@ -12,7 +12,7 @@ use paceline_experiment::plan::{
     Adaptation, Burst, Change, Chunk, Impairments, Plan, Step, Topology, When, Workload,
 };
 use paceline_experiment::record::Record;
-use paceline_lab::live::{self, LiveError};
+use paceline_lab::backend::live::{self, LiveError};
 use paceline_lab::run::{run, Backend, Enough, Options, RunError};
 use paceline_report::Report;
 
@@ -227,7 +227,7 @@ fn an_experiment_is_repeated_and_goes_on_where_it_was() {
         seed: None,
         variants: Vec::new(),
         jobs: 1,
-        kernel: paceline_lab::virtual_machine::Choice::default(),
+        kernel: paceline_lab::backend::virtual_machine::Choice::default(),
         log: None,
         enough: Enough {
             precision: percent / 100.0,

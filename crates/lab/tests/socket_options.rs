@@ -15,9 +15,10 @@ use paceline_agent::group::{Bounds, Group};
 use paceline_agent::job::{Job, JobOptions};
 use paceline_experiment::plan::Plan;
 use paceline_experiment::Experiment;
-use paceline_lab::case::{CaseError, Sink};
-use paceline_lab::guest;
-use paceline_lab::virtual_machine::{prepare, run as boot, Choice, Machine};
+use paceline_lab::backend::guest;
+use paceline_lab::backend::virtual_machine::{prepare, run as boot, Choice, Machine};
+use paceline_lab::workload::Sink;
+use paceline_lab::CaseError;
 use paceline_net::Namespace;
 use paceline_policy::Policy;
 

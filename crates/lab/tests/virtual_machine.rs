@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use paceline_experiment::Experiment;
-use paceline_lab::guest;
+use paceline_lab::backend::guest;
+use paceline_lab::backend::virtual_machine::{prepare, run as boot, Choice, Machine, VirtualError};
+use paceline_lab::run::unfinished::forget;
 use paceline_lab::run::{run, Backend, Enough, Options, RunError};
-use paceline_lab::unfinished::forget;
-use paceline_lab::virtual_machine::{prepare, run as boot, Choice, Machine, VirtualError};
 use paceline_report::Report;
 
 const EXPERIMENT: &str = r#"

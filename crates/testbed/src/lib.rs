@@ -2,7 +2,7 @@
 //! A network that stays up for programs of the user's: clusters of hosts with switches
 //! of finite buffers, and links of a given rate, delay and buffer between them.
 //!
-//! - [`topology`] is the file, checked ([`file`], [`check`], [`routes`], [`address`]);
+//! - [`topology`] is the file, checked ([`mod@file`], [`check`], [`routes`], [`address`]);
 //! - [`build`] makes it of [`node`]s and [`wan`]s, [`probe`] and [`read_back`] say what
 //!   it is like, as a [`state`];
 //! - [`keeper`] is the process that holds it, [`client`] what other commands do with it

@@ -5,7 +5,7 @@ use paceline_experiment::plan::Switch;
 use paceline_experiment::record::Record;
 
 use super::{pick, seconds, CollectError, Collector, Place};
-use crate::recovery;
+use crate::collect::recovery;
 
 impl Collector {
     pub(super) fn switch<'r>(

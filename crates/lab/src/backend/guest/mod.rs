@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What runs inside the virtual backend's guest: this program as its first
+//! process. It mounts, loads the kernel modules, does its task and powers off.
+
+pub mod clock;
+pub mod command;
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::kmod::{finit_module, ModuleInitFlags};
+use nix::mount::{mount, MsFlags};
+use nix::sys::reboot::{reboot, RebootMode};
+use nix::sys::termios::{cfmakeraw, tcdrain, tcgetattr, tcsetattr, SetArg};
+use paceline_experiment::plan::{Means, Plan};
+use paceline_experiment::record::Record;
+use paceline_net::Doing;
+use serde::{Deserialize, Serialize};
+
+use self::command::Command;
+use crate::network::bottleneck;
+use crate::workload::{self, Sink};
+use crate::CaseError;
+
+/// The first process's path in the guest.
+pub const INIT: &str = "/init";
+/// Where the host puts the task.
+pub const TASK: &str = "paceline/task.json";
+/// Where the image keeps kernel modules; they are loaded in the order of names.
+pub const MODULES: &str = "paceline/modules";
+/// Memory of all TCP sockets together, of all network namespaces.
+const TCP_MEM: &str = "/proc/sys/net/ipv4/tcp_mem";
+/// Low, pressure, high, in pages of 4 KiB. The guest's 2 GiB give TCP 190 MiB, which
+/// sixteen hosts with megabytes for each other fill: windows shrink then, and
+/// connections of programs that end are reset. Hosts of their own have as much each.
+const TCP_MEM_PAGES: &str = "262144 327680 393216";
+/// The serial line that carries the records; the first one is the console.
+const RECORDS: &str = "/dev/ttyS1";
+
+/// What a guest is booted for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// A shard of an experiment.
+    Plan(Box<Plan>),
+    /// A command of the user's.
+    Command(Command),
+}
+
+/// True if this process is the first of a guest that the virtual backend booted.
+pub fn is_guest_init() -> bool {
+    std::process::id() == 1
+        && std::env::args_os().next().is_some_and(|name| name == INIT)
+        && Path::new("/").join(TASK).exists()
+}
+
+/// What a guest does by its plan, saying what came of it.
+pub type Work = fn(&Plan, Sink) -> Result<(), CaseError>;
+
+/// Does the task, tells the host, powers off.
+pub fn init_main() -> ! {
+    init_main_of(|plan, sink| {
+        let means = plan.topology.bottleneck.unwrap_or(Means::Kernel);
+        workload::run(plan, &*bottleneck(means), sink)
+    })
+}
+
+/// As [`init_main`] with other work by the plan, for tests of what the guest's kernel does.
+pub fn init_main_of(work: Work) -> ! {
+    if let Err(error) = run(work) {
+        eprintln!("paceline: {error}");
+    }
+    // Returns only if it is refused; a first process that exits stops the kernel.
+    let Err(_) = reboot(RebootMode::RB_POWER_OFF);
+    std::process::exit(1)
+}
+
+fn run(work: Work) -> Result<(), CaseError> {
+    prepare()?;
+    clock::slow_down().doing("slowing the local APIC's timer down")?;
+    let mut records = open_records().doing(format!("opening {RECORDS}"))?;
+    let mut sink = |record: &Record| write_record(&mut records, record);
+    let outcome = begin(work, &mut sink);
+    let last = match outcome {
+        Ok(()) => Record::End,
+        Err(error) => Record::Failed {
+            text: error.to_string(),
+        },
+    };
+    sink(&last).doing("writing the last record")?;
+    Ok(tcdrain(&records).doing("waiting for the serial line")?)
+}
+
+fn begin(work: Work, sink: Sink) -> Result<(), CaseError> {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .doing("reading the kernel's release")?;
+    sink(&Record::Begin {
+        kernel: kernel.trim().to_owned(),
+    })
+    .doing("writing the first record")?;
+    load_modules()?;
+    let text = std::fs::read_to_string(Path::new("/").join(TASK)).doing("reading the task")?;
+    let task: Task = serde_json::from_str(&text)
+        .map_err(io::Error::from)
+        .doing("reading the task")?;
+    let plan = match task {
+        Task::Plan(plan) => plan,
+        Task::Command(command) => return command::run(&command, sink),
+    };
+    if plan.topology.far_hosts > 0 {
+        let first = std::fs::read_dir("/proc").doing("looking for ksoftirqd")?;
+        for process in first.flatten() {
+            prefer_network(&process.path());
+        }
+        std::fs::write(TCP_MEM, TCP_MEM_PAGES).doing("giving all hosts memory for TCP")?;
+    }
+    work(&plan, sink)
+}
+
+/// Lets ksoftirqd run before programs. Under load the kernel hands its network work to
+/// that thread, where it shares the one CPU with a program by time slices of
+/// milliseconds: a rank that fills a send buffer of megabytes would stop all hosts'
+/// links for as long.
+fn prefer_network(process: &Path) {
+    let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let pid = process
+        .file_name()
+        .and_then(|pid| pid.to_str()?.parse().ok());
+    if let (true, Some(pid)) = (name.starts_with("ksoftirqd/"), pid) {
+        let priority = libc::sched_param { sched_priority: 2 };
+        // SAFETY: the call reads one properly initialised struct.
+        unsafe { libc::sched_setscheduler(pid, libc::SCHED_FIFO, &priority) };
+    }
+}
+
+fn prepare() -> Result<(), CaseError> {
+    std::env::set_var("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    for (kind, place) in [
+        ("devtmpfs", "/dev"),
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("cgroup2", "/sys/fs/cgroup"),
+        ("bpf", "/sys/fs/bpf"),
+    ] {
+        mount_new(kind, place)?;
+    }
+    // The root is in memory, and so are these; a command's files may be in them.
+    Ok(
+        std::fs::set_permissions("/tmp", Permissions::from_mode(0o1777))
+            .doing("opening /tmp to all")?,
+    )
+}
+
+fn mount_new(kind: &str, place: &str) -> Result<(), CaseError> {
+    std::fs::create_dir_all(place).doing(format!("making {place}"))?;
+    Ok(mount(
+        Some(kind),
+        place,
+        Some(kind),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .doing(format!("mounting {kind} on {place}"))?)
+}
+
+fn load_modules() -> Result<(), CaseError> {
+    let directory = Path::new("/").join(MODULES);
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(&directory).doing("listing the kernel modules")? {
+        paths.push(entry.doing("listing the kernel modules")?.path());
+    }
+    paths.sort();
+    for path in paths {
+        let module = File::open(&path).doing(format!("opening {}", path.display()))?;
+        finit_module(&module, c"", ModuleInitFlags::empty())
+            .doing(format!("loading {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Opens the serial line as a plain byte channel: no echo, no change of line ends.
+fn open_records() -> io::Result<File> {
+    let file = File::options().read(true).write(true).open(RECORDS)?;
+    let mut settings = tcgetattr(file.as_fd())?;
+    cfmakeraw(&mut settings);
+    nix::sys::termios::cfsetspeed(&mut settings, nix::sys::termios::BaudRate::B115200)?;
+    tcsetattr(file.as_fd(), SetArg::TCSANOW, &settings)?;
+    Ok(file)
+}
+
+fn write_record(file: &mut File, record: &Record) -> io::Result<()> {
+    let mut line = serde_json::to_vec(record)?;
+    line.push(b'\n');
+    file.write_all(&line)
+}

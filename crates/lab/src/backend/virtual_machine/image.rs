@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The guest's root: this program as `/init`, `ip`, `tc`, their libraries and the
+//! kernel's modules. Built once, kept in the cache, built again when an input
+//! changes.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::fcntl::{Flock, FlockArg};
+use paceline_experiment::hash::hash_of;
+
+use super::cpio::{Archive, EXECUTABLE, FILE, LINK};
+use super::elf;
+use super::kernel::{self, Choice, Kernel};
+use super::{VirtualError, Wrong};
+use crate::backend::guest::{INIT, MODULES};
+
+/// Images of older builds that are kept: another checkout may be using them.
+const IMAGES_KEPT: usize = 8;
+/// The program that runs, for a command in the guest.
+const OWN_NAME: &str = "/usr/bin/paceline";
+
+/// What QEMU boots.
+#[derive(Clone)]
+pub struct Image {
+    /// The kernel.
+    pub kernel: PathBuf,
+    /// The first of the concatenated initial archives; the plan is the second. Its
+    /// bytes: the cache may drop the file while an experiment of an older build runs.
+    pub initramfs: Vec<u8>,
+    /// Why its kernel may not be the one of today.
+    pub stale: Option<String>,
+}
+
+/// A file in the guest.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its path, absolute.
+    path: String,
+    mode: u32,
+    content: Vec<u8>,
+}
+
+impl Entry {
+    /// Adds it to an archive.
+    pub fn put_into(&self, archive: &mut Archive) {
+        archive.file(self.path.trim_start_matches('/'), self.mode, &self.content);
+    }
+}
+
+/// The image for this program and a kernel, from the cache if it is there.
+/// Several processes may ask at once: one builds, the others wait.
+///
+/// # Errors
+/// If a kernel cannot be found, a program is missing, or the cache cannot be
+/// written.
+pub fn prepare(choice: &Choice) -> Result<Image, VirtualError> {
+    let cache = cache_directory()?;
+    fs::create_dir_all(&cache).wrong("make", &cache)?;
+    let lock_path = cache.join("lock");
+    let lock_file = File::create(&lock_path).wrong("make", &lock_path)?;
+    let _lock = Flock::lock(lock_file, FlockArg::LockExclusive)
+        .map_err(|(_, errno)| errno.into())
+        .wrong("lock", &lock_path)?;
+    let kernel = kernel::find(&cache, choice)?;
+    let contents = contents(&kernel)?;
+    let mut parts = Vec::new();
+    for entry in &contents {
+        parts.extend([
+            entry.path.as_bytes(),
+            if entry.mode == EXECUTABLE { b"x" } else { b"-" },
+            entry.content.as_slice(),
+        ]);
+    }
+    let images = cache.join("images");
+    fs::create_dir_all(&images).wrong("make", &images)?;
+    let initramfs = images.join(format!("{:016x}.cpio", hash_of(&parts)));
+    if !initramfs.exists() {
+        let mut archive = Archive::default();
+        for entry in &contents {
+            entry.put_into(&mut archive);
+        }
+        for directory in ["dev", "proc", "sys", "tmp", "run"] {
+            archive.directory(directory);
+        }
+        let mut file = tempfile::NamedTempFile::new_in(&images).wrong("make a file in", &images)?;
+        file.write_all(&archive.finish())
+            .wrong("write", file.path())?;
+        file.persist(&initramfs)
+            .map_err(|error| error.error)
+            .wrong("make", &initramfs)?;
+        remove_old(&images)?;
+    }
+    Ok(Image {
+        kernel: kernel.boot_file(),
+        initramfs: fs::read(&initramfs).wrong("read", &initramfs)?,
+        stale: kernel.stale,
+    })
+}
+
+fn cache_directory() -> Result<PathBuf, VirtualError> {
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    set("XDG_CACHE_HOME")
+        .or_else(|| Some(set("HOME")?.join(".cache")))
+        .map(|cache| cache.join("paceline"))
+        .ok_or(VirtualError::NoCache)
+}
+
+fn remove_old(images: &Path) -> Result<(), VirtualError> {
+    let mut found: Vec<_> = fs::read_dir(images)
+        .wrong("list", images)?
+        .flatten()
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    found.sort();
+    let excess = found.len().saturating_sub(IMAGES_KEPT);
+    for (_, path) in &found[..excess] {
+        fs::remove_file(path).wrong("remove", path)?;
+    }
+    Ok(())
+}
+
+fn contents(kernel: &Kernel) -> Result<Vec<Entry>, VirtualError> {
+    let program = std::env::current_exe().wrong("find", Path::new("/proc/self/exe"))?;
+    let mut entries = Vec::new();
+    let mut libraries = BTreeSet::new();
+    for (path, name) in [
+        (&program, INIT),
+        (&find_program("ip")?, "/usr/sbin/ip"),
+        (&find_program("tc")?, "/usr/sbin/tc"),
+    ] {
+        libraries.extend(libraries_of(path)?);
+        entries.push(entry(path, name)?);
+    }
+    for library in libraries {
+        entries.push(entry(&library, &library.to_string_lossy())?);
+    }
+    for module in kernel.modules()? {
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        entries.push(Entry {
+            path: format!("/{MODULES}/{name}"),
+            mode: FILE,
+            content: fs::read(&module).wrong("read", &module)?,
+        });
+    }
+    Ok(entries)
+}
+
+/// What a command in the guest needs of this machine beside the image: each of `files` at
+/// its own path, programs with their libraries, directories with what is below them. The
+/// program that runs is there under its own path and as `paceline`.
+///
+/// # Errors
+/// If one of them cannot be read.
+pub fn files_for_guest(files: &[PathBuf]) -> Result<Vec<Entry>, VirtualError> {
+    let own = std::env::current_exe().wrong("find", Path::new("/proc/self/exe"))?;
+    let mut entries: Vec<Entry> = [own.to_string_lossy().into_owned(), OWN_NAME.to_owned()]
+        .map(|path| Entry {
+            path,
+            mode: LINK,
+            content: INIT.into(),
+        })
+        .into();
+    let mut wanted: Vec<PathBuf> = files.to_vec();
+    let mut taken = BTreeSet::from([own]);
+    while let Some(path) = wanted.pop() {
+        if !taken.insert(path.clone()) {
+            continue;
+        }
+        if path.is_dir() {
+            for inside in fs::read_dir(&path).wrong("list", &path)? {
+                wanted.push(inside.wrong("list", &path)?.path());
+            }
+            continue;
+        }
+        let entry = entry(&path, &path.to_string_lossy())?;
+        if entry.content.starts_with(b"\x7fELF") {
+            wanted.extend(libraries_of(&path)?);
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+/// A file of this machine as `name` in the guest, without what only a debugger needs.
+fn entry(path: &Path, name: &str) -> Result<Entry, VirtualError> {
+    let mut content = fs::read(path).wrong("read", path)?;
+    let mode = fs::metadata(path).wrong("look at", path)?.permissions();
+    elf::strip(&mut content);
+    Ok(Entry {
+        path: name.to_owned(),
+        mode: match mode.mode() & 0o111 {
+            0 if !content.starts_with(b"\x7fELF") => FILE,
+            _ => EXECUTABLE,
+        },
+        content,
+    })
+}
+
+/// Where a program of this machine is.
+///
+/// # Errors
+/// If it is nowhere in `PATH` and the system's directories.
+pub fn find_program(name: &str) -> Result<PathBuf, VirtualError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // A user's PATH often lacks the system's directories.
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file())
+        .ok_or_else(|| VirtualError::Start {
+            program: name.to_owned(),
+            source: std::io::ErrorKind::NotFound.into(),
+        })
+}
+
+/// Shared libraries, loader included, under the names by which they are looked for.
+fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, VirtualError> {
+    let output = Command::new("ldd")
+        .arg(program)
+        .env("LC_ALL", "C")
+        .output()
+        .map_err(|source| VirtualError::Start {
+            program: "ldd".to_owned(),
+            source,
+        })?;
+    // A static program makes ldd fail: no libraries.
+    Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn parse_ldd(text: &str) -> Vec<PathBuf> {
+    text.lines()
+        .filter_map(|line| {
+            let path = line.split_once("=>").map_or(line, |(_, path)| path).trim();
+            let path = path.split(" (0x").next()?;
+            path.starts_with('/').then(|| PathBuf::from(path))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_ldd() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        let expected = [
+            "/lib/x86_64-linux-gnu/libz.so.1",
+            "/lib64/ld-linux-x86-64.so.2",
+        ]
+        .map(PathBuf::from);
+        assert_eq!(parse_ldd(text), expected);
+        assert!(parse_ldd("\tstatically linked\n").is_empty());
+    }
+}

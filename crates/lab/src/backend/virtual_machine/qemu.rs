@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One QEMU per task: a shard of an experiment, or a command. Its clock counts instructions
+//! (`-icount`), so nothing that the host does reaches the guest.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use paceline_experiment::hash::hash_of;
+use paceline_experiment::plan::Plan;
+use paceline_experiment::record::{Record, Stream};
+
+use super::cpio::{Archive, FILE};
+use super::image::{Entry, Image};
+use super::processor::Processor;
+use super::{VirtualError, Wrong};
+use crate::backend::guest::command::Command as GuestCommand;
+use crate::backend::guest::{clock, Task, TASK};
+
+/// Found on the PATH.
+const PROGRAM: &str = "qemu-system-x86_64";
+const DIRECTORY_PREFIX: &str = "paceline-lab-";
+const CONSOLE_LINES_SHOWN: usize = 20;
+/// The guest kernel's command line.
+const COMMAND_LINE: [&str; 9] = [
+    "console=ttyS0",
+    "quiet",
+    // A panic ends QEMU (-no-reboot).
+    "panic=-1",
+    // The same addresses in each run.
+    "nokaslr",
+    // One instruction is one nanosecond or more: these would take a tenth of them.
+    "mitigations=off",
+    "init_on_alloc=0",
+    // Nothing to watch or calibrate where the clock counts instructions; this
+    // halves the time to boot.
+    "tsc=reliable",
+    "no_timer_check",
+    // A timer that paces packets does not wait for a system call to end.
+    "preempt=full",
+];
+/// The timestamp counter under `-icount shift=0`: it counts nanoseconds.
+const TSC_KHZ: u32 = 1_000_000;
+/// How often the records are looked at. Does not reach the guest.
+const POLL: Duration = Duration::from_millis(50);
+
+/// The environment variable that says what is logged, as the guest's program reads it.
+const LOG: &str = "PACELINE_LOG";
+
+/// What a machine needs beside its task.
+#[derive(Clone)]
+pub struct Machine {
+    /// What it boots.
+    pub image: Image,
+    /// One instruction takes 2^shift ns of its time.
+    pub shift: i8,
+    /// Wall time without a word from the guest after which it is given up.
+    pub patience: Duration,
+    /// What the program in the guest logs, a filter of `tracing`. With one, all that the
+    /// guest's console shows is repeated on standard error.
+    pub log: Option<String>,
+}
+
+/// A hash of all that goes into a run on this machine, but for the plan.
+///
+/// # Errors
+/// If QEMU cannot be asked for its version, or does not say it.
+pub fn inputs(machine: &Machine) -> Result<u64, VirtualError> {
+    let qemu = Command::new(PROGRAM)
+        .arg("--version")
+        .output()
+        .map_err(|source| VirtualError::Start {
+            program: PROGRAM.to_owned(),
+            source,
+        })?;
+    if !qemu.status.success() {
+        return Err(VirtualError::Program {
+            program: format!("{PROGRAM} --version"),
+            message: qemu.status.to_string(),
+        });
+    }
+    let image = &machine.image;
+    Ok(hash_of(&[
+        &qemu.stdout,
+        image.kernel.as_os_str().as_encoded_bytes(),
+        &image.initramfs,
+        &machine.shift.to_le_bytes(),
+        machine.log.as_deref().unwrap_or_default().as_bytes(),
+    ]))
+}
+
+/// Runs `plan` in a machine of its own. `progress` gets the steps done so far;
+/// the machine is ended early once `stop` says so.
+///
+/// # Errors
+/// If QEMU cannot be started, the guest fails, dies or says nothing for too long.
+pub fn run(
+    machine: &Machine,
+    plan: &Plan,
+    progress: &dyn Fn(u64),
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<Record>, VirtualError> {
+    let mut records = Vec::new();
+    let mut take = |record| match record {
+        Record::Progress { done } => progress(done),
+        record => records.push(record),
+    };
+    let task = Task::Plan(Box::new(plan.clone()));
+    attend(machine, &plan.shard_name(), &task, &[], &mut take, stop)?;
+    Ok(records)
+}
+
+/// Runs `command` in a machine of its own, with `files` beside the image's. `print` gets
+/// what it prints, while it runs; the machine is ended early once `stop` says so.
+///
+/// Returns the command's exit status, or 128 plus the signal that ended it.
+///
+/// # Errors
+/// If QEMU cannot be started, the command cannot be started, or the guest dies or says
+/// nothing for too long.
+pub fn execute(
+    machine: &Machine,
+    command: &GuestCommand,
+    files: &[Entry],
+    print: &mut dyn FnMut(Stream, &str),
+    stop: &dyn Fn() -> bool,
+) -> Result<i32, VirtualError> {
+    let name = command.words.first().map_or("", String::as_str);
+    let mut ended = None;
+    let mut take = |record| match record {
+        Record::Printed { stream, text } => print(stream, &text),
+        Record::Exited { status } => ended = Some(status),
+        _ => {}
+    };
+    let task = Task::Command(command.clone());
+    attend(machine, name, &task, files, &mut take, stop)?;
+    ended.ok_or_else(|| VirtualError::Guest {
+        shard: name.to_owned(),
+        message: "the command has no end".to_owned(),
+    })
+}
+
+/// Boots a machine for `task`, called `name` in messages, and hands its records to `take`
+/// until the last one.
+fn attend(
+    machine: &Machine,
+    name: &str,
+    task: &Task,
+    beside: &[Entry],
+    take: &mut dyn FnMut(Record),
+    stop: &dyn Fn() -> bool,
+) -> Result<(), VirtualError> {
+    let shard = || name.to_owned();
+    let temporary = std::env::temp_dir();
+    let directory = tempfile::Builder::new()
+        .prefix(&format!("{DIRECTORY_PREFIX}{}-", std::process::id()))
+        .tempdir_in(&temporary)
+        .wrong("make a directory in", &temporary)?;
+    let files = Files::create(directory.path(), &machine.image, task, beside)?;
+    let mut guest = Guest::start(machine, &files)?;
+    let mut last_word = Instant::now();
+    let mut records = LineReader::open(&files.records)?;
+    let mut console = match machine.log {
+        Some(_) => Some(LineReader::open(&files.console)?),
+        None => None,
+    };
+    loop {
+        let exited = guest.exited()?;
+        if let Some(console) = &mut console {
+            while let Some(line) = console.line()? {
+                eprintln!("{name}: {}", String::from_utf8_lossy(&line).trim_end());
+            }
+        }
+        while let Some(line) = records.line()? {
+            last_word = Instant::now();
+            let record = serde_json::from_slice(&line).map_err(|source| VirtualError::Record {
+                shard: shard(),
+                line: String::from_utf8_lossy(&line).into_owned(),
+                source,
+            })?;
+            match record {
+                Record::Failed { text } => {
+                    return Err(VirtualError::Guest {
+                        shard: shard(),
+                        message: text,
+                    })
+                }
+                Record::End => return Ok(()),
+                record => take(record),
+            }
+        }
+        if stop() {
+            return Err(VirtualError::Interrupted);
+        }
+        if let Some(status) = exited {
+            return Err(VirtualError::Died {
+                shard: shard(),
+                status,
+                console: files.console_tail(),
+            });
+        }
+        if last_word.elapsed() > machine.patience {
+            let seconds = machine.patience.as_secs();
+            return Err(VirtualError::Silent {
+                shard: shard(),
+                seconds,
+                console: files.console_tail(),
+            });
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Removes what runs that were killed left in the temporary directory.
+pub fn clean_stale() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| {
+            name.strip_prefix(DIRECTORY_PREFIX)?
+                .split('-')
+                .next()?
+                .parse::<u32>()
+                .ok()
+        });
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // Another user's, or another process was faster: not ours to report.
+            drop(fs::remove_dir_all(entry.path()));
+        }
+    }
+}
+
+/// The kernel's command line for a machine of that speed, whose program logs so much.
+///
+/// QEMU's clock counts a nanosecond per instruction at least. A machine that is faster
+/// is one whose kernel takes the timestamp counter for a faster one, so that all its time
+/// passes more slowly; the timer that wakes it is told as much by [`clock::slow_down`].
+fn command_line(shift: i8, log: Option<&str>) -> String {
+    let mut words: Vec<String> = COMMAND_LINE.map(str::to_owned).into();
+    match shift {
+        ..0 => {
+            let faster = shift.unsigned_abs();
+            words.push(format!("tsc_early_khz={}", TSC_KHZ << faster));
+            // Its timer is reached through /dev/mem.
+            words.push("iomem=relaxed".to_owned());
+            // The first program's environment.
+            words.push(format!("{}={faster}", clock::FASTER));
+        }
+        0.. => words.push("nolapic_timer".to_owned()),
+    }
+    if let Some(log) = log {
+        words.push(format!("{LOG}={log}"));
+    }
+    words.join(" ")
+}
+
+/// The files of one run.
+struct Files {
+    initramfs: PathBuf,
+    console: PathBuf,
+    records: PathBuf,
+    errors: PathBuf,
+}
+
+impl Files {
+    fn create(
+        directory: &Path,
+        image: &Image,
+        task: &Task,
+        beside: &[Entry],
+    ) -> Result<Self, VirtualError> {
+        let files = Files {
+            initramfs: directory.join("initramfs.cpio"),
+            console: directory.join("console"),
+            records: directory.join("records"),
+            errors: directory.join("qemu"),
+        };
+        let mut archive = Archive::default();
+        archive.file(
+            TASK,
+            FILE,
+            &serde_json::to_vec(task)
+                .map_err(io::Error::from)
+                .wrong("encode", Path::new(TASK))?,
+        );
+        for entry in beside {
+            entry.put_into(&mut archive);
+        }
+        File::create(&files.initramfs)
+            .and_then(|mut file| {
+                file.write_all(&image.initramfs)?;
+                file.write_all(&archive.finish())
+            })
+            .wrong("write", &files.initramfs)?;
+        for path in [&files.console, &files.records, &files.errors] {
+            File::create(path).wrong("make", path)?;
+        }
+        Ok(files)
+    }
+
+    /// The last lines of QEMU and of the guest's kernel.
+    fn console_tail(&self) -> String {
+        let mut text = String::new();
+        for path in [&self.errors, &self.console] {
+            let content = fs::read(path).unwrap_or_default();
+            text += &String::from_utf8_lossy(&content);
+        }
+        let lines: Vec<&str> = text
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !line.is_empty())
+            .collect();
+        lines[lines.len().saturating_sub(CONSOLE_LINES_SHOWN)..].join("\n")
+    }
+}
+
+/// A running QEMU, killed when dropped, and by the kernel when this process dies.
+struct Guest {
+    child: Child,
+    _processor: Processor,
+}
+
+impl Guest {
+    fn start(machine: &Machine, files: &Files) -> Result<Self, VirtualError> {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args([
+                "-no-user-config",
+                "-nodefaults",
+                "-no-reboot",
+                "-display",
+                "none",
+                "-nic",
+                "none",
+            ])
+            .args(["-accel", "tcg,thread=single", "-smp", "1", "-m", "2048"])
+            .args([
+                "-icount",
+                &format!("shift={},sleep=off", machine.shift.max(0)),
+            ])
+            .args(["-rtc", "clock=vm,base=2026-01-01"])
+            // No RDRAND or RDSEED, and the same features on every host.
+            .args(["-cpu", "Nehalem", "-seed", "1"])
+            .arg("-kernel")
+            .arg(&machine.image.kernel)
+            .arg("-initrd")
+            .arg(&files.initramfs)
+            .args([
+                "-append",
+                &command_line(machine.shift, machine.log.as_deref()),
+            ])
+            .arg("-serial")
+            .arg(format!("file:{}", files.console.display()))
+            .arg("-serial")
+            .arg(format!("file:{}", files.records.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(
+                File::options()
+                    .append(true)
+                    .open(&files.errors)
+                    .wrong("open", &files.errors)?,
+            );
+        let processor = Processor::take().wrong("choose a CPU for", Path::new(PROGRAM))?;
+        let confine = processor
+            .confine()
+            .wrong("choose a CPU for", Path::new(PROGRAM))?;
+        let parent = std::process::id();
+        // SAFETY: all these system calls are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+                // The parent may have died before the line above.
+                if nix::unistd::getppid().as_raw() as u32 != parent {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                confine()
+            });
+        }
+        command
+            .spawn()
+            .map(|child| Guest {
+                child,
+                _processor: processor,
+            })
+            .map_err(|source| VirtualError::Start {
+                program: PROGRAM.to_owned(),
+                source,
+            })
+    }
+
+    fn exited(&mut self) -> Result<Option<ExitStatus>, VirtualError> {
+        self.child.try_wait().wrong("wait for", Path::new(PROGRAM))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Fails if it has exited already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Reads whole lines from a file that grows.
+struct LineReader {
+    path: PathBuf,
+    file: BufReader<File>,
+    partial: Vec<u8>,
+}
+
+impl LineReader {
+    fn open(path: &Path) -> Result<Self, VirtualError> {
+        Ok(LineReader {
+            path: path.to_owned(),
+            file: BufReader::new(File::open(path).wrong("open", path)?),
+            partial: Vec::new(),
+        })
+    }
+
+    fn line(&mut self) -> Result<Option<Vec<u8>>, VirtualError> {
+        self.file
+            .by_ref()
+            .read_until(b'\n', &mut self.partial)
+            .wrong("read", &self.path)?;
+        if self.partial.last() == Some(&b'\n') {
+            return Ok(Some(std::mem::take(&mut self.partial)));
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Why a case could not be run to its end.
+
+use std::io;
+
+/// Why a case could not be run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// The network could not be made or read.
+    #[error(transparent)]
+    Network(#[from] paceline_net::Error),
+    /// Paceline could not adapt a sender's job.
+    #[error("policy for the senders: {message}")]
+    Policy {
+        /// The agent's message.
+        message: String,
+    },
+    /// A real program did not run to its end, or what it says has no result.
+    #[error("[[program]] {program}: {problem}")]
+    RealProgram {
+        /// Its name.
+        program: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A rank's process failed.
+    #[error("a rank failed: {0}")]
+    Rank(String),
+    /// No record that is right can be made of what came back.
+    #[error("{0}")]
+    Unexpected(&'static str),
+    /// What was measured is worth nothing.
+    #[error("the run is invalid: {0}")]
+    Untrusted(String),
+    /// The records could not be handed on.
+    #[error("handing a record on: {0}")]
+    Sink(io::Error),
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs one [`Plan`] on the kernel it stands on: network namespaces as hosts,
+//! the workloads in this process's threads. The virtual backend calls it inside
+//! its guest, the live backend on this machine.
+//!
+//! Needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN).
+
+mod bulk;
+mod burst;
+mod incast;
+mod random;
+pub mod ranks;
+mod real_program;
+mod streams;
+
+use std::io;
+
+use paceline_experiment::plan::{Impairments, Plan, Workload};
+use paceline_experiment::record::Record;
+
+use crate::network::topology::{Bottleneck, Network};
+use crate::network::validity::Watch;
+use crate::network::{calibrate, changes, impairments};
+use crate::CaseError;
+
+/// Takes the records of a run, in order.
+pub type Sink<'a> = &'a mut dyn FnMut(&Record) -> io::Result<()>;
+
+/// What the workloads share.
+pub(crate) struct Case<'a> {
+    plan: &'a Plan,
+    network: &'a Network<'a>,
+    sink: Sink<'a>,
+    done: u64,
+}
+
+impl Case<'_> {
+    fn record(&mut self, record: &Record) -> Result<(), CaseError> {
+        (self.sink)(record).map_err(CaseError::Sink)
+    }
+
+    /// Says that it goes on: this ends a run that was interrupted.
+    fn heartbeat(&mut self) -> Result<(), CaseError> {
+        let done = self.done;
+        self.record(&Record::Progress { done })
+    }
+
+    fn advance(&mut self) -> Result<(), CaseError> {
+        self.done += 1;
+        self.heartbeat()
+    }
+}
+
+/// Builds the plan's network, reads the link back, runs the workloads and hands
+/// every record to `sink`. The network is gone afterwards.
+///
+/// # Errors
+/// The first thing that failed; records before it have been handed on.
+pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(), CaseError> {
+    let network = Network::build(&plan.topology, &plan.adaptation.sysctl, bottleneck)?;
+    let mut case = Case {
+        plan,
+        network: &network,
+        sink,
+        done: 0,
+    };
+    let reading = calibrate::read_back(case.network)?;
+    case.record(&Record::Link(bottleneck.read_back(reading)))?;
+    let wanted = &plan.topology;
+    if wanted.impairments != Impairments::default() {
+        network.change(wanted, false)?;
+        let reading = impairments::read_back(&network, reading.rtt_ns)?;
+        case.record(&Record::Impairments(reading))?;
+    }
+    let mut watch = Watch::start(&network)?;
+    for (index, workload) in plan.workloads.iter().enumerate() {
+        match workload {
+            Workload::Burst(burst) => changes::during(&network, |changes| {
+                burst::run(&mut case, index, burst, changes)
+            })?,
+            Workload::Incast(incast) => incast::run(&mut case, index, incast)?,
+            Workload::Bulk(bulk) => bulk::run(&mut case, index, bulk)?,
+            Workload::Streams(streams) => streams::run(&mut case, index, streams)?,
+            Workload::Ranks(ranks) => ranks::run(&mut case, index, ranks)?,
+            Workload::RealProgram(program) => real_program::run(&mut case, index, program)?,
+        }
+    }
+    let problems = watch.problems(case.network, plan)?;
+    for text in problems.into_iter().chain(bottleneck.problems()?) {
+        case.record(&Record::Untrusted { text })?;
+    }
+    Ok(())
+}
