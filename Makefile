@@ -12,7 +12,7 @@ test: setup-test     ## format, lint, tests, and the lab's end-to-end runs
 	@scripts/test.sh
 
 kernels: setup       ## the lab on the kernels of Debian's suites, from 6.1 to the newest
-	@cargo build --release --locked -p paceline
+	@cargo build --release --locked -p paceline-cli
 	@scripts/kernels.sh
 
 torture: setup-test  ## kills at random moments, thousands of short jobs: nothing is left, nothing grows

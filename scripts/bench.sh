@@ -28,8 +28,8 @@ heading "phases: time of one switch, and of the shim per collective"
 } | tee "$place/phases.txt"
 
 heading "burst: time per packet"
-cargo bench --locked -p paceline --bench burst_cost --no-run
-burst_cost=$(cargo bench --locked -p paceline --bench burst_cost --no-run 2>&1 |
+cargo bench --locked -p paceline-cli --bench burst_cost --no-run
+burst_cost=$(cargo bench --locked -p paceline-cli --bench burst_cost --no-run 2>&1 |
 	sed -n 's/.*(\(.*burst_cost-[0-9a-f]*\)).*/\1/p')
 [ -n "$burst_cost" ] || fail "cargo did not name the benchmark burst_cost"
 as_root "$burst_cost" | tee "$place/burst.txt" || failed+=("burst_cost")

@@ -3,7 +3,7 @@
 //! million times over one packet (BPF_PROG_TEST_RUN), and counts their time under real
 //! traffic (BPF_ENABLE_STATS). Needs root:
 //!
-//!     cargo bench -p paceline --bench burst_cost
+//!     cargo bench -p paceline-cli --bench burst_cost
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
