@@ -2,7 +2,7 @@
 /*
  * What `paceline burst` and its programs share. It is no part of
  * paceline_abi.h: these programs live and end with one command, so no other
- * build ever meets them. crates/agent/src/burst/layout.rs has the same in Rust,
+ * build ever meets them. crates/burst/src/layout.rs has the same in Rust,
  * and both sides check the sizes.
  */
 #ifndef PACELINE_BURST_H

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sched::{setns, CloneFlags};
 use paceline_abi::{name_text, pl_seat};
+use paceline_bpf::permission;
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
@@ -53,7 +54,7 @@ pub enum Reach {
 /// [`Error::NotACgroup`], [`Error::WholeHost`], [`Error::AlreadyAttached`], and what stands in the
 /// way of the kernel side. On error nothing is changed.
 pub fn attach(path: &Path, options: &JobOptions, reach: Reach) -> Result<Changed> {
-    job::require_root("paceline attach")?;
+    permission::require("paceline attach")?;
     if let Some(name) = &options.group {
         group::check_name(name)?;
     }
@@ -108,7 +109,7 @@ pub fn attach(path: &Path, options: &JobOptions, reach: Reach) -> Result<Changed
 /// build attached is detached too, but its existing connections keep what they
 /// have.
 pub fn detach(path: &Path) -> Result<Changed> {
-    job::require_root("paceline detach")?;
+    permission::require("paceline detach")?;
     let hierarchy = Hierarchy::find()?;
     let cgroup = hierarchy.named(path)?;
     let id = cgroup.id()?;

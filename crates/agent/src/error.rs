@@ -4,7 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::refusal;
+use paceline_bpf::permission::NotPermitted;
+use paceline_bpf::refusal;
 
 /// Result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -14,13 +15,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither root nor the capabilities that loading BPF takes.
-    #[error(
-        "{action} needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN together: sudo paceline ..."
-    )]
-    NotPermitted {
-        /// What was asked for.
-        action: &'static str,
-    },
+    #[error(transparent)]
+    NotPermitted(#[from] NotPermitted),
 
     /// Neither that, nor an agent to ask.
     #[error(
@@ -257,22 +253,6 @@ pub enum Error {
     NoSuchUser {
         /// As given.
         name: String,
-    },
-
-    /// No such interface in this network namespace.
-    #[error("there is no interface {name} in this network namespace (ip link lists them)")]
-    NoInterface {
-        /// As given.
-        name: String,
-    },
-
-    /// What is asked for cannot be had at this interface.
-    #[error("{interface}: {why}")]
-    Interface {
-        /// Its name.
-        interface: String,
-        /// What is in the way, and what would be right.
-        why: String,
     },
 
     /// The embedded object lacks a part: a defect of the build.

@@ -9,6 +9,8 @@ use std::process::{Child, Command};
 
 use nix::unistd::{Gid, Uid, User};
 use paceline_abi::{name_to_array, pl_job, pl_policy, pl_seat};
+use paceline_bpf::permission;
+pub use paceline_bpf::permission::capable;
 use paceline_policy::{Base, Policy};
 
 use crate::cgroup::{Cgroup, Hierarchy};
@@ -90,7 +92,7 @@ impl Job {
     /// [`Error::Spawn`] where the command cannot be executed; otherwise what
     /// stood in the way of the job. Nothing is left behind in either case.
     pub fn start(options: &JobOptions, command: &mut Command) -> Result<(Job, Child)> {
-        require_root("paceline run")?;
+        permission::require("paceline run")?;
         let hierarchy = Hierarchy::find()?;
         let user = options.user.as_deref().map(Identity::of).transpose()?;
         let place = Place {
@@ -234,27 +236,6 @@ pub fn has_phases(policy: &Policy) -> bool {
         .startup
         .as_ref()
         .is_some_and(|startup| startup.phases)
-}
-
-/// Fails where the caller cannot load BPF and walk its objects.
-pub(crate) fn require_root(action: &'static str) -> Result<()> {
-    if capable() {
-        Ok(())
-    } else {
-        Err(Error::NotPermitted { action })
-    }
-}
-
-/// Whether this process may make jobs itself: CAP_NET_ADMIN (12), CAP_SYS_ADMIN (21)
-/// and CAP_BPF (39) are effective.
-pub fn capable() -> bool {
-    const NEEDED: u64 = 1 << 12 | 1 << 21 | 1 << 39;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
-        .is_some_and(|set| set & NEEDED == NEEDED)
 }
 
 /// A job's entry for the kernel side.

@@ -8,10 +8,10 @@
 use std::path::PathBuf;
 
 use paceline_abi::pl_seat;
+use paceline_bpf::permission;
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::Result;
-use crate::job::require_root;
 use crate::kernel_side::{detach_from, discover};
 use crate::lock::Lock;
 use crate::{pages, shortage};
@@ -30,7 +30,7 @@ pub(crate) struct Cleaned {
 /// # Errors
 /// Where the caller may not, or the kernel refuses.
 pub fn clean_up() -> Result<()> {
-    require_root("paceline")?;
+    permission::require("paceline")?;
     let hierarchy = Hierarchy::find()?;
     let lock = hierarchy.lock()?;
     clean(&hierarchy, &lock).map(drop)

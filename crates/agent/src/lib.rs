@@ -13,7 +13,6 @@
 //! - [`service`]: jobs for users who are not root;
 //! - [`launcher`]: launchers whose processes are not in the job;
 //! - `verdict`: what a job is told that ended with nothing done for it;
-//! - [`burst`]: packets per window of time at an interface;
 //! - `kernel_side`: finding, loading, registering and retiring the BPF
 //!   programs, the only place that does;
 //! - [`cgroup`], [`tick`]: facts of the host.
@@ -23,8 +22,6 @@
 #![deny(unsafe_code)]
 
 pub mod attach;
-#[allow(unsafe_code, reason = "BPF and rings that the kernel shares")]
-pub mod burst;
 mod callers;
 #[allow(unsafe_code, reason = "file handles")]
 pub mod cgroup;
@@ -44,7 +41,6 @@ mod making;
 mod outside;
 pub mod pages;
 pub mod preload;
-mod refusal;
 mod seat;
 #[allow(unsafe_code, reason = "credentials of a peer")]
 pub mod service;

@@ -57,7 +57,7 @@ impl PageServer {
     /// Serves the jobs of this host's kernel side, at a socket of this process's own.
     ///
     /// # Errors
-    /// As [`PageServer::listen_at`].
+    /// [`Error::System`] where the socket cannot be made.
     pub fn start(hierarchy: &Hierarchy) -> Result<Self> {
         clean_sockets();
         let socket = format!("{DIRECTORY}/{}.sock", std::process::id());

@@ -34,7 +34,7 @@ const RANK_VARIABLES: [&str; 6] = [
 /// Which commands load the MPI shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// Those that look as if they start an MPI program: see [`looks_like_mpi`].
+    /// Those that look as if they start an MPI program: see `looks_like_mpi`.
     #[default]
     Mpi,
     /// All.

@@ -13,6 +13,7 @@ use paceline_abi::{
     name_text, pl_connection_record, pl_job, pl_path, pl_path_key, pl_phase_page, pl_policy,
     pl_process_key, pl_reason, pl_seat, pl_start_state,
 };
+use paceline_bpf::permission;
 use paceline_control::remembered;
 use serde::Serialize;
 
@@ -252,7 +253,7 @@ pub fn status() -> Result<Status> {
 
 /// The state, and the kernel side that it was read from: `live`, if that is one.
 fn read(command: &'static str, live: Option<KernelSide>) -> Result<(Status, Option<KernelSide>)> {
-    job::require_root(command)?;
+    permission::require(command)?;
     let hierarchy = Hierarchy::find()?;
     let lock = hierarchy.lock()?;
     let cleaned = leftovers::clean(&hierarchy, &lock)?;

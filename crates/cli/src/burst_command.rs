@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use paceline_agent::burst::{
-    self, monotonic_ns, Attach, Direction, Filter, Interface, Meter, Options, Window,
+use paceline_burst::{
+    monotonic_ns, Attach, Direction, Filter, Interface, Meter, Options, Window, LEAST_WINDOW_NS,
+    MOST_WINDOW_NS,
 };
 use paceline_policy::units::Time;
 use serde_json::json;
@@ -91,11 +92,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let window_ns = window_ns(args.window)?;
     let limit = limit(args, window_ns)?;
     let ahead_ns = args.align.saturating_sub(monotonic_ns());
-    if ahead_ns > burst::MOST_WINDOW_NS {
+    if ahead_ns > MOST_WINDOW_NS {
         bail!(
             "--align {}: CLOCK_MONOTONIC is there only in {} hours; an hour ahead at most",
             args.align,
-            ahead_ns / burst::MOST_WINDOW_NS
+            ahead_ns / MOST_WINDOW_NS
         );
     }
     args.dev.enter()?;
@@ -169,7 +170,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn window_ns(window: Time) -> Result<u64> {
-    let (least, most) = (burst::LEAST_WINDOW_NS, burst::MOST_WINDOW_NS);
+    let (least, most) = (LEAST_WINDOW_NS, MOST_WINDOW_NS);
     match window.micros().checked_mul(1_000) {
         Some(ns) if (least..=most).contains(&ns) => Ok(ns),
         _ => bail!(

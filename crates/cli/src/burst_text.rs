@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-use paceline_agent::burst::{Direction, Kind, Options, Window};
+use paceline_burst::{Direction, Kind, Options, Window};
 use paceline_policy::units::Time;
 use paceline_report::burstiness::{Moments, Scales};
 use serde_json::{json, Value};
@@ -258,7 +258,7 @@ fn scales_json(scales: &Scales, window_ns: u64) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use paceline_agent::burst::Counts;
+    use paceline_burst::Counts;
 
     use super::*;
 

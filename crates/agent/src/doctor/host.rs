@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use nix::sched::{unshare, CloneFlags};
+use paceline_bpf::refusal;
 
 use super::{sysctl, Check};
 use crate::cgroup::Hierarchy;
 use crate::error::Result;
 use crate::status::milliseconds;
-use crate::{leftovers, refusal, tick};
+use crate::{leftovers, tick};
 
 pub(super) fn privileges(root: bool, agent: bool) -> Check {
     if !root && agent {

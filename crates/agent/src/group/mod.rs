@@ -19,6 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use paceline_abi::{name_text, pl_stream_record, pl_uwnd, PL_LEASE_MAX_MS, PL_NAME_LEN};
+use paceline_bpf::permission;
 
 use crate::error::{Error, Result};
 use crate::job;
@@ -156,7 +157,7 @@ impl Group {
     /// [`Error::GroupName`], [`Error::NotPermitted`].
     pub fn of_owner(name: &str, owner: u32) -> Result<Self> {
         check_name(name)?;
-        job::require_root("looking at a group")?;
+        permission::require("looking at a group")?;
         Ok(Self {
             source: Source::Direct(Local::new(name, owner)),
         })

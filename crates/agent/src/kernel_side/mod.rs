@@ -39,6 +39,7 @@ use paceline_abi::{
     from_bytes, pl_connection_record, pl_job, pl_outside_record, pl_path, pl_path_key,
     pl_path_slot, PL_ABI_VERSION,
 };
+use paceline_bpf::messages::route_libbpf_messages;
 use paceline_policy::Base;
 
 use crate::error::{Error, Result};
@@ -51,7 +52,6 @@ pub(crate) use programs::detach_from;
 use programs::{CGROUP_PROGRAMS, CONNECTION_PROGRAM};
 use records::records;
 pub(crate) use runs::UNKNOWN as UNKNOWN_RUN;
-pub(crate) use words::route_libbpf_messages;
 
 /// The compiled bpf/paceline.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/paceline.bpf.o"));

@@ -2,50 +2,21 @@
 //! What libbpf and the verifier say. All of it goes to the log; of a load that fails,
 //! the error has the operation, the program and the words that decided it.
 
-use std::cell::RefCell;
 use std::os::fd::AsFd;
-use std::sync::Once;
 
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::query::ProgInfoIter;
-use libbpf_rs::{AsRawLibbpf, MapType, Object, OpenObject, PrintLevel, Program};
+use libbpf_rs::{AsRawLibbpf, MapType, Object, OpenObject, Program};
+use paceline_bpf::messages;
 
 use super::btf::OPERATIONS;
 use crate::error::{Error, Result};
 
-thread_local! {
-    /// Warnings of the load that this thread is at.
-    static HEARD: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
-}
-
-/// libbpf's words go to the log, not to the user's terminal.
-pub(crate) fn route_libbpf_messages() {
-    static ROUTED: Once = Once::new();
-    ROUTED.call_once(|| {
-        libbpf_rs::set_print(Some((PrintLevel::Debug, |level, message| {
-            let message = message.trim_end();
-            match level {
-                PrintLevel::Warn => {
-                    HEARD.with_borrow_mut(|heard| {
-                        if let Some(heard) = heard {
-                            heard.push(message.to_owned());
-                        }
-                    });
-                    tracing::info!(target: "libbpf", "{message}");
-                }
-                _ => tracing::trace!(target: "libbpf", "{message}"),
-            }
-        })));
-    });
-}
-
 /// Loads the object; an error tells what the kernel refused, and why.
 pub(super) fn load(open: OpenObject) -> Result<Object> {
     let operations = operations(&open);
-    HEARD.set(Some(Vec::new()));
-    let loaded = open.load();
-    let heard = HEARD.take().unwrap_or_default();
+    let (loaded, heard) = messages::hear(|| open.load());
     let object = loaded.map_err(|error| Error::bpf(refusal(&heard, &operations), error))?;
     if tracing::enabled!(tracing::Level::DEBUG) {
         tell_verified(&object);

@@ -6,7 +6,7 @@
 //! not know: a killed agent's successor finds all jobs again.
 //!
 //! A request names a policy and nothing else that counts. Who asks is the kernel's
-//! word ([`peer`]); the job is made below the asker's own cgroup, and only the asker
+//! word (`peer`); the job is made below the asker's own cgroup, and only the asker
 //! is moved into it.
 
 mod client;
@@ -28,6 +28,7 @@ use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::UnixCredentials;
+use paceline_bpf::permission;
 use sd_notify::NotifyState;
 
 use crate::callers::{self, Call, Callers};
@@ -97,7 +98,7 @@ impl Service {
     /// # Errors
     /// [`Error::AgentRunning`]; what stands in the way of any job.
     pub fn start(config: Config, directory: &Path) -> Result<Self> {
-        job::require_root("paceline agent")?;
+        permission::require("paceline agent")?;
         let hierarchy = Hierarchy::find()?;
         if hierarchy.read_only() {
             return Err(Error::CgroupReadOnly {

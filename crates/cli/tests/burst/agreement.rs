@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use paceline_agent::burst::monotonic_ns;
+use paceline_burst::monotonic_ns;
 use paceline_report::burstiness::Scales;
 use rand_distr::Distribution;
 use serde_json::Value;

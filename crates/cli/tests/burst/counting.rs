@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use paceline_agent::burst::Interface;
+use paceline_burst::Interface;
 
 use crate::common::{is_root, output, paceline};
 use crate::place::{inside, Burst, Place, ADDRESSES, ADDRESSES6};

@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use libbpf_rs::libbpf_sys as sys;
-use paceline_agent::burst::Interface;
+use paceline_burst::Interface;
 
 use crate::common::{is_root, paceline};
 use crate::place::{inside, ip, tc, Burst, Place};

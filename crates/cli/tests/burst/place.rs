@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use paceline_agent::burst::monotonic_ns;
+use paceline_burst::monotonic_ns;
 use serde_json::Value;
 
 use crate::common::paceline;

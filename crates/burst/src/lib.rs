@@ -5,20 +5,30 @@
 //! The programs have nothing to do with jobs: they belong to the one process that
 //! asked, and are gone with it. Nothing is pinned.
 
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "links of BPF programs")]
 mod attach;
+#[allow(unsafe_code, reason = "functions of libbpf")]
 mod classic;
+mod error;
 mod filter;
+#[allow(unsafe_code, reason = "an ioctl that nix does not have")]
 mod interface;
+#[allow(unsafe_code, reason = "a struct as the bytes that BPF reads")]
 mod layout;
+#[allow(unsafe_code, reason = "a struct as the bytes of a message")]
 mod netlink;
+#[allow(unsafe_code, reason = "a map that the kernel shares")]
 mod ring;
 
 use std::os::fd::AsFd;
 
 use libbpf_rs::{MapCore, ObjectBuilder, OpenObject};
+use paceline_bpf::{messages, permission};
 
-use crate::error::{Error, Result};
 pub use attach::{Attach, Kind};
+pub use error::{Error, Result};
 pub use filter::{Filter, FilterError};
 pub use interface::Interface;
 
@@ -109,8 +119,8 @@ impl Meter {
     /// If the window is out of range.
     pub fn start(options: &Options) -> Result<Self> {
         assert!((LEAST_WINDOW_NS..=MOST_WINDOW_NS).contains(&options.window_ns));
-        crate::job::require_root("paceline burst")?;
-        crate::kernel_side::route_libbpf_messages();
+        permission::require("paceline burst")?;
+        messages::route_libbpf_messages();
         options.check()?;
         let cpus = libbpf_rs::num_possible_cpus()
             .map_err(|error| Error::bpf("cannot count the CPUs", error))?;

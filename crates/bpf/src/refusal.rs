@@ -5,10 +5,10 @@ use std::error::Error;
 use std::fs;
 
 /// What the kernel is locked down against; `none` where it is not.
-pub(crate) const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
+pub const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 /// The mode in force, if the kernel has lockdown: `none [integrity] confidentiality`.
-pub(crate) fn lockdown() -> Option<String> {
+pub fn lockdown() -> Option<String> {
     in_force(&fs::read_to_string(LOCKDOWN).ok()?)
 }
 
@@ -22,7 +22,7 @@ fn in_force(modes: &str) -> Option<String> {
 
 /// What to do about a refusal of bpf(2), after its error's own words; empty where those say
 /// it all.
-pub(crate) fn hint(error: &libbpf_rs::Error) -> &'static str {
+pub fn hint(error: &libbpf_rs::Error) -> &'static str {
     hint_for(number(error), lockdown().as_deref())
 }
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What libbpf and the verifier say goes to the log, not to the user's terminal.
+
+use std::cell::RefCell;
+use std::sync::Once;
+
+use libbpf_rs::PrintLevel;
+
+thread_local! {
+    /// Warnings of what this thread is at.
+    static HEARD: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// libbpf's words go to the log from now on.
+pub fn route_libbpf_messages() {
+    static ROUTED: Once = Once::new();
+    ROUTED.call_once(|| {
+        libbpf_rs::set_print(Some((PrintLevel::Debug, |level, message| {
+            let message = message.trim_end();
+            match level {
+                PrintLevel::Warn => {
+                    HEARD.with_borrow_mut(|heard| {
+                        if let Some(heard) = heard {
+                            heard.push(message.to_owned());
+                        }
+                    });
+                    tracing::info!(target: "libbpf", "{message}");
+                }
+                _ => tracing::trace!(target: "libbpf", "{message}"),
+            }
+        })));
+    });
+}
+
+/// What `work` returns, and what libbpf warned of in this thread meanwhile.
+pub fn hear<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
+    HEARD.set(Some(Vec::new()));
+    let returned = work();
+    (returned, HEARD.take().unwrap_or_default())
+}
