@@ -13,8 +13,9 @@ use paceline_bpf::permission;
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::group;
-use crate::job::{self, JobOptions};
+use crate::identity;
 use crate::kernel_side::{detach_from, KernelSide, OUTSIDE_PROGRAM};
+use crate::options::{entry, JobOptions};
 use crate::{leftovers, outside, shortage};
 
 /// The iterator by which existing connections come under a policy.
@@ -80,7 +81,7 @@ pub fn attach(path: &Path, options: &JobOptions, reach: Reach) -> Result<Changed
     }
     let attached = KernelSide::ensure(&lock, cleaned.found, options).and_then(|found| {
         let seat = pl_seat::PL_SEAT_ATTACHED;
-        found.put_job(&lock, id, &job::entry(options, job::owner(), seat))?;
+        found.put_job(&lock, id, &entry(options, identity::owner(), seat))?;
         found.attach_to(&cgroup)?;
         let side = KernelSide::join(&found, ADOPT_PROGRAM)?;
         side.set_subject(&lock, id)?;

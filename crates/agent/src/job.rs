@@ -7,73 +7,23 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use nix::unistd::{Gid, Uid, User};
-use paceline_abi::{name_to_array, pl_job, pl_policy, pl_seat};
 use paceline_bpf::permission;
 pub use paceline_bpf::permission::capable;
-use paceline_policy::{Base, Policy};
+use paceline_policy::Policy;
 
 use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
+use crate::identity::{owner, Identity};
 use crate::kernel_side::{discover, UNKNOWN_RUN};
+use crate::leftovers;
 use crate::making::{make, Place};
 use crate::pages::{self, PageServer, SOCKET_VARIABLE};
 use crate::seat::Seat;
 use crate::supervise::{Outcome, Signals};
 use crate::terminal::Filter;
 use crate::verdict::{self, Counts};
-use crate::{leftovers, tick};
 
-/// The kernel's default for new sockets of this network namespace.
-const DEFAULT_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-
-/// What a job is made of besides its command.
-#[derive(Debug, Clone)]
-pub struct JobOptions {
-    /// What its connections get.
-    pub policy: Policy,
-    /// The group whose windows its connections are seen and bounded with, of 1 to 31 bytes.
-    /// Their algorithm is wrapped for it, whatever the policy.
-    pub group: Option<String>,
-    /// Run the command as this user instead of the caller.
-    pub user: Option<String>,
-}
-
-impl JobOptions {
-    /// A job with this policy, no group name, as the calling user.
-    pub fn new(policy: Policy) -> Self {
-        Self {
-            policy,
-            group: None,
-            user: None,
-        }
-    }
-
-    /// Whether its connections get Paceline's wrapper of the base algorithm: the policy
-    /// needs it, or a group does, whose windows it bounds.
-    pub(crate) fn wraps(&self) -> bool {
-        let needed = self.policy.wraps() || self.group.is_some();
-        needed && self.policy.base != Base::Keep
-    }
-
-    /// With the algorithm that the kernel has by default, where a group's windows are to
-    /// be bounded and the policy keeps whatever there is.
-    pub(crate) fn resolved(mut self) -> Self {
-        if self.group.is_none() || self.policy.base != Base::Keep {
-            return self;
-        }
-        let name = std::fs::read_to_string(DEFAULT_CONGESTION).unwrap_or_default();
-        match name.trim() {
-            "cubic" => self.policy.base = Base::Cubic,
-            "reno" => self.policy.base = Base::Reno,
-            "bbr" => self.policy.base = Base::Bbr,
-            other => tracing::warn!(
-                "the windows of this group can be neither seen nor bounded: Paceline does not wrap {other:?}, which the kernel uses here; take a policy with base = \"cubic\", \"reno\" or \"bbr\""
-            ),
-        }
-        self
-    }
-}
+pub use crate::options::JobOptions;
 
 /// A running job. Dropping it changes nothing: the job and its adaptation go
 /// on, and a later command cleans up when its last process has ended.
@@ -238,42 +188,6 @@ pub fn has_phases(policy: &Policy) -> bool {
         .is_some_and(|startup| startup.phases)
 }
 
-/// A job's entry for the kernel side.
-pub(crate) fn entry(options: &JobOptions, owner: u32, seat: pl_seat) -> pl_job {
-    let tick_us = tick::tick_us();
-    for raised in options.policy.raised(tick_us) {
-        tracing::warn!("policy {}: {raised}", options.policy.name);
-    }
-    let policy = pl_policy {
-        wrap: options.wraps().into(),
-        ..options.policy.to_abi(tick_us)
-    };
-    pl_job {
-        policy,
-        started_us: monotonic_us(),
-        owner_uid: owner,
-        seat: seat as u32,
-        policy_name: name_to_array(&options.policy.name),
-        group: name_to_array(options.group.as_deref().unwrap_or("")),
-        ..pl_job::default()
-    }
-}
-
-/// CLOCK_MONOTONIC in microseconds, the clock of the ABI.
-pub(crate) fn monotonic_us() -> u64 {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
-        .expect("CLOCK_MONOTONIC always exists");
-    now.tv_sec() as u64 * 1_000_000 + now.tv_nsec() as u64 / 1_000
-}
-
-/// Who started this program: through sudo, the person behind it.
-pub(crate) fn owner() -> u32 {
-    std::env::var("SUDO_UID")
-        .ok()
-        .and_then(|uid| uid.parse().ok())
-        .unwrap_or_else(|| Uid::current().as_raw())
-}
-
 /// Starts `command`, in `cgroup` if it is given, else where the caller is.
 fn spawn_inside(
     cgroup: Option<&Cgroup>,
@@ -328,46 +242,4 @@ fn enter(procs: Option<RawFd>, user: Option<&Identity>, filter: &Filter) -> io::
         }
     }
     Ok(())
-}
-
-/// A user's numbers, looked up before the fork.
-#[derive(Debug, Clone)]
-struct Identity {
-    name: String,
-    home: PathBuf,
-    uid: libc::uid_t,
-    gid: libc::gid_t,
-    groups: Vec<libc::gid_t>,
-}
-
-impl Identity {
-    fn of(name: &str) -> Result<Self> {
-        let no_such_user = || Error::NoSuchUser {
-            name: name.to_owned(),
-        };
-        let user = User::from_name(name)
-            .map_err(|errno| Error::system(format!("cannot look up user {name}"), errno.into()))?
-            .ok_or_else(no_such_user)?;
-        let c_name = std::ffi::CString::new(name).map_err(|_| no_such_user())?;
-        let groups = nix::unistd::getgrouplist(&c_name, user.gid)
-            .map_err(|errno| Error::system(format!("cannot look up user {name}"), errno.into()))?;
-        Ok(Self {
-            name: user.name,
-            home: user.dir,
-            uid: user.uid.as_raw(),
-            gid: user.gid.as_raw(),
-            groups: groups.into_iter().map(Gid::as_raw).collect(),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_user_is_named() {
-        let error = Identity::of("no-such-user-here").unwrap_err();
-        assert!(error.to_string().contains("no-such-user-here"));
-    }
 }

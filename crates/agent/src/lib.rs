@@ -21,14 +21,18 @@
 
 #![deny(unsafe_code)]
 
+mod address;
 pub mod attach;
 mod callers;
 #[allow(unsafe_code, reason = "file handles")]
 pub mod cgroup;
+mod clock;
+mod config;
 #[allow(unsafe_code, reason = "descriptors of other processes")]
 pub mod doctor;
 mod error;
 pub mod group;
+mod identity;
 #[allow(unsafe_code, reason = "between fork and exec")]
 pub mod job;
 #[allow(unsafe_code, reason = "functions of libbpf")]
@@ -38,11 +42,13 @@ mod leftovers;
 mod listening;
 mod lock;
 mod making;
+mod options;
 mod outside;
 pub mod pages;
+#[allow(unsafe_code, reason = "credentials of a peer")]
+mod peer;
 pub mod preload;
 mod seat;
-#[allow(unsafe_code, reason = "credentials of a peer")]
 pub mod service;
 mod shortage;
 pub mod status;

@@ -12,7 +12,15 @@ use std::path::{Path, PathBuf};
 use listenfd::ListenFd;
 
 use crate::error::{Error, Result};
-use crate::pages::DIRECTORY;
+
+/// Sockets of this host: of each `paceline run`, and of the agent.
+pub const DIRECTORY: &str = "/run/paceline";
+/// Below the directory: where programs ask for their pages. libpaceline knows the name.
+pub(crate) const PAGES_SOCKET: &str = "agent.sock";
+/// Below the directory: where jobs are asked for.
+pub(crate) const JOBS_SOCKET: &str = "jobs.sock";
+/// Below the directory: where groups are looked at and bounded.
+pub(crate) const GROUPS_SOCKET: &str = "groups.sock";
 
 /// A socket that listens at a path, until it is dropped.
 #[derive(Debug)]

@@ -4,11 +4,12 @@
 use paceline_abi::{name_text, pl_seat};
 
 use crate::cgroup::{Cgroup, Hierarchy};
+use crate::clock::monotonic_us;
 use crate::error::{Error, Result};
 use crate::group;
-use crate::job::{entry, monotonic_us, JobOptions};
 use crate::kernel_side::{discover, KernelSide};
 use crate::leftovers;
+use crate::options::{entry, JobOptions};
 use crate::seat::{self, Seat};
 
 /// Where a job is made, and for whom.

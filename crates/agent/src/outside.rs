@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 
 use paceline_abi::pl_outside_record;
 
+use crate::address::address;
 use crate::cgroup::Hierarchy;
-use crate::status::address;
 
 /// TCP_LISTEN of include/net/tcp_states.h.
 const LISTEN: u32 = 10;

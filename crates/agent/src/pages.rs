@@ -22,14 +22,12 @@ use crate::callers::{Call, Callers};
 use crate::cgroup::Hierarchy;
 use crate::error::{Error, Result};
 use crate::kernel_side::discover;
-use crate::listening::{self, Listening};
-use crate::service::Peer;
+use crate::listening::{self, Listening, DIRECTORY};
+use crate::peer::Peer;
 use crate::supervise::pidfd;
 
 /// The variable that names the socket to the processes of a job; libpaceline reads it.
 pub const SOCKET_VARIABLE: &str = "PACELINE_SOCKET";
-/// Sockets of this host: of each `paceline run`, and of the agent.
-pub const DIRECTORY: &str = "/run/paceline";
 /// Inode of the first PID namespace (include/linux/proc_ns.h): the kernel side knows
 /// processes by their number there.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;

@@ -6,7 +6,7 @@ mod groups;
 mod words;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use paceline_abi::{
@@ -21,12 +21,14 @@ pub use groups::GroupStatus;
 use words::{changes, why};
 pub use words::{milliseconds, rate};
 
+use crate::address::address;
 use crate::cgroup::{Cgroup, Hierarchy};
+use crate::clock::monotonic_us;
 use crate::error::Result;
 use crate::kernel_side::{describe_identity, identity, KernelSide};
 use crate::leftovers;
 use crate::lock::Lock;
-use crate::{job, outside, shortage, tick};
+use crate::{outside, shortage, tick};
 
 /// Everything `paceline status` shows.
 #[derive(Debug, Clone, Serialize)]
@@ -277,7 +279,7 @@ fn read(command: &'static str, live: Option<KernelSide>) -> Result<(Status, Opti
     let paths = side.paths()?;
     status.groups = groups::of(&side.streams()?);
     let pages = found.pages()?;
-    let now = job::monotonic_us();
+    let now = monotonic_us();
     let mut jobs = side.jobs()?;
     jobs.sort_by_key(|(_, job)| job.started_us);
     for (id, job) in jobs {
@@ -461,15 +463,6 @@ fn tcp_state(value: u8) -> &'static str {
         "new-syn-recv",
     ];
     NAMES.get(usize::from(value)).copied().unwrap_or(NAMES[0])
-}
-
-/// An address of the ABI: network order, IPv4 mapped.
-pub(crate) fn address(words: &[u32; 4]) -> IpAddr {
-    let mut octets = [0; 16];
-    for (four, word) in octets.chunks_exact_mut(4).zip(words) {
-        four.copy_from_slice(&word.to_ne_bytes());
-    }
-    Ipv6Addr::from(octets).to_canonical()
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ pub struct Report {
 /// Makes every check. Changes nothing that stays: what is registered or made
 /// for a probe is taken away again, and ended jobs' leftovers are cleaned.
 pub fn examine(path: PathOptions) -> Report {
-    let root = crate::job::capable();
+    let root = paceline_bpf::permission::capable();
     let agent = !root && service::is_served(Path::new(service::DIRECTORY));
     let mut checks = vec![host::privileges(root, agent)];
     // First, because the probes below clean up as every command does.

@@ -21,10 +21,11 @@ use std::time::Duration;
 use paceline_abi::{name_text, pl_stream_record, pl_uwnd, PL_LEASE_MAX_MS, PL_NAME_LEN};
 use paceline_bpf::permission;
 
+use crate::address::address;
+use crate::clock::monotonic_us;
 use crate::error::{Error, Result};
-use crate::job;
+use crate::identity;
 use crate::kernel_side::groups::Streams;
-use crate::status::address;
 use remote::Remote;
 
 /// One connection of a group.
@@ -133,8 +134,8 @@ impl Group {
     /// # Errors
     /// [`Error::GroupName`], [`Error::NoAgent`]; that there is no stream yet is no error.
     pub fn open(name: &str, directory: &Path) -> Result<Self> {
-        if job::capable() {
-            return Self::of_owner(name, job::owner());
+        if permission::capable() {
+            return Self::of_owner(name, identity::owner());
         }
         Self::by_agent(name, directory)
     }
@@ -243,7 +244,7 @@ impl Local {
             self.streams()?;
         }
         let known = std::mem::take(&mut self.known);
-        let until_us = job::monotonic_us() + lease_us;
+        let until_us = monotonic_us() + lease_us;
         let mut applied = 0;
         if let Some(kernel) = self.kernel()? {
             for bound in bounds.iter().filter(|bound| known.contains(&bound.cookie)) {

@@ -11,7 +11,7 @@ use paceline_abi::pl_stream_record;
 use super::protocol::{self, Question};
 use super::Bounds;
 use crate::error::{Error, Result};
-use crate::service::GROUPS_SOCKET;
+use crate::listening::GROUPS_SOCKET;
 
 /// How long an answer may take: the first one loads a program.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -19,9 +19,10 @@ use nix::sys::socket::{getsockopt, sockopt};
 
 use super::protocol::{self, Question, LONGEST_QUESTION};
 use super::{check_bounds, check_name, Local};
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::listening::Listening;
-use crate::service::{Config, Peer};
+use crate::peer::Peer;
 
 /// Clients of one user at once: one for each transfer, and then some.
 const MOST_PER_USER: usize = 16;

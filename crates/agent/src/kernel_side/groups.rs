@@ -7,8 +7,8 @@ use paceline_abi::{as_bytes, from_bytes, pl_stream_record, pl_uwnd};
 
 use super::records::records;
 use super::{discover, read_iterator, KernelSide};
+use crate::clock::monotonic_us;
 use crate::error::{Error, Result};
-use crate::job::monotonic_us;
 
 /// The iterator that writes one record per connection of any group.
 pub(super) const STREAMS_PROGRAM: &str = "pl_streams";

@@ -43,8 +43,8 @@ use paceline_bpf::messages::route_libbpf_messages;
 use paceline_policy::Base;
 
 use crate::error::{Error, Result};
-use crate::job::JobOptions;
 use crate::lock::Lock;
+use crate::options::JobOptions;
 pub(crate) use btf::{bbr_form, load_bbr_module, BbrForm};
 use discover::Found;
 use groups::STREAMS_PROGRAM;

@@ -11,9 +11,9 @@ use paceline_abi::PL_ABI_VERSION;
 use serde::Serialize;
 
 use super::request::{self, About, Answer, Question, Request, Started};
-use super::{JOBS_SOCKET, PAGES_SOCKET};
 use crate::error::{Error, Result};
 use crate::job;
+use crate::listening::{JOBS_SOCKET, PAGES_SOCKET};
 use crate::pages::SOCKET_VARIABLE;
 use crate::supervise::{Outcome, Signals};
 use crate::verdict::{self, Counts};

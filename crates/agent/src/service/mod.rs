@@ -6,12 +6,10 @@
 //! not know: a killed agent's successor finds all jobs again.
 //!
 //! A request names a policy and nothing else that counts. Who asks is the kernel's
-//! word (`peer`); the job is made below the asker's own cgroup, and only the asker
+//! word (`peer.rs`); the job is made below the asker's own cgroup, and only the asker
 //! is moved into it.
 
 mod client;
-mod config;
-mod peer;
 mod queue;
 mod request;
 mod watch;
@@ -38,31 +36,24 @@ use crate::group::server::GroupServer;
 use crate::job::{self, JobOptions};
 use crate::kernel_side::discover;
 use crate::leftovers;
-use crate::listening::{Handed, Listening};
+use crate::listening::{Handed, Listening, GROUPS_SOCKET, JOBS_SOCKET, PAGES_SOCKET};
 use crate::lock::Lock;
 use crate::making::{self, Place};
 use crate::pages::PageServer;
+use crate::peer::{self, Peer};
 use crate::seat::Seat;
 use crate::verdict::Counts;
 use queue::Queue;
 use request::{About, Answer, Code, Question, Refused, Request, Started};
 use watch::Watch;
 
-pub use crate::pages::DIRECTORY;
+#[doc(hidden)]
+pub use crate::config::fuzz as fuzz_config;
+pub use crate::config::{Config, DEFAULT_CONFIG};
+pub use crate::listening::DIRECTORY;
 pub use client::run_by_agent;
 #[doc(hidden)]
-pub use config::fuzz as fuzz_config;
-pub use config::{Config, DEFAULT_CONFIG};
-pub(crate) use peer::Peer;
-#[doc(hidden)]
 pub use request::fuzz as fuzz_request;
-
-/// Below the directory: where programs ask for their pages. libpaceline knows the name.
-const PAGES_SOCKET: &str = "agent.sock";
-/// Below the directory: where jobs are asked for.
-const JOBS_SOCKET: &str = "jobs.sock";
-/// Below the directory: where groups are looked at and bounded.
-pub(crate) const GROUPS_SOCKET: &str = "groups.sock";
 
 /// Jobs of one user at once: a host's worth of jobs of one rank each, and far from
 /// PL_MAX_JOBS, so that no user can keep the others from having any.

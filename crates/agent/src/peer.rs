@@ -106,7 +106,7 @@ impl Peer {
 }
 
 /// The groups of who has called: the primary one and the supplementary ones.
-pub(super) fn groups_of(
+pub(crate) fn groups_of(
     stream: &UnixStream,
     who: &UnixCredentials,
 ) -> io::Result<Vec<libc::gid_t>> {

@@ -81,7 +81,7 @@ impl Config {
     }
 
     /// The policy that is listed by this name or path.
-    pub(super) fn policy(&self, name: &str) -> Option<&Policy> {
+    pub(crate) fn policy(&self, name: &str) -> Option<&Policy> {
         let (_, policy) = self.policies.iter().find(|(listed, _)| listed == name)?;
         Some(policy)
     }
@@ -92,7 +92,7 @@ impl Config {
     }
 
     /// For messages.
-    pub(super) fn policy_names(&self) -> String {
+    pub(crate) fn policy_names(&self) -> String {
         names(&self.policies)
     }
 }
