@@ -6,7 +6,6 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::presets;
 use crate::units::{Time, UnitError};
 
 /// Why there is no policy.
@@ -16,11 +15,13 @@ pub enum PolicyError {
     #[error(
         "there is no preset {name:?}{}; presets are {}; a file is given by its path (./{name} or {name}.toml)",
         did_you_mean(*.nearest),
-        presets::names().collect::<Vec<_>>().join(", ")
+        known.join(", ")
     )]
     UnknownPreset {
         name: String,
         nearest: Option<&'static str>,
+        /// All presets.
+        known: Vec<&'static str>,
     },
     /// The file cannot be read.
     #[error("{file}: cannot read the policy: {reason}")]

@@ -12,6 +12,7 @@ mod error;
 mod parse;
 mod policy;
 pub mod presets;
+mod read;
 pub mod units;
 
 pub use error::{PolicyError, Problem, ProblemKind};

@@ -4,10 +4,9 @@
 use std::fmt;
 
 use paceline_abi::{pl_base, pl_policy, pl_target};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 use crate::error::PolicyError;
-use crate::parse;
 use crate::units::{Rate, Share, Size, Time};
 
 /// What Paceline changes about the TCP connections of a job.
@@ -247,18 +246,6 @@ pub(crate) const LONGEST_NAME: usize = paceline_abi::PL_NAME_LEN as usize - 1;
 pub(crate) const MOST_TIMER: Time = Time::from_millis(200);
 
 impl Policy {
-    /// Reads a policy from TOML text; `file` is the name for messages.
-    ///
-    /// # Errors
-    /// [`PolicyError::Invalid`] with every problem found, each with line,
-    /// column, key and the right form.
-    pub fn parse(text: &str, file: &str) -> Result<Self, PolicyError> {
-        parse::policy(text).map_err(|problems| PolicyError::Invalid {
-            file: file.to_owned(),
-            problems,
-        })
-    }
-
     /// Whether its connections get Paceline's wrapper of the base algorithm, rather than
     /// the kernel's own.
     pub fn wraps(&self) -> bool {
@@ -368,18 +355,4 @@ fn millis(time: Time) -> u32 {
 
 fn saturating_u32(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
-}
-
-/// A policy inside another document (an experiment, a message): the same rules
-/// as in a file of its own, so that there is one reader of policies.
-impl<'de> Deserialize<'de> for Policy {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error;
-        let table = toml::Table::deserialize(deserializer)?;
-        let text = toml::to_string(&table).map_err(D::Error::custom)?;
-        parse::policy(&text).map_err(|problems| {
-            let lines: Vec<_> = problems.iter().map(|p| p.without_place()).collect();
-            D::Error::custom(lines.join("; "))
-        })
-    }
 }

@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::io::Read;
 
-use crate::error::NotText;
+use crate::error::{NotText, PolicyError};
 use crate::parse::nearest;
-use crate::{Policy, PolicyError};
+use crate::policy::Policy;
 
 /// The preset used when a command names no policy.
 pub const DEFAULT: &str = "lfn";
@@ -50,6 +50,7 @@ impl Policy {
             return Err(PolicyError::UnknownPreset {
                 name: name_or_path.to_owned(),
                 nearest: nearest(name_or_path, &known),
+                known,
             });
         }
         Self::parse(&read(name_or_path)?, name_or_path)
