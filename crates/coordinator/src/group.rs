@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::algorithm::{lease, Algorithm, Choice, Stream, StreamId};
+use crate::algorithm::{lease, Algorithm, Choice, Limits, Stream, StreamId};
 use crate::local::{Cap, StreamSample};
 use crate::reach::Reach;
-use crate::status::{History, RoundRecord};
+use crate::status::{ClientStatus, GroupStatus, History, Progress, RoundRecord};
 
 /// A client that was late in so many rounds is not waited for until it is in time again.
 const LATE_ROUNDS: u32 = 3;
@@ -181,7 +181,7 @@ impl Group {
         }
         let limits = self.algorithm.round(now, &streams);
         debug_assert_eq!(limits.len(), streams.len());
-        let record = RoundRecord::of(self, begun, reported, &streams, &limits);
+        let record = self.record(begun, reported, &streams, &limits);
         self.history.add(record);
         let mut limits = limits.into_iter();
         let mut orders = Vec::with_capacity(self.members.len());
@@ -205,6 +205,87 @@ impl Group {
             });
         }
         orders
+    }
+
+    /// The round that ends with these windows.
+    fn record(
+        &self,
+        begun: Duration,
+        reported: usize,
+        streams: &[Stream],
+        limits: &[Limits],
+    ) -> RoundRecord {
+        let inflight = || streams.iter().map(|s| s.sample.inflight_segs);
+        let total: u64 = inflight().map(u64::from).sum();
+        let (min, max) = (inflight().min().unwrap_or(0), inflight().max().unwrap_or(0));
+        let mean = total as f64 / streams.len().max(1) as f64;
+        let far = |stream: &&Stream| {
+            let acked = stream.sample.acked_bytes as f64;
+            match stream.sample.total_bytes {
+                0 => acked,
+                total => acked / total as f64,
+            }
+        };
+        let progress = |stream: &Stream| Progress {
+            host: self
+                .members
+                .get(&stream.id.client)
+                .map(|member| member.host.clone())
+                .unwrap_or_default(),
+            cookie: stream.id.cookie,
+            acked_bytes: stream.sample.acked_bytes,
+            total_bytes: stream.sample.total_bytes,
+        };
+        let compare = |a: &&Stream, b: &&Stream| far(a).total_cmp(&far(b));
+        RoundRecord {
+            round: self.round,
+            time_s: begun.as_secs_f64(),
+            algorithm: self.choice.to_string(),
+            clients: self.members.len(),
+            reported,
+            streams: streams.len(),
+            inflight_min: min,
+            inflight_max: max,
+            inflight_mean: mean,
+            inflight_total: total,
+            inflight_spread: match total {
+                0 => 0.0,
+                _ => f64::from(max - min) / mean,
+            },
+            limit_total: limits.iter().map(|l| u64::from(l.max_segs)).sum(),
+            acked_bytes: streams.iter().map(|s| s.sample.acked_bytes).sum(),
+            retransmitted_segs: streams.iter().map(|s| s.sample.retransmitted_segs).sum(),
+            recovering: streams.iter().filter(|s| s.sample.recovering).count(),
+            fastest: streams.iter().max_by(compare).map(progress),
+            slowest: streams.iter().min_by(compare).map(progress),
+        }
+    }
+
+    /// What `status` says of it; `history` says whether all of its last rounds.
+    pub fn status(&self, name: &str, now: Duration, history: bool) -> GroupStatus {
+        GroupStatus {
+            group: name.to_owned(),
+            algorithm: self.choice.to_string(),
+            beliefs: self.beliefs(),
+            period_s: self.period().as_secs_f64(),
+            lease_s: self.lease().as_secs_f64(),
+            latency: self.history.latency(),
+            clients: self
+                .members
+                .values()
+                .map(|member| ClientStatus {
+                    host: member.host.clone(),
+                    streams: member.streams.len(),
+                    silent_s: now.saturating_sub(member.heard).as_secs_f64(),
+                    late: member.late,
+                })
+                .collect(),
+            last: self.history.last().cloned(),
+            history: match history {
+                true => self.history.records().cloned().collect(),
+                false => Vec::new(),
+            },
+        }
     }
 
     /// Clients that have not reported for so long.

@@ -6,9 +6,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Limits, Stream};
-use crate::group::Group;
-
 /// Rounds whose records are kept.
 const KEPT_RECORDS: usize = 120;
 /// Rounds whose latencies are kept: 99 % of 1,000 leaves out ten.
@@ -64,61 +61,6 @@ pub struct RoundRecord {
     pub fastest: Option<Progress>,
     /// The one that is least far.
     pub slowest: Option<Progress>,
-}
-
-impl RoundRecord {
-    pub(crate) fn of(
-        group: &Group,
-        begun: Duration,
-        reported: usize,
-        streams: &[Stream],
-        limits: &[Limits],
-    ) -> Self {
-        let inflight = || streams.iter().map(|s| s.sample.inflight_segs);
-        let total: u64 = inflight().map(u64::from).sum();
-        let (min, max) = (inflight().min().unwrap_or(0), inflight().max().unwrap_or(0));
-        let mean = total as f64 / streams.len().max(1) as f64;
-        let far = |stream: &&Stream| {
-            let acked = stream.sample.acked_bytes as f64;
-            match stream.sample.total_bytes {
-                0 => acked,
-                total => acked / total as f64,
-            }
-        };
-        let progress = |stream: &Stream| Progress {
-            host: group
-                .members
-                .get(&stream.id.client)
-                .map(|member| member.host.clone())
-                .unwrap_or_default(),
-            cookie: stream.id.cookie,
-            acked_bytes: stream.sample.acked_bytes,
-            total_bytes: stream.sample.total_bytes,
-        };
-        let compare = |a: &&Stream, b: &&Stream| far(a).total_cmp(&far(b));
-        Self {
-            round: group.round,
-            time_s: begun.as_secs_f64(),
-            algorithm: group.choice.to_string(),
-            clients: group.members.len(),
-            reported,
-            streams: streams.len(),
-            inflight_min: min,
-            inflight_max: max,
-            inflight_mean: mean,
-            inflight_total: total,
-            inflight_spread: match total {
-                0 => 0.0,
-                _ => f64::from(max - min) / mean,
-            },
-            limit_total: limits.iter().map(|l| u64::from(l.max_segs)).sum(),
-            acked_bytes: streams.iter().map(|s| s.sample.acked_bytes).sum(),
-            retransmitted_segs: streams.iter().map(|s| s.sample.retransmitted_segs).sum(),
-            recovering: streams.iter().filter(|s| s.sample.recovering).count(),
-            fastest: streams.iter().max_by(compare).map(progress),
-            slowest: streams.iter().min_by(compare).map(progress),
-        }
-    }
 }
 
 /// How long rounds took, from the first poll until the last answer was on its way.
@@ -245,32 +187,4 @@ pub struct Status {
     pub refusals: Vec<Refusal>,
     /// By name.
     pub groups: Vec<GroupStatus>,
-}
-
-impl GroupStatus {
-    pub(crate) fn of(name: &str, group: &Group, now: Duration, history: bool) -> Self {
-        Self {
-            group: name.to_owned(),
-            algorithm: group.choice.to_string(),
-            beliefs: group.beliefs(),
-            period_s: group.period().as_secs_f64(),
-            lease_s: group.lease().as_secs_f64(),
-            latency: group.history.latency(),
-            clients: group
-                .members
-                .values()
-                .map(|member| ClientStatus {
-                    host: member.host.clone(),
-                    streams: member.streams.len(),
-                    silent_s: now.saturating_sub(member.heard).as_secs_f64(),
-                    late: member.late,
-                })
-                .collect(),
-            last: group.history.last().cloned(),
-            history: match history {
-                true => group.history.records().cloned().collect(),
-                false => Vec::new(),
-            },
-        }
-    }
 }

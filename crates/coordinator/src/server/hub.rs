@@ -15,7 +15,7 @@ use crate::group::Group;
 use crate::local::StreamSample;
 use crate::protocol::{check_name, Join, Message, Request, MOST_FRAME};
 use crate::round_log::RoundLog;
-use crate::status::{GroupStatus, Status};
+use crate::status::Status;
 use crate::{Error, Result};
 
 /// A client is gone after this many rounds without a report, if that is longer than the
@@ -390,7 +390,7 @@ impl Hub {
                     .groups
                     .iter()
                     .filter(|(name, _)| chosen(name))
-                    .map(|(name, running)| GroupStatus::of(name, &running.group, now, history))
+                    .map(|(name, running)| running.group.status(name, now, history))
                     .collect(),
             };
             serde_json::to_string(&status).map_err(|error| error.to_string())
