@@ -20,7 +20,7 @@ use super::address::{self, Addresses};
 use super::congestion;
 use super::has_ipv6;
 use super::mark::Mark;
-use super::node::Node;
+use super::node::{Node, HOST_DEVICE};
 use super::probe::{self, Measured};
 use super::topology::{Topology, Wan};
 use super::wan::RunningWan;
@@ -30,8 +30,6 @@ const BRIDGE: &str = "switch";
 /// Number of the routing table that leads to the first link; the kernel's own are
 /// below 256.
 const FIRST_TABLE: usize = 1000;
-/// The interface of a host.
-pub const HOST_DEVICE: &str = "eth0";
 
 /// A network that stands. Dropping it takes it down.
 #[derive(Debug)]
@@ -82,7 +80,7 @@ impl Network {
             network.route(at)?;
         }
         if let Some(name) = &topology.congestion {
-            congestion::set(&network, name)?;
+            congestion::set(topology, &network.hosts, name)?;
         }
         for host in &network.hosts {
             for (key, value) in &topology.sysctl {
@@ -90,7 +88,7 @@ impl Network {
             }
         }
         if topology.congestion.is_some() {
-            network.congestion = congestion::read(&network)?;
+            network.congestion = congestion::read(topology, &network.hosts)?;
         }
         for (index, wan) in topology.wans.iter().enumerate() {
             let measured = network.measure(index, wan)?;

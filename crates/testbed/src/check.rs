@@ -8,8 +8,8 @@ use paceline_experiment::located::{line_of, Located};
 use toml::Spanned;
 
 use super::file::{self, File};
-use super::routes::{self, Way};
-use super::topology::{Cluster, Line, Topology, Wan};
+use super::routes;
+use super::topology::{Cluster, Line, Topology, TopologyError, Wan, Way};
 
 /// Hosts of a cluster, and of a whole lab: each is three namespaces, two queues and
 /// two interfaces, and all share this machine's CPUs.
@@ -51,6 +51,30 @@ impl Place<'_> {
             key: key.to_owned(),
             problem: problem.into(),
         }
+    }
+}
+
+impl Topology {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`TopologyError`] with the first problem: file, line, key, and what would be
+    /// right.
+    pub fn load(path: &Path) -> Result<Self, TopologyError> {
+        let text = std::fs::read_to_string(path).map_err(|source| TopologyError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks `text`, which `path` is the place of.
+    ///
+    /// # Errors
+    /// As [`Topology::load`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, TopologyError> {
+        let file = toml::from_str(text).map_err(|error| Located::syntax(text, path, &error))?;
+        Ok(topology(&file, text, path)?)
     }
 }
 

@@ -9,16 +9,16 @@ use paceline_net::connection::{congestion_of, connect_from_here, listen_here, Co
 use paceline_net::{Doing, Error};
 
 use super::address;
-use super::build::{Network, HOST_DEVICE};
 use super::has_ipv6;
-use super::node::Node;
+use super::node::{Node, HOST_DEVICE};
+use super::topology::Topology;
 
-/// Gives the routes of every host the congestion control `name`.
+/// Gives the routes of every one of the `hosts` of a topology the congestion control `name`.
 ///
 /// # Errors
 /// If this kernel has none of that name.
-pub fn set(network: &Network, name: &str) -> Result<(), Error> {
-    for ((_, cluster, _), node) in network.topology.hosts().zip(&network.hosts) {
+pub fn set(topology: &Topology, hosts: &[Node], name: &str) -> Result<(), Error> {
+    for ((_, cluster, _), node) in topology.hosts().zip(hosts) {
         let via = address::switch(cluster);
         let [v4, v6] = address::networks(cluster);
         let host = node.network();
@@ -39,11 +39,10 @@ pub fn set(network: &Network, name: &str) -> Result<(), Error> {
 
 /// What connections from each host to the next one, and from the last to the first, have at
 /// both ends and in each family: the name, or, where they differ, all names.
-pub fn read(network: &Network) -> Result<Option<String>, Error> {
-    let hosts: Vec<(IpAddr, IpAddr, &Node)> = network
-        .topology
+pub fn read(topology: &Topology, hosts: &[Node]) -> Result<Option<String>, Error> {
+    let hosts: Vec<(IpAddr, IpAddr, &Node)> = topology
         .hosts()
-        .zip(&network.hosts)
+        .zip(hosts)
         .map(|((_, cluster, number), node)| {
             let own = address::host(cluster, number);
             (own.v4.into(), own.v6.into(), node)

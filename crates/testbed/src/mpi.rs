@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use paceline_experiment::plan::Library;
 
-use super::build::HOST_DEVICE;
 use super::launching::LaunchPaths;
+use super::node::HOST_DEVICE;
 use super::TestbedError;
 
 /// An MPI launcher of this machine.

@@ -14,6 +14,8 @@ use nix::sched::{setns, unshare, CloneFlags};
 use nix::unistd::sethostname;
 use paceline_net::{Doing, Error, Namespace};
 
+/// The interface of a host.
+pub const HOST_DEVICE: &str = "eth0";
 /// Holds what is to be mounted while it is prepared. It is there on every system, and
 /// what is mounted over it is seen in the new mount namespace only, and not for long.
 const SCRATCH: &str = "/tmp";

@@ -7,10 +7,10 @@ use paceline_net::shaper::EDGE_QUEUE_BYTES;
 use paceline_net::Error;
 
 use super::address::{self, Addresses};
-use super::build::{port, wan_device, Network, HOST_DEVICE};
+use super::build::{port, wan_device, Network};
 use super::has_ipv6;
 use super::launching::LaunchPaths;
-use super::node;
+use super::node::{self, HOST_DEVICE};
 use super::probe::Measured;
 use super::state::{Kind, Line, Node, Port, Reading, Route, State, Traffic, Wan};
 use super::topology;

@@ -5,37 +5,7 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-
 use super::topology::Wan;
-
-/// A way that was asked for: the links from one cluster to another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
-    /// Index of the cluster where it begins.
-    pub from: usize,
-    /// Index of the cluster where it ends.
-    pub to: usize,
-    /// Indices of the links, in their order.
-    pub links: Vec<usize>,
-}
-
-impl Way {
-    /// The clusters on it but the last, each with the link that leads on. None if the
-    /// links do not lead from its begin to its end, or meet a cluster twice.
-    pub fn steps(&self, wans: &[Wan]) -> Option<Vec<(usize, usize)>> {
-        let mut steps: Vec<(usize, usize)> = Vec::new();
-        let mut at = self.from;
-        for &link in &self.links {
-            if at == self.to || steps.iter().any(|(seen, _)| *seen == at) {
-                return None;
-            }
-            steps.push((at, link));
-            at = wans[link].across(at)?;
-        }
-        (at == self.to).then_some(steps)
-    }
-}
 
 /// The links of the shortest ways, of those that are as short the first in the file:
 /// `next_hop[at][to]` is an index of `wans`, none where there is no way, or nothing

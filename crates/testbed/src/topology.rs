@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A topology that was read and checked: what a lab is built from.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use paceline_experiment::located::Located;
 use serde::{Deserialize, Serialize};
-
-use super::check;
-use super::routes::Way;
 
 /// Why a topology file was refused.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +46,7 @@ pub struct Topology {
 pub struct Cluster {
     /// Also that of its switch, as a node.
     pub name: String,
-    /// 1 to [`check::MOST_HOSTS`].
+    /// 1 to [`crate::check::MOST_HOSTS`].
     pub hosts: u32,
     /// Each host's link, bits per second, framing included.
     pub edge_rate_bps: u64,
@@ -83,6 +80,34 @@ impl Wan {
     }
 }
 
+/// A way that was asked for: the links from one cluster to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// Index of the cluster where it begins.
+    pub from: usize,
+    /// Index of the cluster where it ends.
+    pub to: usize,
+    /// Indices of the links, in their order.
+    pub links: Vec<usize>,
+}
+
+impl Way {
+    /// The clusters on it but the last, each with the link that leads on. None if the
+    /// links do not lead from its begin to its end, or meet a cluster twice.
+    pub fn steps(&self, wans: &[Wan]) -> Option<Vec<(usize, usize)>> {
+        let mut steps: Vec<(usize, usize)> = Vec::new();
+        let mut at = self.from;
+        for &link in &self.links {
+            if at == self.to || steps.iter().any(|(seen, _)| *seen == at) {
+                return None;
+            }
+            steps.push((at, link));
+            at = wans[link].across(at)?;
+        }
+        (at == self.to).then_some(steps)
+    }
+}
+
 /// One direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
@@ -95,28 +120,6 @@ pub struct Line {
 }
 
 impl Topology {
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    /// [`TopologyError`] with the first problem: file, line, key, and what would be
-    /// right.
-    pub fn load(path: &Path) -> Result<Self, TopologyError> {
-        let text = std::fs::read_to_string(path).map_err(|source| TopologyError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(&text, path)
-    }
-
-    /// Checks `text`, which `path` is the place of.
-    ///
-    /// # Errors
-    /// As [`Topology::load`].
-    pub fn parse(text: &str, path: &Path) -> Result<Self, TopologyError> {
-        let file = toml::from_str(text).map_err(|error| Located::syntax(text, path, &error))?;
-        Ok(check::topology(&file, text, path)?)
-    }
-
     /// The links by which packets go from one cluster to another, in their order.
     pub fn path(&self, from: usize, to: usize) -> Vec<usize> {
         let asked = self

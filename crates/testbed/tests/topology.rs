@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use paceline_testbed::routes::{shortest, Way};
-use paceline_testbed::topology::{Line, Topology, Wan};
+use paceline_testbed::routes::shortest;
+use paceline_testbed::topology::{Line, Topology, Wan, Way};
 use proptest::prelude::*;
 
 const GOOD: &str = r#"[[cluster]]
