@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Capture;
+use crate::observe::Observe;
 use crate::path::Path;
 use crate::realtime::{become_realtime, clock, clocks, Oversleep, Watch};
 use crate::{Change, EmulatorError, LinkConfig, Port, Report};
@@ -48,27 +49,6 @@ pub struct Settings {
     pub reverse: LinkConfig,
     /// What is recorded.
     pub observe: Observe,
-}
-
-/// What a link records, in memory that is allocated before it starts.
-#[derive(Debug, Clone, Copy)]
-pub struct Observe {
-    /// How long the run may be for its bins, nanoseconds. Traffic after it is
-    /// carried, but only counted in [`crate::Bins::beyond`].
-    pub longest_ns: u64,
-    /// Width of a bin, nanoseconds.
-    pub bin_ns: u64,
-    /// Most drops of a direction that are listed one by one; all are counted.
-    pub most_drops: usize,
-}
-
-impl Observe {
-    /// Nothing but sums.
-    pub const NOTHING: Observe = Observe {
-        longest_ns: 0,
-        bin_ns: crate::BIN_NS,
-        most_drops: 0,
-    };
 }
 
 enum Order {

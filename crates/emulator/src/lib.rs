@@ -19,12 +19,14 @@
 pub mod capture;
 mod codel;
 mod config;
+mod count;
 mod ecn;
 pub mod file;
 #[allow(unsafe_code, reason = "eventfd and poll")]
 mod forward;
 mod impairment;
 mod link;
+mod observe;
 #[allow(unsafe_code, reason = "ethtool ioctls")]
 mod offload;
 mod path;
@@ -46,13 +48,13 @@ pub use config::{
     Buffer, Change, Codel, Jitter, Line, LinkConfig, Loss, Policer, Red, Reorder, Step,
     ETHERNET_FRAMING,
 };
-pub use forward::{Control, Direction, Emulator, Observe, Settings};
+pub use count::Count;
+pub use forward::{Control, Direction, Emulator, Settings};
 pub use link::{Cause, Delivered, Link, Schedule};
+pub use observe::Observe;
 pub use offload::disable_offloads;
 pub use port::{interface_mtu, Port, ETHERNET_HEADER};
-pub use statistics::{
-    Bins, Count, DirectionReport, Lateness, Problem, Report, BIN_NS, LATENESS_LIMIT_NS,
-};
+pub use statistics::{Bins, DirectionReport, Lateness, Problem, Report, BIN_NS, LATENESS_LIMIT_NS};
 
 /// What can go wrong with a link.
 #[derive(Debug, thiserror::Error)]

@@ -13,10 +13,10 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::codel::{CodelQueue, Verdict, Waiting};
 use crate::config::{Buffer, Change, Line, LinkConfig, Policer};
+use crate::count::Count;
 use crate::impairment::{random, Fate, Impairments, Sequence};
 use crate::red::RedQueue;
 use crate::trace::Position;
-use crate::Count;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
+use crate::count::Count;
 use crate::link::Cause;
 
 /// Usual width of a bin of [`Bins`], nanoseconds.
@@ -16,22 +17,6 @@ pub const BIN_NS: u64 = 1_000_000;
 /// Above this 99th percentile of lateness a run is not to be trusted,
 /// nanoseconds: a hundredth of a 20 ms round trip.
 pub const LATENESS_LIMIT_NS: u64 = 200_000;
-
-/// Packets and their bytes (frames with Ethernet header, without framing).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Count {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-impl Count {
-    pub(crate) fn add(&mut self, bytes: u32) {
-        self.packets += 1;
-        self.bytes += u64::from(bytes);
-    }
-}
 
 /// Bytes, or packets, per bin since [`Report::started_ns`], allocated before the run so
 /// that counting never waits for memory.
