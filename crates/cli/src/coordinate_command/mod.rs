@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline coordinate`: parallel streams that finish together.
 
+mod local;
+mod text;
+
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,7 +24,7 @@ use paceline_security::{
     client_tls, default_socket, fingerprint_of, server_tls, Purpose, ServerTrust, Token,
 };
 
-use crate::{coordinate_local, coordinate_text, output, trusted_path};
+use crate::{output, trusted_path};
 
 /// Rounds that can be asked for. Below, hosts' own jitter is larger than what a round
 /// repairs; above, a client takes the coordinator for dead.
@@ -392,7 +395,7 @@ async fn join(args: JoinArgs) -> Result<()> {
     check_name(&host).context("--host")?;
     check_name(&args.group).context("--group")?;
     let access = args.access.access()?;
-    let mut local = coordinate_local::streams(&args.group, &args.agent)?;
+    let mut local = local::streams(&args.group, &args.agent)?;
     let config = ClientConfig {
         access,
         group: args.group,
@@ -416,7 +419,7 @@ async fn status(args: StatusArgs) -> Result<()> {
     let status: Status = serde_json::from_str(&answer)?;
     match args.json {
         true => output::print_json(&status),
-        false => output::print(&coordinate_text::readable(&status)),
+        false => output::print(&text::readable(&status)),
     }
 }
 
@@ -434,7 +437,7 @@ async fn watch(access: &Access, group: Option<String>, json: bool) -> Result<()>
         } else {
             let status = serde_json::from_str(&answer)?;
             output::clear()?;
-            output::print(&coordinate_text::readable(&status))?;
+            output::print(&text::readable(&status))?;
         }
     }
 }

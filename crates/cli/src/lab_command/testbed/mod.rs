@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline lab up`, `down`, `list`, `show`, `exec` and `mpirun`: labs that stay up.
 
+mod text;
+
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,6 @@ use paceline_testbed::mpi::{self, Launcher};
 use paceline_testbed::{keeper, page, require_root, site, State, Topology};
 
 use crate::output::{print, print_json};
-use crate::testbed_text;
 
 /// Arguments of `lab up`.
 #[derive(clap::Args, Debug)]
@@ -142,7 +143,7 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
     if args.json {
         print_json(&state)?;
     } else {
-        print(&testbed_text::summary(&state))?;
+        print(&text::summary(&state))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -187,7 +188,7 @@ pub fn list(args: &ListArgs) -> Result<ExitCode> {
     if args.json {
         print_json(&states)?;
     } else {
-        print(&testbed_text::list(&states))?;
+        print(&text::list(&states))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -206,7 +207,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     } else if args.json {
         print_json(&state)?;
     } else {
-        print(&testbed_text::details(&state))?;
+        print(&text::details(&state))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline lab run EXPERIMENT` and `paceline lab report DIR...`; the commands for labs
-//! that stay up are in [`testbed_command`].
+//! that stay up are in [`testbed`].
+
+mod guest;
+mod testbed;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -17,7 +20,7 @@ use paceline_policy::units::Time;
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::{table, Report};
 
-use crate::{guest_command, testbed_command, trusted_path};
+use crate::trusted_path;
 
 /// Exit status of a run that says nothing.
 const INVALID: u8 = 3;
@@ -39,29 +42,29 @@ enum LabCommand {
     /// Show the results of earlier runs and write their pages again; several in one page
     Report(ReportArgs),
     /// Make a network of a topology on this machine, which stays until `lab down`
-    Up(testbed_command::UpArgs),
+    Up(testbed::UpArgs),
     /// Take a lab down, with all that runs inside; also after a crash
-    Down(testbed_command::DownArgs),
+    Down(testbed::DownArgs),
     /// List the labs that are up
-    List(testbed_command::ListArgs),
+    List(testbed::ListArgs),
     /// Show what a lab is: asked, read back, and carried so far
-    Show(testbed_command::ShowArgs),
+    Show(testbed::ShowArgs),
     /// Execute a command on a node of a lab: its exit status is the command's
-    Exec(testbed_command::ExecArgs),
+    Exec(testbed::ExecArgs),
     /// Start an MPI program on the hosts of a lab: mpirun OPTIONS -- PROG
-    Mpirun(testbed_command::MpirunArgs),
+    Mpirun(testbed::MpirunArgs),
     /// Run a command of this machine in a guest of the virtual lab
     #[command(hide = true)]
-    Guest(guest_command::Args),
+    Guest(guest::Args),
     /// What `lab up` starts
     #[command(hide = true)]
-    Keep(testbed_command::KeepArgs),
+    Keep(testbed::KeepArgs),
     /// What launchers use as their remote shell
     #[command(hide = true)]
-    Shell(testbed_command::ShellArgs),
+    Shell(testbed::ShellArgs),
     /// What `lab run` starts beside a program
     #[command(hide = true)]
-    Guard(testbed_command::GuardArgs),
+    Guard(testbed::GuardArgs),
 }
 
 impl Args {
@@ -147,21 +150,21 @@ enum BackendName {
 ///
 /// # Errors
 /// When the experiment is not valid or its run came to no end, a directory holds
-/// no results, or a report cannot be written; those of [`testbed_command`].
+/// no results, or a report cannot be written; those of [`testbed`].
 pub fn run(args: Args, log: Option<String>) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run_experiment(&args, log),
-        LabCommand::Guest(args) => guest_command::run(args, log),
+        LabCommand::Guest(args) => guest::run(args, log),
         LabCommand::Report(args) => report(&args),
-        LabCommand::Up(args) => testbed_command::up(args),
-        LabCommand::Down(args) => testbed_command::down(&args),
-        LabCommand::List(args) => testbed_command::list(&args),
-        LabCommand::Show(args) => testbed_command::show(&args),
-        LabCommand::Exec(args) => testbed_command::exec(&args),
-        LabCommand::Mpirun(args) => testbed_command::mpirun(&args),
-        LabCommand::Keep(_) => testbed_command::keep(),
-        LabCommand::Shell(args) => testbed_command::shell(&args),
-        LabCommand::Guard(args) => testbed_command::guard(&args),
+        LabCommand::Up(args) => testbed::up(args),
+        LabCommand::Down(args) => testbed::down(&args),
+        LabCommand::List(args) => testbed::list(&args),
+        LabCommand::Show(args) => testbed::show(&args),
+        LabCommand::Exec(args) => testbed::exec(&args),
+        LabCommand::Mpirun(args) => testbed::mpirun(&args),
+        LabCommand::Keep(_) => testbed::keep(),
+        LabCommand::Shell(args) => testbed::shell(&args),
+        LabCommand::Guard(args) => testbed::guard(&args),
     }
 }
 

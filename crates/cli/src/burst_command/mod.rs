@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline burst`: how bursty traffic is, live.
 
+mod text;
+
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +18,7 @@ use paceline_burst::{
 use paceline_policy::units::Time;
 use serde_json::json;
 
-use crate::burst_text::{self, Setting};
+use self::text::Setting;
 use crate::interface::Place;
 
 /// Exit status of a run that lacks windows.
@@ -124,7 +126,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut meter = Meter::start(&options)?;
     let setting = Setting::new(&options, meter.kind());
     let mut show = Show::new(args.json);
-    let mut history = burst_text::History::new(window_ns);
+    let mut history = text::History::new(window_ns);
     if !show.start(&setting, &meter)? {
         return Ok(ExitCode::SUCCESS);
     }
@@ -250,7 +252,7 @@ impl Show {
         lines(&all)
     }
 
-    fn statistics(&self, setting: &Setting, history: &burst_text::History) -> Result<bool> {
+    fn statistics(&self, setting: &Setting, history: &text::History) -> Result<bool> {
         if let Some(bar) = &self.bar {
             bar.set_message(format!("{}\n{}", setting.text(), history.text()));
         }
@@ -262,12 +264,7 @@ impl Show {
         lines(&[line])
     }
 
-    fn end(
-        &mut self,
-        setting: &Setting,
-        history: &burst_text::History,
-        complete: bool,
-    ) -> Result<()> {
+    fn end(&mut self, setting: &Setting, history: &text::History, complete: bool) -> Result<()> {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
