@@ -5,6 +5,7 @@ use paceline_emulator::file::FileError;
 use paceline_experiment::ExperimentError;
 use paceline_lab::run::RunError;
 use paceline_simulator::scenario::ScenarioError;
+use paceline_simulator::study::StudyError;
 use paceline_simulator::sweep::SweepError;
 use paceline_testbed::TopologyError;
 
@@ -20,6 +21,9 @@ pub fn is_cause_of(error: &anyhow::Error) -> bool {
                 cause.downcast_ref(),
                 Some(RunError::Experiment(_) | RunError::OnlyLive { .. })
             )
-            || matches!(cause.downcast_ref(), Some(SweepError::Scenario(_)))
+            || matches!(
+                cause.downcast_ref(),
+                Some(StudyError::Scenario(_) | StudyError::Sweep(SweepError::Scenario(_)))
+            )
     })
 }

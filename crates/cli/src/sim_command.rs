@@ -10,19 +10,11 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use paceline_report::results::Results;
-use paceline_report::{csv as series_files, Series};
-use paceline_simulator::measures::Outcome;
-use paceline_simulator::model::{Capacity, Model};
-use paceline_simulator::scenario::{label, Point, Scenario, ScenarioError};
-use paceline_simulator::sweep::{self, Done, Job, Shard, Step};
-use paceline_simulator::{output, page, series};
+use paceline_simulator::scenario::Scenario;
+use paceline_simulator::study::{self, Report, Selection, Settings, Swept};
+use paceline_simulator::sweep::{Shard, Step, Told};
 
 use crate::trusted_path;
-
-/// Rounds of the stochastic model before its steady state, and in it.
-const MODEL_WARM_UP: usize = 2_000;
-const MODEL_ROUNDS: usize = 20_000;
 
 /// Arguments of `paceline sim`.
 #[derive(clap::Args, Debug)]
@@ -133,163 +125,42 @@ fn stopped() -> bool {
 }
 
 /// The directory for a scenario's results, where they may be written.
-fn out(asked: Option<&PathBuf>, scenario: &Scenario) -> Result<PathBuf> {
-    let directory = asked.map_or_else(|| Path::new("results").join(&scenario.name), Clone::clone);
+fn out(asked: Option<&PathBuf>, name: &str) -> Result<PathBuf> {
+    let directory = asked.map_or_else(|| Path::new("results").join(name), Clone::clone);
     trusted_path::make_directory(&directory)?;
     Ok(directory)
 }
 
-/// The command line that makes the same results: nothing of this run's place.
-fn command(verb: &str, scenario: &Scenario, common: Option<&Common>, more: &[String]) -> String {
-    let mut words = vec![
-        format!("paceline sim {verb}"),
-        format!("experiments/{}.toml", scenario.name),
-    ];
-    words.extend_from_slice(more);
-    if let Some(seed) = common.and_then(|common| common.seed) {
-        words.push(format!("--seed {seed}"));
+impl Common {
+    fn settings<'a>(&self, told: &'a Told<'a>) -> Settings<'a> {
+        Settings {
+            seed: self.seed,
+            jobs: self.jobs,
+            told,
+            stop: &stopped,
+        }
     }
-    words.join(" ")
-}
-
-fn on_cores<T: Send>(jobs: usize, work: impl FnOnce() -> T + Send) -> Result<T> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-    Ok(pool.context("cannot start threads")?.install(work))
 }
 
 fn run_point(args: &RunArgs) -> Result<ExitCode> {
     let scenario = Scenario::load(&args.scenario)?;
-    let points = chosen(&scenario, &args.at, &args.variants, args.seeds)?;
-    let seed = args.common.seed.unwrap_or(scenario.file.seed);
-    let jobs = sweep::jobs(&points, seed);
-    let began = Instant::now();
-    let speed = Speed::default();
-    let outcomes = on_cores(args.common.jobs, || {
-        use rayon::prelude::*;
-        jobs.par_iter()
-            .map(|job| {
-                // The first seed's is sampled over time.
-                let outcome = sweep::run(&scenario, job, job.seed == seed, &stopped)?;
-                let outcome = outcome.context("interrupted")?;
-                speed.add(outcome.events, outcome.transmissions);
-                Ok((job.clone(), outcome))
-            })
-            .collect::<Result<Vec<(Job, Outcome)>>>()
-    })??;
-    speed.tell(began);
-    let directory = out(args.common.out.as_ref(), &scenario)?;
-    std::fs::create_dir_all(&directory)
-        .with_context(|| format!("cannot make {}", directory.display()))?;
-    let series: Vec<Series> = outcomes
-        .iter()
-        .filter(|(job, _)| job.seed == seed)
-        .flat_map(|(job, outcome)| series::of(job, outcome))
-        .collect();
-    series_files::write(&directory.join("series"), &series)?;
-    let done: Vec<Done> = outcomes
-        .into_iter()
-        .map(|(job, outcome)| Done {
-            job,
-            metrics: outcome.metrics,
-        })
-        .collect();
-    let mut more: Vec<String> = args.at.iter().map(|at| format!("--at {at}")).collect();
-    more.extend(args.variants.iter().map(|name| format!("--variant {name}")));
-    more.extend(args.seeds.map(|seeds| format!("--seeds {seeds}")));
-    let partial = points.len() < scenario.points().len() || args.seeds.is_some();
-    let command = command("run", &scenario, Some(&args.common), &more);
-    let results = output::results(&scenario, seed, &command, &done, partial)?;
-    finish(
-        &results,
-        &points,
-        &series,
-        &done,
-        &directory,
-        args.common.json,
-    )
-}
-
-/// The points that the command line names.
-fn chosen(
-    scenario: &Scenario,
-    at: &[String],
-    variants: &[String],
-    seeds: Option<u32>,
-) -> Result<Vec<Point>> {
-    let mut points: Vec<Point> = scenario.points().to_vec();
-    let list = |names: Vec<String>| {
-        let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
-        if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(", ")
-        }
+    let selection = Selection {
+        at: &args.at,
+        variants: &args.variants,
+        seeds: args.seeds,
     };
-    for name in variants {
-        if !points.iter().any(|point| point.variant == *name) {
-            let mut known: Vec<String> = points.iter().map(|point| point.variant.clone()).collect();
-            known.dedup();
-            return Err(ScenarioError::Unknown {
-                what: "variant",
-                asked: name.clone(),
-                known: list(known),
-            }
-            .into());
-        }
-    }
-    points.retain(|point| variants.is_empty() || variants.contains(&point.variant));
-    for one in at {
-        let (axis, value) = one
-            .split_once('=')
-            .with_context(|| format!("--at {one}: needs AXIS=VALUE"))?;
-        let Some(table) = scenario.file.axis.get(axis) else {
-            let known = list(scenario.file.axis.keys().cloned().collect());
-            return Err(ScenarioError::Unknown {
-                what: "axis",
-                asked: axis.to_owned(),
-                known,
-            }
-            .into());
-        };
-        if !table.values.iter().any(|known| label(known) == value) {
-            let known = list(table.values.iter().map(label).collect());
-            return Err(ScenarioError::Unknown {
-                what: "value",
-                asked: value.to_owned(),
-                known,
-            }
-            .into());
-        }
-        points.retain(|point| {
-            let values = point.values.iter();
-            let mut values = values.filter(|(name, _)| name == axis);
-            values.all(|(_, known)| label(known) == value)
-        });
-    }
-    for (axis, table) in &scenario.file.axis {
-        if !at.iter().any(|one| one.split('=').next() == Some(axis)) {
-            let first = table.values.first().map(label);
-            points.retain(|point| {
-                let values = point.values.iter();
-                let mut values = values.filter(|(name, _)| name == axis);
-                values.all(|(_, value)| Some(label(value)) == first)
-            });
-        }
-    }
-    if let Some(seeds) = seeds {
-        anyhow::ensure!(seeds > 0, "--seeds 0: at least one run is needed");
-        for point in &mut points {
-            point.seeds = seeds;
-        }
-    }
-    Ok(points)
+    let (began, speed) = (Instant::now(), Speed::default());
+    let told = |step: Step| speed.add(step.events, step.transmissions);
+    let report = study::run(&scenario, selection, args.common.settings(&told))?;
+    speed.tell(began);
+    let directory = out(args.common.out.as_ref(), &scenario.name)?;
+    finish(&report, &directory, args.common.json)
 }
 
 fn run_sweep(args: &SweepArgs) -> Result<ExitCode> {
     let scenario = Scenario::load(&args.scenario)?;
-    let seed = args.common.seed.unwrap_or(scenario.file.seed);
     let shard = args.shard.unwrap_or(Shard::ALL);
-    let directory = out(args.common.out.as_ref(), &scenario)?;
+    let directory = out(args.common.out.as_ref(), &scenario.name)?;
     let progress = progress();
     let (began, speed) = (Instant::now(), Speed::default());
     let told = |step: Step| {
@@ -303,160 +174,45 @@ fn run_sweep(args: &SweepArgs) -> Result<ExitCode> {
         }
         speed.add(step.events, step.transmissions);
     };
-    let done = on_cores(args.common.jobs, || {
-        sweep::sweep(&scenario, seed, shard, &directory, &told, &stopped)
-    })?;
+    let swept = study::sweep(&scenario, shard, &directory, args.common.settings(&told));
     progress.finish_and_clear();
-    let done = done?;
+    let swept = swept?;
     speed.tell(began);
-    if shard != Shard::ALL {
-        output::write_runs(&done, &directory)?;
-        println!(
-            "{}: {} runs of part {}/{}; join all parts with: paceline sim merge DIR...",
-            directory.display(),
-            done.len(),
-            shard.index,
-            shard.of
-        );
-        return Ok(ExitCode::SUCCESS);
+    match swept {
+        Swept::Whole(report) => finish(&report, &directory, args.common.json),
+        Swept::Part { runs } => {
+            println!(
+                "{}: {runs} runs of part {}/{}; join all parts with: paceline sim merge DIR...",
+                directory.display(),
+                shard.index,
+                shard.of
+            );
+            Ok(ExitCode::SUCCESS)
+        }
     }
-    let command = command("sweep", &scenario, Some(&args.common), &[]);
-    let results = output::results(&scenario, seed, &command, &done, false)?;
-    finish(
-        &results,
-        scenario.points(),
-        &[],
-        &done,
-        &directory,
-        args.common.json,
-    )
 }
 
 fn merge(args: &MergeArgs) -> Result<ExitCode> {
-    let (scenario, seed, done) = sweep::merge(&args.directories)?;
-    let directory = out(args.out.as_ref(), &scenario)?;
-    std::fs::create_dir_all(&directory)
-        .with_context(|| format!("cannot make {}", directory.display()))?;
-    let more = if seed == scenario.file.seed {
-        vec![]
-    } else {
-        vec![format!("--seed {seed}")]
-    };
-    let command = command("sweep", &scenario, None, &more);
-    let results = output::results(&scenario, seed, &command, &done, false)?;
-    finish(
-        &results,
-        scenario.points(),
-        &[],
-        &done,
-        &directory,
-        args.json,
-    )
+    let (name, report) = study::merge(&args.directories)?;
+    let directory = out(args.out.as_ref(), &name)?;
+    finish(&report, &directory, args.json)
 }
 
 fn model(args: &ModelArgs) -> Result<ExitCode> {
     let scenario = Scenario::load(&args.scenario)?;
-    let seed = args.common.seed.unwrap_or(scenario.file.seed);
-    let readings = [
-        ("model", Capacity::RateAndBuffer),
-        ("model-as-printed", Capacity::Printed),
-    ];
-    let first = &scenario.points()[0].variant;
-    let points: Vec<Point> = scenario
-        .points()
-        .iter()
-        .filter(|point| point.variant == *first)
-        .cloned()
-        .collect();
-    let (mut done, mut all) = (Vec::new(), Vec::new());
-    for (name, reading) in readings {
-        for point in &points {
-            let plan = scenario.plan(point)?;
-            let (sender, each, clients) = plan.clients().context(
-                "the model is about Poisson sources: the first group of flows has another source",
-            )?;
-            let link = plan.measured_link();
-            let round_s = plan.window_ns as f64 / 1e9;
-            let buffer = link.queue.packets.map(f64::from).or(link
-                .queue
-                .bytes
-                .map(|size| size.bytes() as f64 / f64::from(sender.packet_bytes)));
-            let model = Model {
-                clients,
-                packets_per_round: each * round_s,
-                round_s,
-                rate: link.rate.bits_per_second() as f64 / (8.0 * f64::from(sender.packet_bytes)),
-                buffer: buffer.context("the model needs a queue with a limit: packets or bytes")?,
-                window: f64::from(sender.window),
-                warm_up: MODEL_WARM_UP,
-                rounds: MODEL_ROUNDS,
-            };
-            let point = Point {
-                variant: name.to_owned(),
-                ..point.clone()
-            };
-            for seed in seed..seed + u64::from(point.seeds) {
-                anyhow::ensure!(!stopped(), "interrupted");
-                let found = model.run(reading, seed).context("no packet was sent")?;
-                let metrics = [
-                    ("steady_cov".to_owned(), found.cov),
-                    ("congested_rounds_share".to_owned(), found.congested_share),
-                    ("packets_per_round".to_owned(), found.mean),
-                ];
-                let job = Job {
-                    number: done.len(),
-                    point: point.clone(),
-                    seed,
-                };
-                done.push(Done {
-                    job,
-                    metrics: metrics.into_iter().collect(),
-                });
-            }
-            all.push(point);
-        }
-    }
-    let command = command("model", &scenario, Some(&args.common), &[]);
-    let mut results = output::results(&scenario, seed, &command, &done, true)?;
-    results.notes = vec!["The stochastic model of feng-2000, section 4: no packets, no timeouts, all windows halve together.".to_owned()];
-    if let Some(against) = &args.against {
-        let simulated = Results::read(&against.join("results.json"))?;
-        for (variant, metrics) in simulated.variants {
-            let steady = metrics
-                .into_iter()
-                .filter(|(name, _)| name.starts_with("steady_cov/"));
-            results.variants.insert(variant.clone(), steady.collect());
-            all.extend(points.iter().map(|point| Point {
-                variant: variant.clone(),
-                ..point.clone()
-            }));
-        }
-    }
-    let directory = args
-        .common
-        .out
-        .clone()
-        .unwrap_or_else(|| Path::new("results").join(format!("{}-model", scenario.name)));
-    std::fs::create_dir_all(&directory)
-        .with_context(|| format!("cannot make {}", directory.display()))?;
-    finish(&results, &all, &[], &done, &directory, args.common.json)
+    let settings = args.common.settings(&|_| ());
+    let report = study::model(&scenario, args.against.as_deref(), settings)?;
+    let directory = match &args.common.out {
+        Some(directory) => directory.clone(),
+        None => Path::new("results").join(format!("{}-model", scenario.name)),
+    };
+    finish(&report, &directory, args.common.json)
 }
 
 /// Writes everything, and says what came out.
-fn finish(
-    results: &Results,
-    points: &[Point],
-    series: &[Series],
-    done: &[Done],
-    directory: &Path,
-    json: bool,
-) -> Result<ExitCode> {
-    results.write(&directory.join("results.json"))?;
-    output::write_runs(done, directory)?;
-    output::write_summary(results, directory)?;
-    let page_file = directory.join("report.html");
-    std::fs::write(&page_file, page::page(results, points, series))
-        .with_context(|| format!("cannot write {}", page_file.display()))?;
+fn finish(report: &Report, directory: &Path, json: bool) -> Result<ExitCode> {
+    let page = report.write(directory)?;
+    let results = &report.results;
     if json {
         crate::output::print_json_text(&results.to_json()?)?;
     } else {
@@ -465,7 +221,7 @@ fn finish(
             let verdict = if hold.pass { "holds" } else { "FAILS" };
             text.push_str(&format!("{verdict}  {}  ({:.4})\n", hold.claim, hold.value));
         }
-        text.push_str(&format!("{}\n", page_file.display()));
+        text.push_str(&format!("{}\n", page.display()));
         crate::output::print(&text)?;
     }
     Ok(match results.all_hold() {

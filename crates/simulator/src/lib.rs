@@ -4,6 +4,7 @@
 //!
 //! - [`scenario`]: a TOML file with network, flows, what is compared and what is varied.
 //! - [`measures`]: one run of it, and what is known in the end; [`sweep`]: many.
+//! - [`study`]: from a scenario to a report, by some runs, by all, or by the model.
 //! - [`output`], [`series`], [`page`]: results as JSON, CSV, Parquet and a page.
 //! - [`model`]: the stochastic model of Reno.
 //! - [`world`]: links and flows, run event by event from the [`agenda`]; [`link`] with
@@ -34,5 +35,6 @@ pub mod sender;
 pub mod series;
 pub mod source;
 pub mod statistics;
+pub mod study;
 pub mod sweep;
 pub mod world;
