@@ -83,6 +83,9 @@ pub enum Stream {
     Error,
 }
 
+/// Packets over which a rate is worth measuring.
+pub const LEAST_QUEUED: usize = 12;
+
 /// The link as measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LinkReading {

@@ -6,13 +6,11 @@
 //! - [`backend`]: where the plans of its variants run;
 //! - [`workload`]: runs one plan on the kernel that it stands on, over a [`network`] of
 //!   hosts;
-//! - [`collect`]: from records to metrics and their limits;
 //! - [`overhead`]: CUBIC against Paceline where the CPU is the limit.
 
 #![deny(unsafe_code)]
 
 pub mod backend;
-pub mod collect;
 mod error;
 #[allow(
     unsafe_code,

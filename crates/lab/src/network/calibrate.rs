@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
 use paceline_experiment::plan::Topology;
-use paceline_experiment::record::LinkReading;
+use paceline_experiment::record::{LinkReading, LEAST_QUEUED};
 use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
 use paceline_net::connection::Congestion;
 use paceline_net::ethernet::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
@@ -21,8 +21,6 @@ use crate::CaseError;
 
 /// Packets that a shaper's bucket lets through at once (3,100 bytes).
 const BUCKET_PACKETS: usize = 2;
-/// Packets over which a rate is worth measuring.
-pub(crate) const LEAST_QUEUED: usize = 12;
 /// Echoes whose least round trip is taken; the first one also resolves addresses.
 const ECHOES: u64 = 6;
 /// An echo that takes longer is lost: several times the longest path of any experiment.

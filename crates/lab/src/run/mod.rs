@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use paceline_collect::{CollectError, Origin, Told};
 use paceline_experiment::plan::{Plan, Workload};
 use paceline_experiment::record::Record;
 use paceline_experiment::{Experiment, ExperimentError};
@@ -22,7 +23,6 @@ use self::unfinished::{Unfinished, UnfinishedError};
 use crate::backend::live::{self, LiveError};
 use crate::backend::simulated::{self, SimulatedError, Watch};
 use crate::backend::virtual_machine::{self, Choice, Machine, VirtualError};
-use crate::collect::{self, CollectError, Origin, Told};
 
 pub use self::rounds::Enough;
 
@@ -144,7 +144,7 @@ pub fn run(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Report, 
         Backend::Sim => run_sim(plans, options, stop)?,
         Backend::Live => return run_live(&experiment, &origin, plans, options, stop),
     };
-    let mut report = collect::report(&experiment, &origin, &told)?;
+    let mut report = paceline_collect::report(&experiment, &origin, &told)?;
     report.results.notes.extend(left_out);
     Ok(report)
 }
@@ -365,7 +365,7 @@ fn run_live(
             };
             told[index].repetitions.push(records);
         }
-        let mut report = collect::report(experiment, origin, &told)?;
+        let mut report = paceline_collect::report(experiment, origin, &told)?;
         let least_sure = precision::least_sure(&report.results);
         so_far = SoFar {
             done: round + 1,

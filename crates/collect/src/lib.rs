@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From raw records to a report: metrics, bounds, validity, claims.
 
+#![forbid(unsafe_code)]
+
 mod all_to_all;
 mod bulk;
 mod burst;
@@ -14,14 +16,14 @@ mod switch;
 use indexmap::IndexMap;
 use paceline_experiment::file;
 use paceline_experiment::plan::{Incast, Plan, Program, Workload};
-use paceline_experiment::record::{CpuRecord, LinkReading, Record, RoundRecord, SampleRecord};
+use paceline_experiment::record::{
+    CpuRecord, LinkReading, Record, RoundRecord, SampleRecord, LEAST_QUEUED,
+};
 use paceline_experiment::Experiment;
 use paceline_net::shaper::shaper_burst_bytes;
 use paceline_report::claims::{evaluate_all, ClaimError};
 use paceline_report::results::{round, Checked, Link, Metric, Results, ResultsError};
 use paceline_report::{Report, Series};
-
-use crate::network::calibrate::LEAST_QUEUED;
 
 /// A machine busier than this while it had something to send was the bottleneck
 /// itself.

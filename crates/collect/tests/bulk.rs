@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
+use paceline_collect::{report, Origin, Told};
 use paceline_experiment::plan::{Plan, Workload};
 use paceline_experiment::record::{LinkReading, PacketRecord, Record, RoundTrip};
 use paceline_experiment::Experiment;
-use paceline_lab::collect::{report, Origin, Told};
 use paceline_report::Report;
 
 const GOOD: &str = r#"title = "A title"

@@ -5,7 +5,7 @@ use paceline_experiment::plan::Switch;
 use paceline_experiment::record::Record;
 
 use super::{pick, seconds, CollectError, Collector, Place};
-use crate::collect::recovery;
+use crate::recovery;
 
 impl Collector {
     pub(super) fn switch<'r>(
