@@ -85,9 +85,9 @@ enum Command {
 
 fn main() -> ExitCode {
     // The virtual lab's guest has this program as its /init.
-    if paceline_lab::backend::guest::is_guest_init() {
+    if paceline_machine::guest::is_guest_init() {
         start_log(0);
-        paceline_lab::backend::guest::init_main();
+        paceline_lab::backend::guest_main();
     }
     // And as the ranks of its programs.
     if paceline_lab::workload::ranks::is_rank() {

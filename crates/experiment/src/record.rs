@@ -2,7 +2,12 @@
 //! What a case run tells, one record a line, as JSON. All times are whole
 //! nanoseconds: equal runs give equal bytes.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
+
+/// Takes the records of a run, in order.
+pub type Sink<'a> = &'a mut dyn FnMut(&Record) -> io::Result<()>;
 
 /// One line from a case run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -227,7 +227,7 @@ fn an_experiment_is_repeated_and_goes_on_where_it_was() {
         seed: None,
         variants: Vec::new(),
         jobs: 1,
-        kernel: paceline_lab::backend::virtual_machine::Choice::default(),
+        kernel: paceline_machine::Choice::default(),
         log: None,
         enough: Enough {
             precision: percent / 100.0,

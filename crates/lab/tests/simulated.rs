@@ -20,7 +20,7 @@ fn simulate(file: &Path, variants: &[&str]) -> Result<Results, RunError> {
         seed: None,
         variants: variants.iter().map(|name| (*name).to_owned()).collect(),
         jobs: 0,
-        kernel: paceline_lab::backend::virtual_machine::Choice::default(),
+        kernel: paceline_machine::Choice::default(),
         log: None,
         enough: Enough::default(),
         progress: false,

@@ -4,6 +4,7 @@
 //! this host's. It needs QEMU and a kernel package; without QEMU it is skipped, except under
 //! CI. It is its own harness, because the guest's first process is this very program.
 
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -14,11 +15,9 @@ use std::time::Duration;
 use paceline_agent::group::{Bounds, Group};
 use paceline_agent::job::{Job, JobOptions};
 use paceline_experiment::plan::Plan;
+use paceline_experiment::record::Sink;
 use paceline_experiment::Experiment;
-use paceline_lab::backend::guest;
-use paceline_lab::backend::virtual_machine::{prepare, run as boot, Choice, Machine};
-use paceline_lab::workload::Sink;
-use paceline_lab::CaseError;
+use paceline_machine::{guest, prepare, run as boot, Choice, Machine};
 use paceline_net::Namespace;
 use paceline_policy::Policy;
 
@@ -75,7 +74,7 @@ const SET_BYTES: [usize; 4] = [0, 4, 4096, 200_000];
 
 fn main() {
     if guest::is_guest_init() {
-        guest::init_main_of(in_the_guest);
+        guest::init_main(in_the_guest);
     }
     if std::env::args().any(|argument| argument == "--list") {
         println!("{NAME}: test");
@@ -106,11 +105,11 @@ fn main() {
 }
 
 /// Panics in the guest would end its kernel with many words of its own.
-fn in_the_guest(_: &Plan, _: Sink) -> Result<(), CaseError> {
+fn in_the_guest(_: &Plan, _: Sink) -> Result<(), Box<dyn Error>> {
     std::panic::catch_unwind(checks).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        CaseError::Rank(text.unwrap_or("a panic without words").to_owned())
+        text.unwrap_or("a panic without words").into()
     })
 }
 

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use paceline_experiment::Experiment;
-use paceline_lab::backend::guest;
-use paceline_lab::backend::virtual_machine::{prepare, run as boot, Choice, Machine, VirtualError};
+use paceline_lab::backend::guest_main;
 use paceline_lab::run::unfinished::forget;
 use paceline_lab::run::{run, Backend, Enough, Options, RunError};
+use paceline_machine::{guest, prepare, run as boot, Choice, Machine, VirtualError};
 use paceline_report::Report;
 
 const EXPERIMENT: &str = r#"
@@ -55,7 +55,7 @@ congestion = "reno"
 
 fn main() {
     if guest::is_guest_init() {
-        guest::init_main();
+        guest_main();
     }
     let listing = std::env::args().any(|argument| argument == "--list");
     if listing {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use paceline_experiment::record::Stream;
-use paceline_lab::backend::guest::command::Command;
-use paceline_lab::backend::virtual_machine::{
+use paceline_machine::guest::command::Command;
+use paceline_machine::{
     clean_stale, execute, files_for_guest, find_program, prepare, Choice, Machine,
 };
 use paceline_policy::units::Time;

@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a plan runs: each takes one and gives its records.
 //!
-//! - [`virtual_machine`], [`guest`]: the `virtual` backend, outside and inside;
+//! - `virtual`: [`paceline_machine`] outside, [`guest_main`] inside;
 //! - [`live`]: on this machine's kernel;
 //! - [`simulated`]: in the simulator.
 
-#[allow(unsafe_code, reason = "the first process of a guest")]
-pub mod guest;
 pub mod live;
 pub mod simulated;
-#[allow(unsafe_code, reason = "scheduling of QEMU")]
-pub mod virtual_machine;
+
+use paceline_experiment::plan::Means;
+use paceline_machine::guest;
+
+use crate::network::bottleneck;
+use crate::workload;
+
+/// The first process of a guest that was booted for a plan, or for a command: does that
+/// and powers off.
+pub fn guest_main() -> ! {
+    guest::init_main(|plan, sink| {
+        let means = plan.topology.bottleneck.unwrap_or(Means::Kernel);
+        Ok(workload::run(plan, &*bottleneck(means), sink)?)
+    })
+}

@@ -15,6 +15,7 @@ use paceline_collect::{CollectError, Origin, Told};
 use paceline_experiment::plan::{Plan, Workload};
 use paceline_experiment::record::Record;
 use paceline_experiment::{Experiment, ExperimentError};
+use paceline_machine::{self, Choice, Machine, VirtualError};
 use paceline_report::{precision, Report};
 
 use self::progress::Progress;
@@ -22,7 +23,6 @@ use self::rounds::SoFar;
 use self::unfinished::{Unfinished, UnfinishedError};
 use crate::backend::live::{self, LiveError};
 use crate::backend::simulated::{self, SimulatedError, Watch};
-use crate::backend::virtual_machine::{self, Choice, Machine, VirtualError};
 
 pub use self::rounds::Enough;
 
@@ -193,8 +193,8 @@ fn run_virtual(
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<Vec<Told>, RunError> {
-    virtual_machine::clean_stale();
-    let image = virtual_machine::prepare(&options.kernel)?;
+    paceline_machine::clean_stale();
+    let image = paceline_machine::prepare(&options.kernel)?;
     if let Some(reason) = &image.stale {
         eprintln!("paceline: {reason}");
     }
@@ -204,9 +204,9 @@ fn run_virtual(
         patience: PATIENCE,
         log: options.log.clone(),
     };
-    let inputs = virtual_machine::inputs(&machine)?;
+    let inputs = paceline_machine::inputs(&machine)?;
     run_cases(plans, options, inputs, stop, &|plan, step, halt| {
-        Ok(virtual_machine::run(&machine, plan, step, halt)?)
+        Ok(paceline_machine::run(&machine, plan, step, halt)?)
     })
 }
 

@@ -13,18 +13,13 @@ pub mod ranks;
 mod real_program;
 mod streams;
 
-use std::io;
-
 use paceline_experiment::plan::{Impairments, Plan, Workload};
-use paceline_experiment::record::Record;
+use paceline_experiment::record::{Record, Sink};
 
 use crate::network::topology::{Bottleneck, Network};
 use crate::network::validity::Watch;
 use crate::network::{calibrate, changes, impairments};
 use crate::CaseError;
-
-/// Takes the records of a run, in order.
-pub type Sink<'a> = &'a mut dyn FnMut(&Record) -> io::Result<()>;
 
 /// What the workloads share.
 pub(crate) struct Case<'a> {

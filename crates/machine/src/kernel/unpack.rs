@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{list, MODULES};
-use crate::backend::virtual_machine::{VirtualError, Wrong};
+use crate::{VirtualError, Wrong};
 
 /// Where a package has directories of kernels.
 const MODULE_ROOTS: [&str; 2] = ["lib/modules", "usr/lib/modules"];

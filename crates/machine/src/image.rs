@@ -17,7 +17,7 @@ use super::cpio::{Archive, EXECUTABLE, FILE, LINK};
 use super::elf;
 use super::kernel::{self, Choice, Kernel};
 use super::{VirtualError, Wrong};
-use crate::backend::guest::{INIT, MODULES};
+use crate::guest::{INIT, MODULES};
 
 /// Images of older builds that are kept: another checkout may be using them.
 const IMAGES_KEPT: usize = 8;

@@ -10,14 +10,12 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
-use paceline_experiment::record::{Record, Stream};
+use paceline_experiment::record::{Record, Sink, Stream};
 use paceline_net::namespace::batch;
 use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
 
-use super::mount_new;
-use crate::workload::Sink;
-use crate::CaseError;
+use super::{mount_new, GuestError};
 
 /// How often output and end are looked at: guest time, which passes at once when idle.
 const POLL: Duration = Duration::from_millis(10);
@@ -38,16 +36,13 @@ pub struct Command {
 }
 
 /// Runs `command`; hands on what it prints and how it ended.
-pub fn run(command: &Command, sink: Sink) -> Result<(), CaseError> {
+pub fn run(command: &Command, sink: Sink) -> Result<(), GuestError> {
     for (kind, place) in [("devpts", "/dev/pts"), ("tmpfs", "/dev/shm")] {
         mount_new(kind, place)?;
     }
     std::fs::create_dir_all("/root").doing("making /root")?;
     batch("ip", "link set lo up\n")?;
-    let (program, arguments) = command
-        .words
-        .split_first()
-        .ok_or(CaseError::Unexpected("a command has a program"))?;
+    let (program, arguments) = command.words.split_first().ok_or(GuestError::NoProgram)?;
     let mut outputs = Vec::new();
     for (stream, path) in OUTPUTS {
         let file = File::create(path).doing(format!("making {path}"))?;
@@ -72,7 +67,7 @@ pub fn run(command: &Command, sink: Sink) -> Result<(), CaseError> {
             output.hand_on(status.is_some(), sink)?;
         }
         if let Some(status) = status {
-            return sink(&Record::Exited { status }).map_err(CaseError::Sink);
+            return Ok(sink(&Record::Exited { status }).doing("handing a record on")?);
         }
         std::thread::sleep(POLL);
     }
@@ -112,7 +107,7 @@ impl Output {
     }
 
     /// Hands on the whole lines that are new; at the `end`, what is left, too.
-    fn hand_on(&mut self, end: bool, sink: Sink) -> Result<(), CaseError> {
+    fn hand_on(&mut self, end: bool, sink: Sink) -> Result<(), GuestError> {
         self.file
             .read_to_end(&mut self.line)
             .doing("reading what the command printed")?;
@@ -129,10 +124,10 @@ impl Output {
         }
         let rest = self.line.split_off(length);
         let lines = std::mem::replace(&mut self.line, rest);
-        sink(&Record::Printed {
+        Ok(sink(&Record::Printed {
             stream: self.stream,
             text: String::from_utf8_lossy(&lines).into_owned(),
         })
-        .map_err(CaseError::Sink)
+        .doing("handing a record on")?)
     }
 }

@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod command;
 
+use std::error::Error;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -15,15 +16,12 @@ use nix::kmod::{finit_module, ModuleInitFlags};
 use nix::mount::{mount, MsFlags};
 use nix::sys::reboot::{reboot, RebootMode};
 use nix::sys::termios::{cfmakeraw, tcdrain, tcgetattr, tcsetattr, SetArg};
-use paceline_experiment::plan::{Means, Plan};
-use paceline_experiment::record::Record;
+use paceline_experiment::plan::Plan;
+use paceline_experiment::record::{Record, Sink};
 use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
 
 use self::command::Command;
-use crate::network::bottleneck;
-use crate::workload::{self, Sink};
-use crate::CaseError;
 
 /// The first process's path in the guest.
 pub const INIT: &str = "/init";
@@ -58,18 +56,24 @@ pub fn is_guest_init() -> bool {
 }
 
 /// What a guest does by its plan, saying what came of it.
-pub type Work = fn(&Plan, Sink) -> Result<(), CaseError>;
+pub type Work = fn(&Plan, Sink) -> Result<(), Box<dyn Error>>;
 
-/// Does the task, tells the host, powers off.
-pub fn init_main() -> ! {
-    init_main_of(|plan, sink| {
-        let means = plan.topology.bottleneck.unwrap_or(Means::Kernel);
-        workload::run(plan, &*bottleneck(means), sink)
-    })
+/// Why a guest did not do its task.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// A system call or a tool failed.
+    #[error(transparent)]
+    System(#[from] paceline_net::Error),
+    /// A command without words.
+    #[error("a command has a program")]
+    NoProgram,
+    /// What was to be done by the plan failed.
+    #[error("{0}")]
+    Work(#[source] Box<dyn Error>),
 }
 
-/// As [`init_main`] with other work by the plan, for tests of what the guest's kernel does.
-pub fn init_main_of(work: Work) -> ! {
+/// Does the task, by `work` if it is a plan, tells the host, powers off.
+pub fn init_main(work: Work) -> ! {
     if let Err(error) = run(work) {
         eprintln!("paceline: {error}");
     }
@@ -78,7 +82,7 @@ pub fn init_main_of(work: Work) -> ! {
     std::process::exit(1)
 }
 
-fn run(work: Work) -> Result<(), CaseError> {
+fn run(work: Work) -> Result<(), GuestError> {
     prepare()?;
     clock::slow_down().doing("slowing the local APIC's timer down")?;
     let mut records = open_records().doing(format!("opening {RECORDS}"))?;
@@ -94,7 +98,7 @@ fn run(work: Work) -> Result<(), CaseError> {
     Ok(tcdrain(&records).doing("waiting for the serial line")?)
 }
 
-fn begin(work: Work, sink: Sink) -> Result<(), CaseError> {
+fn begin(work: Work, sink: Sink) -> Result<(), GuestError> {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")
         .doing("reading the kernel's release")?;
     sink(&Record::Begin {
@@ -117,7 +121,7 @@ fn begin(work: Work, sink: Sink) -> Result<(), CaseError> {
         }
         std::fs::write(TCP_MEM, TCP_MEM_PAGES).doing("giving all hosts memory for TCP")?;
     }
-    work(&plan, sink)
+    work(&plan, sink).map_err(GuestError::Work)
 }
 
 /// Lets ksoftirqd run before programs. Under load the kernel hands its network work to
@@ -136,7 +140,7 @@ fn prefer_network(process: &Path) {
     }
 }
 
-fn prepare() -> Result<(), CaseError> {
+fn prepare() -> Result<(), GuestError> {
     std::env::set_var("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     for (kind, place) in [
         ("devtmpfs", "/dev"),
@@ -154,7 +158,7 @@ fn prepare() -> Result<(), CaseError> {
     )
 }
 
-fn mount_new(kind: &str, place: &str) -> Result<(), CaseError> {
+fn mount_new(kind: &str, place: &str) -> Result<(), GuestError> {
     std::fs::create_dir_all(place).doing(format!("making {place}"))?;
     Ok(mount(
         Some(kind),
@@ -166,7 +170,7 @@ fn mount_new(kind: &str, place: &str) -> Result<(), CaseError> {
     .doing(format!("mounting {kind} on {place}"))?)
 }
 
-fn load_modules() -> Result<(), CaseError> {
+fn load_modules() -> Result<(), GuestError> {
     let directory = Path::new("/").join(MODULES);
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(&directory).doing("listing the kernel modules")? {

@@ -17,8 +17,8 @@ use super::cpio::{Archive, FILE};
 use super::image::{Entry, Image};
 use super::processor::Processor;
 use super::{VirtualError, Wrong};
-use crate::backend::guest::command::Command as GuestCommand;
-use crate::backend::guest::{clock, Task, TASK};
+use crate::guest::command::Command as GuestCommand;
+use crate::guest::{clock, Task, TASK};
 
 /// Found on the PATH.
 const PROGRAM: &str = "qemu-system-x86_64";

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::choice::{Suite, SUITES};
 use super::list;
-use crate::backend::virtual_machine::{VirtualError, Wrong};
+use crate::{VirtualError, Wrong};
 
 /// Where Debian is on a machine whose sources do not name it.
 const MIRROR: &str = "http://deb.debian.org/debian";
