@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use paceline_security::{Error as SecurityError, FrameError};
 
-use crate::protocol::WireError;
+use crate::wire_error::WireError;
 
 /// All errors of this crate's services.
 #[derive(Debug, thiserror::Error)]

@@ -21,5 +21,6 @@ mod reach;
 mod round_log;
 pub mod server;
 pub mod status;
+mod wire_error;
 
 pub use error::{Error, Result};

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::local::{Cap, StreamSample};
+pub use crate::wire_error::{WireError, MOST_NAME};
 use crate::Error;
 
 /// Of the messages. 1 had the handshake among them.
@@ -39,8 +40,6 @@ pub const SERVICE: Service = Service {
 };
 /// Most streams in a report.
 pub const MOST_STREAMS: usize = 4096;
-/// Longest name of a group or host, bytes.
-pub const MOST_NAME: usize = 64;
 
 /// What a client is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,36 +127,6 @@ pub enum Message {
     },
     /// A client ends, and says so.
     Leave,
-}
-
-/// A message that cannot be read or must not be sent.
-#[derive(Debug, thiserror::Error)]
-pub enum WireError {
-    /// More than a frame holds.
-    #[error("a message of {length} bytes is larger than {most}")]
-    Length {
-        /// Its own.
-        length: usize,
-        /// Allowed.
-        most: usize,
-    },
-    /// Bytes that are no message.
-    #[error("a message cannot be read: {0}")]
-    Malformed(#[source] postcard::Error),
-    /// A message, and more.
-    #[error("{0} bytes follow a message in its frame")]
-    Trailing(usize),
-    /// Readable, but beyond a limit.
-    #[error("{what} beyond the limit of {limit}")]
-    Beyond {
-        /// What is.
-        what: &'static str,
-        /// The limit.
-        limit: usize,
-    },
-    /// A name that would make a mess of a log or a terminal.
-    #[error("{0:?} is no name: 1 to {MOST_NAME} letters, digits and . _ - : @")]
-    Name(String),
 }
 
 /// A name of a group or host.

@@ -98,11 +98,11 @@ impl Cipher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fuzz::keys;
+    use crate::proof::keys_of_a_connection;
 
     /// A client's outgoing direction, and the server's incoming one.
     fn pair() -> (Cipher, Cipher) {
-        let (client, server) = keys();
+        let (client, server) = keys_of_a_connection(b"of tests alone");
         (Cipher::new(client), Cipher::new(server))
     }
 
@@ -156,7 +156,7 @@ mod tests {
         frame.extend(sealed(&mut close, b"more"));
         refused(&mut open, &frame);
 
-        let (client, _server) = keys();
+        let (client, _server) = keys_of_a_connection(b"of tests alone");
         let frame = sealed(&mut Cipher::new(client.clone()), b"hello");
         refused(&mut Cipher::new(client), &frame);
         let (_, mut open) = pair();

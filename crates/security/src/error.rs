@@ -5,8 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::greeting::VERSION;
-use crate::service::Purpose;
+use crate::purpose::{Purpose, VERSION};
 
 /// A wrong key, certificate, socket or peer, or a failed handshake.
 #[derive(Debug, thiserror::Error)]

@@ -7,8 +7,9 @@ use crate::error::{Error, FrameError};
 use crate::frame::{Reader, Writer};
 use crate::greeting::{FromServer, Join, Word};
 use crate::handshake::{accept, join, Protection, PATIENCE};
-use crate::proof::{verify, About, Keys, Prover};
-use crate::service::{Purpose, Service};
+use crate::proof::{keys_of_a_connection, verify, About, Keys};
+use crate::purpose::Purpose;
+use crate::service::Service;
 use crate::token::Token;
 
 const SERVICE: Service = Service {
@@ -17,20 +18,6 @@ const SERVICE: Service = Service {
     most_frame: 100_000,
 };
 const TOKEN: &[u8] = b"of the fuzzer alone";
-
-/// A client's and a server's keys of one connection.
-pub(crate) fn keys() -> (Keys, Keys) {
-    let token = Token::new(TOKEN);
-    let about = About {
-        service: &SERVICE,
-        greeting: b"",
-        binding: b"",
-    };
-    let (prover, proof) = Prover::new(&token, &about, b"").expect("a proof");
-    let verified = verify(&token, &about, &proof).expect("its own");
-    let client = prover.finish(&verified.answer).expect("its own");
-    (client, verified.keys)
-}
 
 fn wait<T>(future: impl std::future::Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
@@ -44,7 +31,7 @@ fn wait<T>(future: impl std::future::Future<Output = T>) -> T {
 /// No encrypted frame can be made without its keys.
 pub fn frames(bytes: &[u8]) {
     static KEYS: OnceLock<Keys> = OnceLock::new();
-    let keys = KEYS.get_or_init(|| keys().1);
+    let keys = KEYS.get_or_init(|| keys_of_a_connection(TOKEN).1);
     wait(async {
         let mut stranger = Reader::new(bytes);
         while stranger.next(PATIENCE).await.is_ok() {}

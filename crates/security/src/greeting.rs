@@ -8,10 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::service::Purpose;
+use crate::purpose::{Purpose, VERSION};
 
-/// Version of the handshake. Version 1 was the coordinator's own and had no purposes.
-pub const VERSION: u8 = 2;
 /// Longest reason of a refusal, characters: with four bytes each it fits a greeting's frame.
 const MOST_TEXT: usize = 200;
 

@@ -10,7 +10,7 @@ use nix::unistd::geteuid;
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::error::{file_error, Error};
-use crate::service::Purpose;
+use crate::purpose::Purpose;
 
 /// Where a user's service listens unless told otherwise: `/run/paceline` for root,
 /// else below `XDG_RUNTIME_DIR`, else below `/tmp`.

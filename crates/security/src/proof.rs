@@ -29,7 +29,7 @@ use std::sync::Arc;
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use crate::error::{Error, Result};
-use crate::greeting::VERSION;
+use crate::purpose::{Purpose, VERSION};
 use crate::service::Service;
 use crate::token::Token;
 
@@ -165,10 +165,27 @@ pub fn verify(token: &Token, about: &About, proof: &[u8]) -> Result<Verified> {
     })
 }
 
+/// A client's and a server's keys of one connection, for the fuzzer and for tests.
+pub(crate) fn keys_of_a_connection(token: &[u8]) -> (Keys, Keys) {
+    let token = Token::new(token);
+    let about = About {
+        service: &Service {
+            purpose: Purpose::Coordinate,
+            version: 0,
+            most_frame: 0,
+        },
+        greeting: b"",
+        binding: b"",
+    };
+    let (prover, proof) = Prover::new(&token, &about, b"").expect("a proof");
+    let verified = verify(&token, &about, &proof).expect("its own");
+    let client = prover.finish(&verified.answer).expect("its own");
+    (client, verified.keys)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::Purpose;
 
     const SERVICE: Service = Service {
         purpose: Purpose::Move,

@@ -1,43 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Services and their purposes.
-
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
+//! Services: a purpose, and the version of its messages.
 
 use crate::error::{Error, Result};
-
-/// What a connection is for. Services may share a token, but a proof for one purpose is
-/// invalid for any other: see [`crate::proof`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Purpose {
-    /// The coordinator: windows of parallel streams, agreed between hosts.
-    Coordinate,
-    /// The mover: files and devices between hosts.
-    Move,
-    /// The gateway: other programs' connections between two sites.
-    Gateway,
-}
-
-impl Purpose {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Coordinate, Self::Move, Self::Gateway];
-
-    /// The purpose in one word. Socket names and key derivation use it: it must not change.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Coordinate => "coordinate",
-            Self::Move => "move",
-            Self::Gateway => "gateway",
-        }
-    }
-}
-
-impl fmt::Display for Purpose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+use crate::purpose::Purpose;
 
 /// A service, in the version that this side speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
 use crate::error::{file_error, Error};
-use crate::service::Purpose;
+use crate::purpose::Purpose;
 
 /// Least and largest length of a token, bytes. 16 random bytes cannot be guessed.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;

@@ -7,8 +7,7 @@ use tokio::io::{duplex, split, AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
-use crate::greeting::VERSION;
-use crate::service::Purpose;
+use crate::purpose::{Purpose, VERSION};
 use crate::tls::{binding, client_tls, fingerprint_of, server_tls, ServerTrust};
 
 const SECRET: &[u8] = b"sixteen or more bytes";
