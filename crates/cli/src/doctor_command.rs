@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use paceline_agent::doctor::{self, Level, PathOptions, Report};
-use paceline_policy::units;
+use paceline_input::units;
 
 /// Exits 1 when Paceline cannot run here.
 #[derive(clap::Args)]

@@ -18,7 +18,7 @@ use paceline_emulator::{
     interface_mtu, record, Buffer, DirectionReport, Emulator, Jitter, LinkConfig, Loss, Observe,
     Port, Report, Settings, ETHERNET_HEADER,
 };
-use paceline_policy::units::{Rate, Size, Time};
+use paceline_input::units::{Rate, Size, Time};
 
 use crate::interface::Place;
 use crate::trusted_path;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use paceline_policy::units::{Rate, Size, Time};
+use paceline_input::units::{Rate, Size, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::file::{nanos, Percent};

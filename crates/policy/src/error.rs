@@ -6,7 +6,7 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::units::{Time, UnitError};
+use paceline_input::units::{Time, UnitError};
 
 /// Why there is no policy.
 #[derive(Debug, Error)]

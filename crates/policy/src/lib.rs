@@ -13,7 +13,6 @@ mod parse;
 mod policy;
 pub mod presets;
 mod read;
-pub mod units;
 
 pub use error::{PolicyError, Problem, ProblemKind};
 pub use policy::{

@@ -17,7 +17,7 @@ use crate::policy::{
     Ack, Backoff, Base, Breaker, Policy, Rto, Startup, Target, TickTime, Window, LONGEST_NAME,
     MOST_TIMER,
 };
-use crate::units::{quoted, Rate, Share, Time, UnitError};
+use paceline_input::units::{quoted, Rate, Share, Time, UnitError};
 
 const ROOT_KEYS: &[&str] = &[
     "name",

@@ -7,7 +7,7 @@ use paceline_abi::{pl_base, pl_policy, pl_target};
 use serde::{Serialize, Serializer};
 
 use crate::error::PolicyError;
-use crate::units::{Rate, Share, Size, Time};
+use paceline_input::units::{Rate, Share, Size, Time};
 
 /// What Paceline changes about the TCP connections of a job.
 ///

@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use paceline_abi::{pl_base, pl_policy, pl_target};
-use paceline_policy::units::{Rate, Share, Size, Time};
+use paceline_input::units::{Rate, Share, Size, Time};
 use paceline_policy::{
     presets, Ack, Backoff, Base, Breaker, Gap, Policy, PolicyError, Rto, Spacing, Startup, Target,
     TickTime, Window,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use indexmap::IndexMap;
-use paceline_policy::units::{Rate, Size, Time};
+use paceline_input::units::{Rate, Size, Time};
 use serde::de::{value, Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::Deserialize;
 use toml::Spanned;

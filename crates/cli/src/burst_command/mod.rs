@@ -15,7 +15,7 @@ use paceline_burst::{
     monotonic_ns, Attach, Direction, Filter, Interface, Meter, Options, Window, LEAST_WINDOW_NS,
     MOST_WINDOW_NS,
 };
-use paceline_policy::units::Time;
+use paceline_input::units::Time;
 use serde_json::json;
 
 use self::text::Setting;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 
 use paceline_burst::{Direction, Kind, Options, Window};
-use paceline_policy::units::Time;
+use paceline_input::units::Time;
 use paceline_report::burstiness::{Moments, Scales};
 use serde_json::{json, Value};
 

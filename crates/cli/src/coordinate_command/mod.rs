@@ -19,7 +19,7 @@ use paceline_coordinator::client::{self, Access, ClientConfig, Control, Target};
 use paceline_coordinator::protocol::{check_name, Request};
 use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
 use paceline_coordinator::status::Status;
-use paceline_policy::units::Time;
+use paceline_input::units::Time;
 use paceline_security::{
     client_tls, default_socket, fingerprint_of, server_tls, Purpose, ServerTrust, Token,
 };

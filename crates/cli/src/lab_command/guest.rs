@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use paceline_experiment::record::Stream;
+use paceline_input::units::Time;
 use paceline_machine::guest::command::Command;
 use paceline_machine::{
     clean_stale, execute, files_for_guest, find_program, prepare, Choice, Machine,
 };
-use paceline_policy::units::Time;
 
 /// Arguments of `lab guest`.
 #[derive(clap::Args, Debug)]

@@ -14,9 +14,9 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use clap::{Subcommand, ValueEnum};
 use paceline_experiment::Experiment;
+use paceline_input::units::Time;
 use paceline_lab::run::{Backend, Enough, Options};
 use paceline_machine::Choice;
-use paceline_policy::units::Time;
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::{table, Report};
 

@@ -295,7 +295,7 @@ fn help(frame: &mut Frame) {
 mod tests {
     use std::time::Duration;
 
-    use paceline_policy::units::Time;
+    use paceline_input::units::Time;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use ratatui::Terminal;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
 use paceline_agent::status::{Reader, Status};
-use paceline_policy::units::Time;
+use paceline_input::units::Time;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::DefaultTerminal;
 

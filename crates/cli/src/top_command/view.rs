@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use paceline_agent::status::Status;
-use paceline_policy::units::Time;
+use paceline_input::units::Time;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::seen::Seen;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `[[burst]]`: chunks after idle, all alike or by a list.
 
-use paceline_policy::units::{Size, Time};
+use paceline_input::units::{Size, Time};
 use serde::Deserialize;
 
 use super::check::Place;

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use paceline_emulator::file::Percent;
-use paceline_policy::units::{Rate, Size, Time};
+use paceline_input::units::{Rate, Size, Time};
 use serde::de::{value::MapAccessDeserializer, Deserializer, Error, MapAccess, Visitor};
 use serde::Deserialize;
 

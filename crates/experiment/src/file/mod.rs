@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 use paceline_coordinator::algorithm::Choice;
-use paceline_policy::units::{Rate, Size, Time};
+use paceline_input::units::{Rate, Size, Time};
 pub use program::Program;
 use serde::Deserialize;
 pub use streams::Streams;

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use indexmap::IndexMap;
-use paceline_policy::units::Rate;
+use paceline_input::units::Rate;
 use paceline_report::paper::{self, Printed, Traffic};
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::Deserialize;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use indexmap::IndexMap;
-use paceline_policy::units::Time;
+use paceline_input::units::Time;
 use regex::Regex;
 use serde::Deserialize;
 

@@ -2,7 +2,7 @@
 //! From an experiment to the plans of its shards: one for each variant, offload
 //! and scenario, in the order of the file.
 
-use paceline_policy::units::Rate;
+use paceline_input::units::Rate;
 
 use super::{check, link, Bulk, Experiment, ExperimentError, Offload, Skeleton, Variant};
 use crate::plan::{self, Adaptation, BurstShape, FlowGroup, Plan, Topology, Workload};
@@ -238,7 +238,7 @@ fn bulk_plan(bulk: &Bulk, quick: bool) -> Workload {
 
 #[cfg(test)]
 mod tests {
-    use paceline_policy::units::Time;
+    use paceline_input::units::Time;
 
     use super::*;
     use crate::skeleton::Class;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `[[streams]]`: parallel transfers that are over when the last of them is.
 
-use paceline_policy::units::{Rate, Size, Time};
+use paceline_input::units::{Rate, Size, Time};
 use serde::Deserialize;
 
 use super::check::{Place, MOST_SENDERS};

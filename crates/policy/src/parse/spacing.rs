@@ -4,7 +4,7 @@
 use super::{Reader, Section, MOST_RATE};
 use crate::error::ProblemKind;
 use crate::policy::{Base, Gap, Spacing};
-use crate::units::{Rate, Size};
+use paceline_input::units::{Rate, Size};
 
 pub(super) const KEYS: &[&str] = &["clustered", "line_rate", "gap"];
 

@@ -6,7 +6,7 @@ mod world;
 use std::path::Path;
 use std::sync::Arc;
 
-use paceline_policy::units::{Size, Time};
+use paceline_input::units::{Size, Time};
 use paceline_policy::Policy;
 
 use super::file::{File, FlowsTable, QueueTable, SenderTable, SourceTable};

@@ -3,7 +3,7 @@
 
 use indexmap::IndexMap;
 use paceline_coordinator::algorithm::Choice;
-use paceline_policy::units::{Rate, Size, Time};
+use paceline_input::units::{Rate, Size, Time};
 use serde::Deserialize;
 
 use crate::red::RedConfig;

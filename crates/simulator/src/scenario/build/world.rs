@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use indexmap::IndexMap;
-use paceline_policy::units::Time;
+use paceline_input::units::Time;
 
 use super::{flows_of, ns, Flows, Plan, WINDOW_PARTS};
 use crate::event::{NEVER, SECOND, US};

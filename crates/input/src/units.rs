@@ -186,7 +186,7 @@ fn unit_list(quantity: Quantity) -> String {
 const LONGEST_TEXT: usize = 40;
 
 /// `text`, cut if it is very long.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(LONGEST_TEXT) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use paceline_policy::units::{
+use paceline_input::units::{
     parse_duration, parse_rate, parse_size, Rate, Share, Size, Time, UnitError,
 };
 use proptest::prelude::*;
