@@ -12,13 +12,14 @@ use anyhow::{anyhow, bail, Context, Result};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use paceline_emulator::capture::{Capture, Captured};
-use paceline_emulator::file::{LinkFile, Percent};
+use paceline_emulator::file::LinkFile;
 use paceline_emulator::socket::{self, Answer, ChangeRequest, Request, Server};
 use paceline_emulator::{
     interface_mtu, record, Buffer, DirectionReport, Emulator, Jitter, LinkConfig, Loss, Observe,
     Port, Report, Settings, ETHERNET_HEADER,
 };
 use paceline_input::units::{Rate, Size, Time};
+use paceline_input::Percent;
 
 use crate::interface::Place;
 use crate::trusted_path;

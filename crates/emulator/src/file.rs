@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A link as a TOML file. The keys are described in `docs/emulator.md`.
 
-use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use paceline_input::units::{Rate, Size, Time};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use paceline_input::Percent;
+use serde::Deserialize;
 use toml::Spanned;
 
 use crate::config::{
@@ -222,60 +221,7 @@ fn yes() -> bool {
 }
 
 fn all() -> Percent {
-    Percent(1.0)
-}
-
-/// `"0.1%"`: a share from 0 % to 100 %, as fine as a double.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Percent(f64);
-
-impl Percent {
-    /// From 0 to 1.
-    pub fn share(self) -> f64 {
-        self.0
-    }
-}
-
-impl fmt::Display for Percent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%", self.0 * 100.0)
-    }
-}
-
-impl Serialize for Percent {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl std::str::FromStr for Percent {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = text.strip_suffix('%').map(str::parse::<f64>);
-        match number {
-            Some(Ok(percent)) if (0.0..=100.0).contains(&percent) => Ok(Percent(percent / 100.0)),
-            _ => Err(format!(
-                "{text:?} is not a share: write 0% to 100%, as \"0.1%\""
-            )),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Percent {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
-            type Value = Percent;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a share such as \"0.1%\"")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Percent, E> {
-                text.parse().map_err(E::custom)
-            }
-        }
-        deserializer.deserialize_any(Text)
-    }
+    Percent::ALL
 }
 
 /// Finds lines for messages.

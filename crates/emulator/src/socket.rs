@@ -19,9 +19,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use paceline_input::units::{Rate, Size, Time};
+use paceline_input::Percent;
 use serde::{Deserialize, Serialize};
 
-use crate::file::{nanos, Percent};
+use crate::file::nanos;
 use crate::{Buffer, Change, Control, Direction, Loss, Report};
 
 /// Who asks has so long for a line.

@@ -8,10 +8,12 @@
 //! arithmetic is exact: what cannot be held in whole bits per second, bytes or
 //! microseconds is refused rather than rounded.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
@@ -30,6 +32,8 @@ pub enum Quantity {
 }
 
 impl Quantity {
+    pub(crate) const ALL: [Self; 4] = [Self::Rate, Self::Size, Self::Time, Self::Share];
+
     /// Units and their value in the base unit (bit/s, bytes, microseconds, thousandths).
     const fn units(self) -> &'static [(&'static str, u64)] {
         match self {
@@ -59,12 +63,38 @@ impl Quantity {
         }
     }
 
-    const fn examples(self) -> &'static str {
+    /// For messages.
+    pub(crate) const fn examples(self) -> &'static str {
         match self {
             Self::Rate => "\"500mbit\" or \"2.5gbit\"",
             Self::Size => "\"128KiB\" or \"100KB\"",
             Self::Time => "\"10ms\" or \"60s\"",
             Self::Share => "\"2%\" or \"0.5%\"",
+        }
+    }
+
+    /// What the schema of a file says of such a text.
+    fn schema(self) -> Schema {
+        let units: Vec<String> = self
+            .units()
+            .iter()
+            .map(|unit| self.pattern(unit.0))
+            .collect();
+        let pattern = format!(r"^[0-9]+(\.[0-9]+)?({})$", units.join("|"));
+        let examples: Vec<&str> = self.examples().split('"').skip(1).step_by(2).collect();
+        let format = self.to_string();
+        json_schema!({
+            "type": "string", "format": format, "pattern": pattern, "examples": examples
+        })
+    }
+
+    /// A unit as a regular expression: what [`Quantity::scale`] takes.
+    fn pattern(self, unit: &str) -> String {
+        let either = |c: char| format!("[{}{}]", c.to_ascii_uppercase(), c.to_ascii_lowercase());
+        match (self, unit) {
+            (Self::Rate, _) => unit.chars().map(either).collect(),
+            (Self::Size, "KB") => "[Kk]B".to_owned(),
+            _ => unit.to_owned(),
         }
     }
 
@@ -194,7 +224,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Parses `text` into the base unit of `quantity`.
-fn parse(quantity: Quantity, text: &str) -> Result<u64, UnitError> {
+pub(crate) fn parse(quantity: Quantity, text: &str) -> Result<u64, UnitError> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
@@ -311,6 +341,16 @@ macro_rules! quantity_type {
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                $quantity.schema()
             }
         }
 

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use paceline_emulator::file::Percent;
 use paceline_input::units::{Rate, Size, Time};
+use paceline_input::Percent;
 use serde::de::{value::MapAccessDeserializer, Deserializer, Error, MapAccess, Visitor};
 use serde::Deserialize;
 
