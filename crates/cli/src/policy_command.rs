@@ -94,7 +94,7 @@ fn show(policy: &str, as_json: bool) -> Result<ExitCode> {
 fn check(file: &str, as_json: bool) -> Result<ExitCode> {
     let (name, problems) = match Policy::load_file(file) {
         Ok(policy) => (Some(policy.name), Vec::new()),
-        Err(PolicyError::Invalid { problems, .. }) => (None, problems),
+        Err(PolicyError::Invalid(problems)) => (None, problems.list),
         Err(unreadable) => return Err(unreadable.into()),
     };
     if as_json {
@@ -105,7 +105,7 @@ fn check(file: &str, as_json: bool) -> Result<ExitCode> {
                     "line": problem.line,
                     "column": problem.column,
                     "key": problem.key,
-                    "message": problem.kind.to_string(),
+                    "message": problem.what,
                 })
             })
             .collect();

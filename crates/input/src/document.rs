@@ -60,6 +60,10 @@ impl<'f> Place<'f> {
         }
     }
 
+    pub(crate) fn is_root(&self) -> bool {
+        self.path.is_empty()
+    }
+
     /// The full key of this place.
     pub(crate) fn dotted(&self) -> String {
         dotted(&self.path)

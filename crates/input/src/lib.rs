@@ -23,6 +23,6 @@ pub use document::{Document, Place, Reported};
 pub use nearest::{did_you_mean, nearest};
 pub use percent::Percent;
 pub use problem::{Problem, Problems};
-pub use reader::{Check, Reader};
+pub use reader::{Format, Reader};
 pub use schema::schema;
 pub use units::quoted;

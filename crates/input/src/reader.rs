@@ -21,14 +21,16 @@ use crate::schema::{
 };
 use crate::units::{parse, quoted, Quantity};
 
-/// Says what is wrong with a text, if anything is.
-pub type Check = fn(&str) -> Result<(), String>;
+/// A `format` of a schema's strings, and what says what is wrong with one.
+pub type Format<'c> = (&'static str, &'c dyn Fn(&str) -> Result<(), String>);
+
+/// The format that is no [`Quantity`], and that all readers know, too.
+const PERCENT: Format<'static> = (percent::FORMAT, &|text| text.parse::<Percent>().map(drop));
 
 /// Reads documents of one kind.
 #[derive(Clone, Debug)]
 pub struct Reader<T> {
     schema: Value,
-    formats: Vec<(&'static str, Check)>,
     read: PhantomData<fn() -> T>,
 }
 
@@ -36,31 +38,23 @@ impl<T: DeserializeOwned + JsonSchema> Default for Reader<T> {
     fn default() -> Self {
         Reader {
             schema: schema::<T>(),
-            formats: vec![(percent::FORMAT, |text| text.parse::<Percent>().map(drop))],
             read: PhantomData,
         }
     }
 }
 
 impl<T: DeserializeOwned + JsonSchema> Reader<T> {
-    /// A reader that knows what strings of each `format` of the schema must be, beside the
-    /// quantities, which all readers know.
-    #[must_use]
-    pub fn with_formats(mut self, formats: &[(&'static str, Check)]) -> Self {
-        self.formats.extend_from_slice(formats);
-        self
-    }
-
-    /// Reads a document.
+    /// Reads a document. `formats` are those of its schema, beside the quantities, which
+    /// all readers know.
     ///
     /// # Errors
     /// All that is no TOML, or else all that does not fit the schema.
-    pub fn read(&self, document: &Document) -> Result<T, Problems> {
+    pub fn read(&self, document: &Document, formats: &[Format<'_>]) -> Result<T, Problems> {
         let tree = document.tree()?;
         document.check(|place| {
             let walk = Walk {
                 root: &self.schema,
-                formats: &self.formats,
+                formats,
             };
             walk.table(&[&self.schema], tree.get_ref(), place);
             Ok(())
@@ -71,7 +65,7 @@ impl<T: DeserializeOwned + JsonSchema> Reader<T> {
 
 struct Walk<'r> {
     root: &'r Value,
-    formats: &'r [(&'static str, Check)],
+    formats: &'r [Format<'r>],
 }
 
 impl Walk<'_> {
@@ -131,18 +125,15 @@ impl Walk<'_> {
         let Some(free) = free else {
             let text = quoted(text);
             let meant = did_you_mean(nearest(&text, words.iter().copied()));
-            let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-            let words = words.join(", ");
-            place.wrong(format!(
-                "{text:?} is not known{meant}; write one of {words}"
-            ));
+            let right = right(schema, &place.dotted());
+            place.wrong(format!("{text:?} is not known{meant}; write {right}"));
             return;
         };
         let problem = match quantity(free) {
             Some(quantity) => within(quantity, &schema["x-range"], text),
             None => {
-                let known = |(format, _): &&(&str, Check)| free["format"] == **format;
-                let check = self.formats.iter().find(known);
+                let known = |(format, _): &&Format<'_>| free["format"] == **format;
+                let check = self.formats.iter().chain([&PERCENT]).find(known);
                 check.map_or(Ok(()), |(_, check)| check(text))
             }
         };
@@ -234,9 +225,15 @@ fn tables_with(key: &str, schema: &Value, path: &str, found: &mut Vec<String>) {
 
 fn missing(schema: &Value, key: &str, place: &Place<'_>) {
     let value = &schema["properties"][key];
+    // Below a table's header it would be that table's.
+    let top = if place.is_root() {
+        " at the top of the file"
+    } else {
+        ""
+    };
     let place = place.key(key);
     place.wrong(match example(value) {
-        Some(example) => format!("missing: write {} = {example}", bare_or_quoted(key)),
+        Some(example) => format!("missing: write {} = {example}{top}", bare_or_quoted(key)),
         None => format!("missing: write {}", right(value, &place.dotted())),
     });
 }

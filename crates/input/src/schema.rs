@@ -195,8 +195,9 @@ fn with_keys(table: &Value) -> String {
 
 /// A value as a file may have it.
 pub(crate) fn example(schema: &Value) -> Option<String> {
+    let says_much = |value: &&Value| !matches!(value.to_string().as_str(), "\"\"" | "[]" | "{}");
     let given = schema["examples"].get(0);
-    if let Some(value) = given.or_else(|| schema.get("default")) {
+    if let Some(value) = given.or_else(|| schema.get("default").filter(says_much)) {
         return Some(value.to_string());
     }
     let branch = *branches(schema).first()?;

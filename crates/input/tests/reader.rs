@@ -120,8 +120,7 @@ fn small(text: &str) -> Result<(), String> {
 }
 
 fn read(text: &str) -> Result<File, Problems> {
-    let reader = Reader::<File>::default().with_formats(&[("small", small)]);
-    reader.read(&Document::new("f.toml", text))
+    Reader::<File>::default().read(&Document::new("f.toml", text), &[("small", &small)])
 }
 
 #[test]
@@ -147,7 +146,7 @@ fn line(from: &str, to: &str) -> String {
 #[test]
 fn what_is_wrong_is_said_with_its_place_and_the_right_form() {
     let cases = [
-        ("name = \"near\"", "", "1:1: name: missing: write name = \"near\""),
+        ("name = \"near\"", "", "1:1: name: missing: write name = \"near\" at the top of the file"),
         ("name = \"near\"", "nmae = \"near\"", "2:1: nmae: unknown key, did you mean \"name\"?; known here: name, count, hosts, weight, rate, loss, pair, step, variant, source, anything"),
         ("\"near\"", "\"NEAR\"", "2:8: name: \"NEAR\" is not small"),
         ("\"near\"", "7", "2:8: name: a whole number does not fit: write a string in quotes, as \"near\""),
@@ -158,7 +157,7 @@ fn what_is_wrong_is_said_with_its_place_and_the_right_form() {
         ("count = 3", "count = 3\nweight = 1.5", "4:10: weight: 1.5 is out of range: above 0, at most 1"),
         ("count = 3", "count = 3\nweight = nan", "4:10: weight: nan is out of range: above 0, at most 1"),
         ("count = 3", "count = 3\ncount = 4", "4:1: count: is there already: leave one of the two out"),
-        ("rate = \"1gbit\"\n", "", "1:1: rate: missing: write rate = \"500mbit\""),
+        ("rate = \"1gbit\"\n", "", "1:1: rate: missing: write rate = \"500mbit\" at the top of the file"),
         ("\"1gbit\"", "1_000", "4:8: rate: 1000 has no unit: write a rate as \"500mbit\" or \"2.5gbit\""),
         ("\"1gbit\"", "\"1Gbps\"", "4:8: rate: \"Gbps\" is not a unit of a rate: write \"1gbit\""),
         ("\"1gbit\"", "[]", "4:8: rate: a list does not fit: write a rate as \"500mbit\" or \"2.5gbit\""),
@@ -238,7 +237,7 @@ f.toml:16:10: variant.cubic: a table";
 #[test]
 fn a_document_inside_of_another_has_its_places_there() {
     let inner = Document::new("inner", "base = 7\n");
-    let inner = Reader::<Variant>::default().read(&inner).unwrap_err();
+    let inner = Reader::<Variant>::default().read(&inner, &[]).unwrap_err();
     let outer = Document::new("f.toml", GOOD);
     let problems =
         outer.check(|place| Err::<(), _>(place.key("variant").key("cubic").adopt(&inner)));

@@ -9,12 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod file;
 mod parse;
 mod policy;
 pub mod presets;
-mod read;
 
-pub use error::{PolicyError, Problem, ProblemKind};
+pub use error::{NotText, PolicyError};
+pub use file::{inline_schema, schema, FORMATS};
 pub use policy::{
     Ack, Backoff, Base, Breaker, Gap, Policy, Raised, Rto, Spacing, Startup, Target, TickTime,
     Window,

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a policy says, and its form for the kernel side.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use paceline_abi::{pl_base, pl_policy, pl_target};
-use serde::{Serialize, Serializer};
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::PolicyError;
 use paceline_input::units::{Rate, Share, Size, Time};
@@ -41,13 +44,17 @@ pub struct Policy {
 }
 
 /// The congestion control of the kernel that a policy builds on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Base {
     /// Whatever the socket has; nothing is wrapped, so no start-up law.
+    #[default]
     Keep,
+    /// CUBIC.
     Cubic,
+    /// NewReno.
     Reno,
+    /// BBR.
     Bbr,
 }
 
@@ -158,6 +165,26 @@ impl Serialize for TickTime {
     }
 }
 
+impl<'de> Deserialize<'de> for TickTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "tick" => Ok(Self::Tick),
+            text => text.parse().map(Self::Time).map_err(D::Error::custom),
+        }
+    }
+}
+
+impl JsonSchema for TickTime {
+    fn schema_name() -> Cow<'static, str> {
+        "TickTime".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let tick = json_schema!({ "type": "string", "const": "tick" });
+        json_schema!({ "anyOf": [tick, generator.subschema_for::<Time>()] })
+    }
+}
+
 /// The retransmission timeout of what this side sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rto {
@@ -172,7 +199,7 @@ pub struct Rto {
 }
 
 /// What becomes of the timeout when nothing arrives after a retransmission.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Backoff {
     /// It doubles each time (RFC 6298, 5.5).

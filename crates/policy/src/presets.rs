@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::io::Read;
 
+use paceline_input::nearest;
+
 use crate::error::{NotText, PolicyError};
-use crate::parse::nearest;
 use crate::policy::Policy;
 
 /// The preset used when a command names no policy.
@@ -46,10 +47,10 @@ impl Policy {
             return Ok(preset);
         }
         if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") {
-            let known: Vec<_> = names().collect();
+            let known = names().collect();
             return Err(PolicyError::UnknownPreset {
                 name: name_or_path.to_owned(),
-                nearest: nearest(name_or_path, &known),
+                nearest: nearest(name_or_path, names()),
                 known,
             });
         }

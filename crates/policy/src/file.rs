@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The keys of a policy file. Their comments are what editors show.
+
+use paceline_input::units::{Rate, Share, Size, Time};
+use paceline_input::Format;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::policy::{Backoff, Base, Breaker, TickTime, LONGEST_NAME, MOST_TIMER};
+
+const LONGEST_DESCRIPTION: usize = 200;
+/// PL_RATE_MIN_BPS of bpf/control/path.h: a slower start is left to the base.
+const LEAST_RATE: Rate = Rate::from_bits_per_second(100_000);
+const MOST_RATE: Rate = Rate::from_bits_per_second(1_000_000_000_000);
+/// An Ethernet that is slower has no gap to speak of.
+const LEAST_LINE: Rate = Rate::from_bits_per_second(1_000_000);
+/// Of the paper's interface, kamezawa-2004, 4.1.
+const LEAST_GAP: Size = Size::from_bytes(8);
+const MOST_GAP: Size = Size::from_bytes(1023);
+const DAY: Time = Time::from_secs(24 * 3600);
+const LEAST_HALF_LIFE: Time = Time::from_millis(100);
+const LEAST_HOLD: Time = Time::from_millis(10);
+/// Two ticks of the finest kernel (HZ = 1000).
+const LEAST_TIMER: Time = Time::from_millis(2);
+const LEAST_JITTER: Time = Time::from_micros(1);
+
+/// What the texts of a policy must be, for readers of files that have one inside.
+pub const FORMATS: [Format<'static>; 2] = [("policy-name", &name), ("line", &line)];
+
+fn name(text: &str) -> Result<(), String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if !text.is_empty() && text.len() <= LONGEST_NAME && text.chars().all(allowed) {
+        return Ok(());
+    }
+    let text = paceline_input::quoted(text);
+    Err(format!(
+        "{text:?} is not a name: 1 to {LONGEST_NAME} of a-z A-Z 0-9 . _ -"
+    ))
+}
+
+fn line(text: &str) -> Result<(), String> {
+    if text.chars().any(char::is_control) || text.chars().count() > LONGEST_DESCRIPTION {
+        return Err(format!(
+            "not one line: leave out line breaks and control characters, at most {LONGEST_DESCRIPTION} characters"
+        ));
+    }
+    Ok(())
+}
+
+/// What Paceline changes about the TCP connections of a job.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Paceline policy")]
+pub(crate) struct File {
+    /// Shown by `status`: 1 to 31 of `a-z A-Z 0-9 . _ -`.
+    #[schemars(extend("format" = "policy-name", "examples" = ["my-policy"]))]
+    #[schemars(extend("pattern" = format!("^[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}$")))]
+    pub name: String,
+    /// One line for people.
+    #[serde(default)]
+    #[schemars(extend("format" = "line", "maxLength" = LONGEST_DESCRIPTION))]
+    pub description: String,
+    /// The kernel's congestion control that carries the connection between bursts.
+    #[serde(default)]
+    pub base: Base,
+    /// How a burst after idle starts; absent: as the base has it.
+    pub startup: Option<Startup>,
+    /// The retransmission timeout.
+    pub rto: Option<Rto>,
+    /// The ACKs that this side sends.
+    pub ack: Option<Ack>,
+    /// Windows of a new connection.
+    pub window: Option<Window>,
+    /// Spacing of packets.
+    pub spacing: Option<Spacing>,
+}
+
+/// The start-up law.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Startup {
+    /// Where a start gets its rate; absent: there is no start-up law.
+    pub target: Option<Target>,
+    /// The rate per destination while the path is not yet known; absent: slow start.
+    #[schemars(extend("x-range" = [LEAST_RATE, MOST_RATE]))]
+    pub initial_rate: Option<Rate>,
+    /// What is remembered of a path halves in this time; absent: 60s.
+    #[schemars(extend("x-range" = [LEAST_HALF_LIFE, DAY]))]
+    pub half_life: Option<Time>,
+    /// Keep what was learned per phase class; absent: true.
+    pub phases: Option<bool>,
+    /// When the law gives way to the plain base.
+    pub breaker: Option<BreakerKey>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Target {
+    /// There is no start-up law.
+    Off,
+    /// ssthresh * MSS / RTT, until the first ACK.
+    Ssthresh,
+    /// What the path delivered.
+    DeliveryRate,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum BreakerKey {
+    Off(Off),
+    When(BreakerTable),
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Off {
+    Off,
+}
+
+/// When the law gives way to the plain base, per connection.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct BreakerTable {
+    /// A start that loses a larger share of its segments is a bad one.
+    #[schemars(extend("x-range" = [Share::from_permille(1), Share::from_permille(1000)]))]
+    pub loss: Share,
+    /// Bad starts in a row that open the breaker.
+    #[schemars(range(min = 1, max = 1000))]
+    pub starts: u32,
+    /// How long the breaker stays open.
+    #[schemars(extend("x-range" = [LEAST_HOLD, DAY]))]
+    pub hold: Time,
+}
+
+impl Default for BreakerTable {
+    fn default() -> Self {
+        let Breaker { loss, starts, hold } = Breaker::default();
+        BreakerTable { loss, starts, hold }
+    }
+}
+
+/// The retransmission timeout of what this side sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rto {
+    /// Its floor, instead of 200ms; "tick" is two ticks of the kernel.
+    #[schemars(extend("x-range" = [LEAST_TIMER, MOST_TIMER]))]
+    pub least: Option<TickTime>,
+    /// Each connection adds its own share of this to `least`; "tick" is one tick.
+    #[schemars(extend("x-range" = [LEAST_JITTER, MOST_TIMER]))]
+    pub jitter: Option<TickTime>,
+    /// How timeouts of one segment follow each other; absent: exponential.
+    pub backoff: Option<Backoff>,
+}
+
+/// The ACKs that this side sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ack {
+    /// How long an ACK is delayed at most; "tick" is two ticks of the kernel.
+    #[schemars(extend("x-range" = [LEAST_TIMER, MOST_TIMER]))]
+    pub delay: Option<TickTime>,
+}
+
+/// Windows of a new connection.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Window {
+    /// Segments that are sent before the first ACK.
+    #[schemars(range(min = 1, max = 1000), extend("examples" = [10]))]
+    pub initial: Option<u16>,
+}
+
+/// Spacing of packets.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Spacing {
+    /// Slow start spreads a window over a round trip; absent: false.
+    pub clustered: Option<bool>,
+    /// The interface's rate, framing included.
+    #[schemars(extend("x-range" = [LEAST_LINE, MOST_RATE]))]
+    pub line_rate: Option<Rate>,
+    /// Between packets, beyond what the interface leaves.
+    #[schemars(extend("x-range" = [LEAST_GAP, MOST_GAP]))]
+    pub gap: Option<Size>,
+}
+
+/// The JSON schema of a policy file.
+pub fn schema() -> Value {
+    paceline_input::schema::<File>()
+}
+
+/// The schema of a policy that stands inside of another file, which gives it its name.
+pub fn inline_schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = generator.subschema_for::<File>();
+    schema.remove("required");
+    schema.remove("title");
+    schema
+}
