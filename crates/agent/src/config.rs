@@ -5,9 +5,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use nix::unistd::Group;
+use paceline_input::{Document, Format, Place, Reader};
 use paceline_policy::{presets, Policy};
-use toml::de::{DeTable, DeValue};
-use toml::Spanned;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::error::{Error, Result};
 
@@ -26,7 +27,39 @@ pub struct Config {
     policies: Vec<(String, Policy)>,
 }
 
-/// What the texts of a list are looked up by; on failure it says what is wrong.
+/// The keys of the file. Their comments are what editors show.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "Configuration of Paceline's agent")]
+struct File {
+    /// Groups whose members may run jobs; absent: the group paceline.
+    #[schemars(extend("examples" = [DEFAULT_GROUPS], "items" = items("group")))]
+    groups: Vec<String>,
+    /// Policies that they may use: presets, and absolute paths of policy files.
+    #[schemars(extend("examples" = [DEFAULT_POLICIES], "items" = items("policy")))]
+    policies: Vec<String>,
+}
+
+/// Items of a list, in the file's schema.
+fn items(format: &str) -> serde_json::Value {
+    serde_json::json!({ "type": "string", "format": format })
+}
+
+/// The JSON schema of the file.
+pub fn schema() -> serde_json::Value {
+    paceline_input::schema::<File>()
+}
+
+impl Default for File {
+    fn default() -> Self {
+        File {
+            groups: DEFAULT_GROUPS.map(str::to_owned).into(),
+            policies: DEFAULT_POLICIES.map(str::to_owned).into(),
+        }
+    }
+}
+
+/// What the names of a list are looked up by; on failure it says what is wrong.
 type Lookup<'l, T> = &'l dyn Fn(&str) -> std::result::Result<T, String>;
 
 impl Config {
@@ -44,35 +77,18 @@ impl Config {
     }
 
     fn parse(text: &str, file: &str, group_id: Lookup<libc::gid_t>) -> Result<Self> {
-        let mut reader = Reader {
-            text,
-            file,
-            problems: Vec::new(),
-        };
-        let table = match DeTable::parse(text) {
-            Ok(table) => table,
-            Err(error) => {
-                let at = error.span().map_or(0, |span| span.start);
-                reader.report(at, &format!("not TOML: {}", error.message().trim_end()));
-                return Err(reader.error());
-            }
-        };
-        let table = table.get_ref();
-        for key in table.keys() {
-            if !["groups", "policies"].contains(&key.get_ref().as_ref()) {
-                let what = format!(
-                    "{}: unknown key; known here: groups, policies",
-                    key.get_ref().escape_debug()
-                );
-                reader.report(key.span().start, &what);
-            }
-        }
-        let groups = reader.list(table, "groups", &DEFAULT_GROUPS, group_id);
-        let policies = reader.list(table, "policies", &DEFAULT_POLICIES, &policy);
-        if reader.problems.is_empty() {
-            return Ok(Self { groups, policies });
-        }
-        Err(reader.error())
+        let document = Document::new(file, text);
+        let formats: [Format<'_>; 2] = [
+            ("group", &|name| group_id(name).map(drop)),
+            ("policy", &|name| policy(name).map(drop)),
+        ];
+        let keys = Reader::<File>::default().read(&document, &formats)?;
+        Ok(document.check(|place| {
+            Ok(Self {
+                groups: look_up(keys.groups, &place.key("groups"), group_id),
+                policies: look_up(keys.policies, &place.key("policies"), &policy),
+            })
+        })?)
     }
 
     /// Whether members of this group may run jobs.
@@ -103,6 +119,20 @@ pub fn fuzz(text: &str) {
     let _ = Config::parse(text, "agent.toml", &|_| Ok(1));
 }
 
+/// The names of a list with what they stand for.
+fn look_up<T>(names: Vec<String>, place: &Place<'_>, lookup: Lookup<T>) -> Vec<(String, T)> {
+    let mut found = Vec::new();
+    for (index, name) in names.into_iter().enumerate() {
+        match lookup(&name) {
+            Ok(value) => found.push((name, value)),
+            Err(what) => {
+                place.item(index).wrong(what);
+            }
+        }
+    }
+    found
+}
+
 fn names<T>(list: &[(String, T)]) -> String {
     let names: Vec<&str> = list.iter().map(|(name, _)| name.as_str()).collect();
     if names.is_empty() {
@@ -130,79 +160,6 @@ fn policy(name: &str) -> std::result::Result<Policy, String> {
         ));
     }
     Policy::load(name).map_err(|error| error.to_string())
-}
-
-struct Reader<'t> {
-    text: &'t str,
-    file: &'t str,
-    /// With their places in the text, to be put in its order.
-    problems: Vec<(usize, String)>,
-}
-
-impl Reader<'_> {
-    fn report(&mut self, at: usize, what: &str) {
-        let before = &self.text[..at];
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        let text = format!("{}:{line}:{column}: {what}", self.file);
-        self.problems.push((at, text));
-    }
-
-    fn error(mut self) -> Error {
-        self.problems.sort();
-        let problems = self.problems.into_iter().map(|(_, line)| line).collect();
-        Error::Configuration { problems }
-    }
-
-    /// The texts of a list with what they stand for; `default` where the key is absent.
-    fn list<T>(
-        &mut self,
-        table: &DeTable,
-        key: &str,
-        default: &[&str],
-        lookup: Lookup<T>,
-    ) -> Vec<(String, T)> {
-        let Some((_, value)) = table.iter().find(|(found, _)| found.get_ref() == key) else {
-            let default = default.iter().map(|text| (0, (*text).to_owned()));
-            return self.look_up(key, default.collect(), lookup);
-        };
-        let right = format!("{key}: write a list of names in quotes, as {key} = {default:?}");
-        let DeValue::Array(items) = value.get_ref() else {
-            self.report(value.span().start, &right);
-            return Vec::new();
-        };
-        let mut texts = Vec::new();
-        for item in items.iter() {
-            match text_of(item) {
-                Some(text) => texts.push((item.span().start, text)),
-                None => self.report(item.span().start, &right),
-            }
-        }
-        self.look_up(key, texts, lookup)
-    }
-
-    fn look_up<T>(
-        &mut self,
-        key: &str,
-        texts: Vec<(usize, String)>,
-        lookup: Lookup<T>,
-    ) -> Vec<(String, T)> {
-        let mut found = Vec::new();
-        for (at, text) in texts {
-            match lookup(&text) {
-                Ok(value) => found.push((text, value)),
-                Err(what) => self.report(at, &format!("{key}: {what}")),
-            }
-        }
-        found
-    }
-}
-
-fn text_of(value: &Spanned<DeValue>) -> Option<String> {
-    match value.get_ref() {
-        DeValue::String(text) => Some(text.to_string()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -255,7 +212,7 @@ mod tests {
         let expected = [
             ("agent.toml:1:1: group: unknown key", "groups, policies"),
             ("agent.toml:2:11: groups: no group", "groupadd"),
-            ("agent.toml:2:28: groups: write a list", "[\"paceline\"]"),
+            ("agent.toml:2:28: groups: a whole number", "a string"),
             ("agent.toml:3:13: policies: there is no preset", "\"lfn\"?"),
             ("agent.toml:3:20: policies: \"mine.toml\"", "absolute path"),
         ];

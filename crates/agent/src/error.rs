@@ -53,12 +53,9 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The agent's configuration; one line for each problem.
-    #[error("{}", problems.join("\n"))]
-    Configuration {
-        /// `FILE:LINE:COLUMN: KEY: MESSAGE`.
-        problems: Vec<String>,
-    },
+    /// The agent's configuration.
+    #[error(transparent)]
+    Configuration(#[from] paceline_input::Problems),
 
     /// A group that the kernel side could not name.
     #[error("{name:?} is no group's name: 1 to {longest} bytes without control characters")]

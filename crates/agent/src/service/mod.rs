@@ -49,7 +49,7 @@ use watch::Watch;
 
 #[doc(hidden)]
 pub use crate::config::fuzz as fuzz_config;
-pub use crate::config::{Config, DEFAULT_CONFIG};
+pub use crate::config::{schema as config_schema, Config, DEFAULT_CONFIG};
 pub use crate::listening::DIRECTORY;
 pub use client::run_by_agent;
 #[doc(hidden)]
