@@ -318,7 +318,7 @@ fn what_cannot_be_is_one_clear_error() {
         ),
         (
             &[&first, &second, "--file", file.to_str().unwrap()],
-            "wan.toml:4: los: unknown field",
+            "wan.toml:4:1: link.los: unknown key, did you mean \"loss\"?",
         ),
         (
             &[

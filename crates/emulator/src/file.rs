@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A link as a TOML file. The keys are described in `docs/emulator.md`.
 
-use std::ops::Range;
+mod keys;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use paceline_input::units::{Rate, Size, Time};
-use paceline_input::Percent;
-use serde::Deserialize;
-use toml::Spanned;
+use paceline_input::units::Time;
+use paceline_input::{Document, Percent, Place, Problems, Reader, Reported};
+
+use keys::{Content, Keys};
 
 use crate::config::{
-    Buffer, Change, Codel, Jitter, Line, LinkConfig, Loss, Policer, Red, Reorder, Step,
-    ETHERNET_FRAMING,
+    Buffer, Change, Jitter, Line, LinkConfig, Loss, Policer, Reorder, ETHERNET_FRAMING,
 };
 use crate::trace::{self, Trace};
 use crate::EmulatorError;
@@ -21,8 +21,6 @@ use crate::EmulatorError;
 const LONGEST_BYTES: u64 = 1 << 20;
 /// Longest trace that is read, bytes: hours at 100 Mbit/s.
 const LONGEST_TRACE_BYTES: u64 = 1 << 28;
-/// The weight of an arrival in RED's average that ns takes by default.
-const RED_WEIGHT: f64 = 0.002;
 
 /// Why a file describes no link.
 #[derive(Debug, thiserror::Error)]
@@ -36,21 +34,20 @@ pub enum FileError {
         source: std::io::Error,
     },
     /// Something in it is wrong.
-    #[error("{file}:{line}: {key}: {problem}")]
-    Invalid {
-        /// The file.
-        file: String,
-        /// From 1.
-        line: usize,
-        /// The key or table.
-        key: String,
-        /// What is wrong and what would be right.
-        problem: String,
-    },
+    #[error(transparent)]
+    Invalid(#[from] Problems),
     /// A trace that is none.
     #[error(transparent)]
     Trace(EmulatorError),
 }
+
+/// The JSON schema of the file.
+pub fn schema() -> serde_json::Value {
+    paceline_input::schema::<Content>()
+}
+
+/// What reads the trace that a file names.
+type Load<'l> = &'l dyn Fn(&str) -> Result<Trace, FileError>;
 
 /// Both directions of a link.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,7 +62,7 @@ impl LinkFile {
     /// Reads `path`; traces are found from its directory.
     ///
     /// # Errors
-    /// With file, line and key, when it is not a link for frames of `frame_bytes`.
+    /// All that is wrong, when it is not a link for frames of `frame_bytes`.
     pub fn read(path: &Path, frame_bytes: u32) -> Result<Self, FileError> {
         let text = read_text(path, LONGEST_BYTES)?;
         let load = |name: &str| {
@@ -84,29 +81,28 @@ impl LinkFile {
         text: &str,
         name: &str,
         frame_bytes: u32,
-        load: &dyn Fn(&str) -> Result<Trace, FileError>,
+        load: Load<'_>,
     ) -> Result<Self, FileError> {
-        let place = Place { text, name };
-        let file: Content = toml::from_str(text).map_err(|error| place.syntax(&error))?;
-        let mut links = Vec::new();
-        for (number, own) in (0..).zip([&file.forward, &file.reverse]) {
-            let header = own.as_ref().or(file.link.as_ref());
-            let table = Table {
-                place: &place,
-                header: header.map_or(0..0, Spanned::span),
-                name: ["forward", "reverse"][number as usize],
-                own: own.as_ref().map(Spanned::get_ref),
-                both: file.link.as_ref().map(Spanned::get_ref),
+        let document = Document::new(name, text);
+        let file: Content = Reader::default().read(&document, &[])?;
+        Ok(document.check(|place| {
+            let direction = |name, own, number| {
+                let direction = Direction {
+                    own: (name, own),
+                    both: ("link", file.link.as_ref()),
+                    place,
+                };
+                // Neighbouring seeds give unlike sequences; the directions must not be alike.
+                let seed = file.seed.wrapping_mul(2).wrapping_add(number);
+                direction.config(&file, seed, frame_bytes, load)
             };
-            // Neighbouring seeds give unlike sequences; the directions must not be alike.
-            let seed = file.seed.wrapping_mul(2).wrapping_add(number);
-            links.push(table.config(&file, seed, frame_bytes, load)?);
-        }
-        let (reverse, forward) = (links.pop(), links.pop());
-        let (Some(forward), Some(reverse)) = (forward, reverse) else {
-            unreachable!("two directions were pushed");
-        };
-        Ok(LinkFile { forward, reverse })
+            let forward = direction("forward", file.forward.as_ref(), 0);
+            let reverse = direction("reverse", file.reverse.as_ref(), 1);
+            Ok(LinkFile {
+                forward: forward?,
+                reverse: reverse?,
+            })
+        })?)
     }
 }
 
@@ -124,156 +120,26 @@ fn read_text(path: &Path, longest: u64) -> Result<String, FileError> {
     std::fs::read_to_string(path).map_err(fail)
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Content {
-    #[serde(default)]
-    seed: u64,
-    framing: Option<Size>,
-    /// For both directions, where they do not say otherwise themselves.
-    link: Option<Spanned<Keys>>,
-    forward: Option<Spanned<Keys>>,
-    reverse: Option<Spanned<Keys>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Keys {
-    rate: Option<Spanned<Rate>>,
-    trace: Option<Spanned<String>>,
-    delay: Option<Spanned<Time>>,
-    jitter: Option<Spanned<Time>>,
-    normal_jitter: Option<Spanned<Time>>,
-    buffer: Option<Spanned<Size>>,
-    buffer_packets: Option<Spanned<u64>>,
-    red: Option<Spanned<RedKeys>>,
-    codel: Option<Spanned<CodelKeys>>,
-    policer: Option<Spanned<PolicerKeys>>,
-    slots: Option<Spanned<Time>>,
-    loss: Option<Spanned<Percent>>,
-    burst_loss: Option<Spanned<BurstKeys>>,
-    reorder: Option<Spanned<ReorderKeys>>,
-    duplicate: Option<Spanned<Percent>>,
-    #[serde(default)]
-    step: Vec<Spanned<StepKeys>>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RedKeys {
-    least: Size,
-    most: Size,
-    probability: Percent,
-    weight: Option<f64>,
-    #[serde(default = "yes")]
-    gentle: bool,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CodelKeys {
-    target: Time,
-    interval: Time,
-    #[serde(default)]
-    ecn: bool,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PolicerKeys {
-    rate: Rate,
-    burst: Size,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BurstKeys {
-    to_bad: Percent,
-    to_good: Percent,
-    #[serde(default)]
-    good: Percent,
-    #[serde(default = "all")]
-    bad: Percent,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReorderKeys {
-    share: Percent,
-    by: Time,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StepKeys {
-    at: Time,
-    rate: Option<Rate>,
-    delay: Option<Time>,
-    buffer: Option<Size>,
-    loss: Option<Percent>,
-    outage: Option<Time>,
-    #[serde(default)]
-    cut: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn all() -> Percent {
-    Percent::ALL
-}
-
-/// Finds lines for messages.
-struct Place<'a> {
-    text: &'a str,
-    name: &'a str,
-}
-
-impl Place<'_> {
-    fn syntax(&self, error: &toml::de::Error) -> FileError {
-        let span = error.span().unwrap_or(0..0);
-        let content = self.text.lines().nth(self.line(&span) - 1);
-        let key = content.and_then(|line| line.split('=').next());
-        let key = key.map(str::trim).filter(|key| !key.is_empty());
-        self.wrong(
-            span,
-            key.unwrap_or("file"),
-            error.message().replace('\n', " "),
-        )
-    }
-
-    fn line(&self, span: &Range<usize>) -> usize {
-        let before = self.text.get(..span.start).unwrap_or(self.text);
-        before.matches('\n').count() + 1
-    }
-
-    fn wrong(&self, span: Range<usize>, key: &str, problem: String) -> FileError {
-        FileError::Invalid {
-            file: self.name.to_owned(),
-            line: self.line(&span),
-            key: key.to_owned(),
-            problem,
-        }
-    }
-}
-
-/// At most one of two keys.
-type Either<'a, T, U> = (Option<&'a Spanned<T>>, Option<&'a Spanned<U>>);
+/// Keys of one table.
+type Table<'a> = (&'static str, Option<&'a Keys>);
 
 /// What is said of one direction.
-struct Table<'a> {
+struct Direction<'a> {
+    own: Table<'a>,
+    both: Table<'a>,
     place: &'a Place<'a>,
-    header: Range<usize>,
-    name: &'static str,
-    own: Option<&'a Keys>,
-    both: Option<&'a Keys>,
 }
 
-impl<'a> Table<'a> {
-    fn get<T>(&self, key: fn(&Keys) -> &Option<Spanned<T>>) -> Option<&'a Spanned<T>> {
-        let own = self.own.and_then(|keys| key(keys).as_ref());
-        own.or_else(|| self.both.and_then(|keys| key(keys).as_ref()))
+impl<'a> Direction<'a> {
+    fn get<T: Copy>(&self, key: fn(&Keys) -> &Option<T>) -> Option<T> {
+        let tables = [self.own.1, self.both.1];
+        tables.into_iter().flatten().find_map(|keys| *key(keys))
+    }
+
+    /// The table that is the direction's own, or that of both, or that might be.
+    fn table(&self) -> Place<'a> {
+        let name = self.own.1.map_or(self.both.0, |_| self.own.0);
+        self.place.key(name)
     }
 
     /// Of two keys that exclude each other; what the direction says itself goes before
@@ -281,25 +147,74 @@ impl<'a> Table<'a> {
     fn either<T, U>(
         &self,
         names: [&str; 2],
-        first: fn(&Keys) -> &Option<Spanned<T>>,
-        second: fn(&Keys) -> &Option<Spanned<U>>,
-    ) -> Result<Either<'a, T, U>, FileError> {
-        for keys in [self.own, self.both].into_iter().flatten() {
-            match (first(keys), second(keys)) {
-                (None, None) => {}
-                (Some(_), Some(second)) => {
-                    let problem = format!("there is {} already: one of the two", names[0]);
-                    return Err(self.place.wrong(second.span(), names[1], problem));
+        first: fn(&Keys) -> &Option<T>,
+        second: fn(&Keys) -> &Option<U>,
+    ) -> Result<(Option<&'a T>, Option<&'a U>), Reported> {
+        for (table, keys) in [self.own, self.both] {
+            match keys.map(|keys| (first(keys), second(keys))) {
+                None | Some((None, None)) => {}
+                Some((Some(_), Some(_))) => {
+                    let key = self.place.key(table).key(names[1]);
+                    return Err(
+                        key.wrong_key(format!("there is {} already: one of the two", names[0]))
+                    );
                 }
-                (first, second) => return Ok((first.as_ref(), second.as_ref())),
+                Some((first, second)) => return Ok((first.as_ref(), second.as_ref())),
             }
         }
         Ok((None, None))
     }
 
-    fn missing(&self, key: &str, right: &str) -> FileError {
-        let problem = format!("[{}] needs {right}", self.name);
-        self.place.wrong(self.header.clone(), key, problem)
+    fn line(&self, load: Load<'_>) -> Result<Line, Reported> {
+        match self.either(["rate", "trace"], |k| &k.rate, |k| &k.trace)? {
+            (Some(rate), _) => Ok(Line::Rate(rate.bits_per_second())),
+            (_, Some(name)) => match load(name) {
+                Ok(trace) => Ok(Line::Trace(Arc::new(trace))),
+                Err(error) => Err(self.table().key("trace").wrong(error.to_string())),
+            },
+            _ => Err(self
+                .table()
+                .key("rate")
+                .wrong("missing: write rate = \"500mbit\" or trace = \"FILE\"")),
+        }
+    }
+
+    fn buffer(&self) -> Result<Buffer, Reported> {
+        let names = ["buffer", "buffer_packets"];
+        match self.either(names, |k| &k.buffer, |k| &k.buffer_packets)? {
+            (Some(bytes), _) => Ok(Buffer::Bytes(bytes.bytes())),
+            (_, Some(packets)) => Ok(Buffer::Packets(*packets)),
+            _ => Err(self.table().key("buffer").wrong(
+                "missing: write buffer = \"128KiB\" or buffer_packets = 100: there is no right default",
+            )),
+        }
+    }
+
+    fn jitter(&self) -> Result<Option<Jitter>, Reported> {
+        let names = ["jitter", "normal_jitter"];
+        Ok(
+            match self.either(names, |k| &k.jitter, |k| &k.normal_jitter)? {
+                (Some(most), _) => Some(Jitter::Uniform {
+                    most_ns: nanos(*most),
+                }),
+                (_, Some(deviation)) => Some(Jitter::Normal {
+                    deviation_ns: nanos(*deviation),
+                }),
+                _ => None,
+            },
+        )
+    }
+
+    fn loss(&self) -> Result<Option<Loss>, Reported> {
+        Ok(
+            match self.either(["loss", "burst_loss"], |k| &k.loss, |k| &k.burst_loss)? {
+                (Some(share), _) => Some(Loss::Random {
+                    share: share.share(),
+                }),
+                (_, Some(bursts)) => Some(bursts.loss()),
+                _ => None,
+            },
+        )
     }
 
     fn config(
@@ -307,47 +222,11 @@ impl<'a> Table<'a> {
         file: &Content,
         seed: u64,
         frame_bytes: u32,
-        load: &dyn Fn(&str) -> Result<Trace, FileError>,
-    ) -> Result<LinkConfig, FileError> {
-        let line = match self.either(["rate", "trace"], |k| &k.rate, |k| &k.trace)? {
-            (Some(rate), _) => Line::Rate(rate.get_ref().bits_per_second()),
-            (_, Some(name)) => Line::Trace(Arc::new(load(name.get_ref())?)),
-            _ => return Err(self.missing("rate", "rate = \"500mbit\" or trace = \"FILE\"")),
-        };
-        let buffer = match self.either(
-            ["buffer", "buffer_packets"],
-            |k| &k.buffer,
-            |k| &k.buffer_packets,
-        )? {
-            (Some(bytes), _) => Buffer::Bytes(bytes.get_ref().bytes()),
-            (_, Some(packets)) => Buffer::Packets(*packets.get_ref()),
-            _ => {
-                return Err(self.missing(
-                    "buffer",
-                    "buffer = \"128KiB\" or buffer_packets = 100: there is no right default",
-                ))
-            }
-        };
-        let jitter = match self.either(
-            ["jitter", "normal_jitter"],
-            |k| &k.jitter,
-            |k| &k.normal_jitter,
-        )? {
-            (Some(most), _) => Some(Jitter::Uniform {
-                most_ns: nanos(*most.get_ref()),
-            }),
-            (_, Some(deviation)) => Some(Jitter::Normal {
-                deviation_ns: nanos(*deviation.get_ref()),
-            }),
-            _ => None,
-        };
-        let loss = match self.either(["loss", "burst_loss"], |k| &k.loss, |k| &k.burst_loss)? {
-            (Some(share), _) => Some(Loss::Random {
-                share: share.get_ref().share(),
-            }),
-            (_, Some(bursts)) => Some(bursts.get_ref().loss()),
-            _ => None,
-        };
+        load: Load<'_>,
+    ) -> Result<LinkConfig, Reported> {
+        let (line, buffer) = (self.line(load), self.buffer());
+        let (jitter, loss) = (self.jitter(), self.loss());
+        let line = line?;
         let framing_bytes = match (&file.framing, &line) {
             (Some(framing), _) => i32::try_from(framing.bytes()).unwrap_or(i32::MAX),
             (None, Line::Trace(_)) => trace::FRAMING,
@@ -356,109 +235,67 @@ impl<'a> Table<'a> {
         let config = LinkConfig {
             line,
             framing_bytes,
-            delay_ns: self
-                .get(|k| &k.delay)
-                .map_or(0, |delay| nanos(*delay.get_ref())),
-            jitter,
-            buffer,
+            delay_ns: self.get(|k| &k.delay).map_or(0, nanos),
+            jitter: jitter?,
+            buffer: buffer?,
             policer: self.get(|k| &k.policer).map(|policer| Policer {
-                rate_bits: policer.get_ref().rate.bits_per_second(),
-                burst_bytes: policer.get_ref().burst.bytes(),
+                rate_bits: policer.rate.bits_per_second(),
+                burst_bytes: policer.burst.bytes(),
             }),
-            slot_ns: self
-                .get(|k| &k.slots)
-                .map_or(0, |slots| nanos(*slots.get_ref())),
-            red: self.get(|k| &k.red).map(|red| red.get_ref().red()),
-            codel: self.get(|k| &k.codel).map(|codel| Codel {
-                target_ns: nanos(codel.get_ref().target),
-                interval_ns: nanos(codel.get_ref().interval),
-                ecn: codel.get_ref().ecn,
-            }),
-            loss,
+            slot_ns: self.get(|k| &k.slots).map_or(0, nanos),
+            red: self.get(|k| &k.red).map(|red| red.red()),
+            codel: self.get(|k| &k.codel).map(|codel| codel.codel()),
+            loss: loss?,
             reorder: self.get(|k| &k.reorder).map(|reorder| Reorder {
-                share: reorder.get_ref().share.share(),
-                by_ns: nanos(reorder.get_ref().by),
+                share: reorder.share.share(),
+                by_ns: nanos(reorder.by),
             }),
-            duplicate: self
-                .get(|k| &k.duplicate)
-                .map_or(0.0, |share| share.get_ref().share()),
+            duplicate: self.get(|k| &k.duplicate).map_or(0.0, Percent::share),
             steps: Vec::new(),
             seed,
         };
-        let whole = |error: EmulatorError| {
-            self.place
-                .wrong(self.header.clone(), self.name, error.to_string())
-        };
-        config.check(frame_bytes).map_err(whole)?;
-        self.steps(config, frame_bytes)
+        if let Err(error) = config.check(frame_bytes) {
+            self.at(&error).wrong(error.to_string());
+        }
+        Ok(self.steps(config, frame_bytes))
     }
 
-    fn steps(&self, mut config: LinkConfig, frame_bytes: u32) -> Result<LinkConfig, FileError> {
-        let own = self.own.map_or(&[][..], |keys| &keys.step);
-        let both = self.both.map_or(&[][..], |keys| &keys.step);
-        let steps = if own.is_empty() { both } else { own };
-        for keys in steps {
-            let step = keys.get_ref().step();
-            let wrong = |problem: String| self.place.wrong(keys.span(), "step", problem);
+    /// The key that an error of the whole is about.
+    fn at(&self, error: &EmulatorError) -> Place<'a> {
+        let what = match error {
+            EmulatorError::BufferTooSmall { .. } => "buffer",
+            EmulatorError::Range { what, .. } => what,
+            _ => return self.table(),
+        };
+        let keys = ["buffer", "jitter", "policer", "red", "loss"];
+        match keys.into_iter().find(|key| what.contains(key)) {
+            Some("loss") => self.table().key("burst_loss"),
+            Some(key) => self.table().key(key),
+            None => self.table(),
+        }
+    }
+
+    fn steps(&self, mut config: LinkConfig, frame_bytes: u32) -> LinkConfig {
+        let has_steps = |(_, keys): &Table<'a>| keys.is_some_and(|keys| !keys.step.is_empty());
+        let Some((table, Some(keys))) = [self.own, self.both].into_iter().find(has_steps) else {
+            return config;
+        };
+        for (index, keys) in keys.step.iter().enumerate() {
+            let place = self.place.key(table).key("step").item(index);
+            let step = keys.step();
             if step.change == Change::default() {
-                return Err(wrong(
-                    "changes nothing: it needs rate, delay, buffer, loss, cut or outage".to_owned(),
-                ));
+                place.wrong("changes nothing: it needs rate, delay, buffer, loss, cut or outage");
             }
-            if config
-                .steps
-                .last()
-                .is_some_and(|last| last.at_ns > step.at_ns)
-            {
-                return Err(wrong("is earlier than the one before it".to_owned()));
+            let last = config.steps.last();
+            if last.is_some_and(|last| last.at_ns > step.at_ns) {
+                place.key("at").wrong("is earlier than the one before it");
             }
-            config
-                .check_change(&step.change, frame_bytes)
-                .map_err(|error| wrong(error.to_string()))?;
+            if let Err(error) = config.check_change(&step.change, frame_bytes) {
+                place.wrong(error.to_string());
+            }
             config.steps.push(step);
         }
-        Ok(config)
-    }
-}
-
-impl RedKeys {
-    fn red(&self) -> Red {
-        Red {
-            least_bytes: self.least.bytes(),
-            most_bytes: self.most.bytes(),
-            probability: self.probability.share(),
-            weight: self.weight.unwrap_or(RED_WEIGHT),
-            gentle: self.gentle,
-        }
-    }
-}
-
-impl BurstKeys {
-    fn loss(&self) -> Loss {
-        Loss::Bursts {
-            to_bad: self.to_bad.share(),
-            to_good: self.to_good.share(),
-            good: self.good.share(),
-            bad: self.bad.share(),
-        }
-    }
-}
-
-impl StepKeys {
-    fn step(&self) -> Step {
-        Step {
-            at_ns: nanos(self.at),
-            change: Change {
-                rate_bits: self.rate.map(Rate::bits_per_second),
-                delay_ns: self.delay.map(nanos),
-                buffer: self.buffer.map(|bytes| Buffer::Bytes(bytes.bytes())),
-                loss: self.loss.map(|share| Loss::Random {
-                    share: share.share(),
-                }),
-                cut: self.cut,
-                outage_ns: self.outage.map(nanos),
-            },
-        }
+        config
     }
 }
 

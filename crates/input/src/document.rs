@@ -5,6 +5,7 @@
 //! there are problems to report. So the types of a file need no positions in them.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 
 use toml::de::{DeTable, DeValue, Error};
 use toml::Spanned;
@@ -171,6 +172,9 @@ impl Document {
             })
             .collect();
         list.sort_by_key(|problem| (problem.line, problem.column));
+        // A table that stands for two may have been checked twice.
+        let mut seen = HashSet::new();
+        list.retain(|problem| seen.insert(problem.to_string()));
         self.problems(list)
     }
 

@@ -2,6 +2,7 @@
 //! Files of links, good and bad.
 
 use super::*;
+use crate::config::Codel;
 
 fn parse(text: &str) -> Result<LinkFile, FileError> {
     let load = |name: &str| match name {
@@ -67,45 +68,55 @@ fn all_keys() {
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
     let cases = [
-        ("", "wan.toml:1: rate: [forward] needs rate"),
+        (
+            "[link]\nbuffer_packets = 9",
+            "wan.toml:1:2: link.rate: missing: write rate",
+        ),
         (
             "[link]\nrate = \"1mbit\"",
-            "wan.toml:1: buffer: [forward] needs buffer",
+            "wan.toml:1:2: link.buffer: missing: write buffer",
         ),
-        ("[link]\nrate = 5\n", "wan.toml:2: rate: "),
+        (
+            "[link]\nrate = 5\n",
+            "wan.toml:2:8: link.rate: 5 has no unit",
+        ),
         (
             "[link]\nrat = \"5mbit\"\n",
-            "wan.toml:2: rat: unknown field `rat`",
+            "wan.toml:2:1: link.rat: unknown key, did you mean \"rate\"?",
         ),
         (
             "[link]\nrate = \"1mbit\"\nloss = \"1\"",
-            "wan.toml:3: loss: \"1\" is not a share",
+            "wan.toml:3:8: link.loss: \"1\" is not a share",
         ),
         (
             "[link]\nrate = \"1mbit\"\nloss = \"101%\"",
-            "wan.toml:3: loss: ",
+            "wan.toml:3:8: link.loss: ",
         ),
         (
-            "[link]\nrate = \"1mbit\"\ntrace = \"up.trace\"",
-            "wan.toml:3: trace: there is rate already",
+            "[link]\nrate = \"1mbit\"\ntrace = \"up.trace\"\nbuffer_packets = 9",
+            "wan.toml:3:1: link.trace: there is rate already",
         ),
         (
             "[link]\nrate = \"1mbit\"\nbuffer = \"1KiB\"",
-            "wan.toml:1: forward: a buffer of 1024 bytes",
+            "wan.toml:3:10: link.buffer: a buffer of 1024 bytes",
         ),
         (
             "[link]\nrate = \"1mbit\"\nbuffer = \"10KiB\"\n[[link.step]]\nat = \"1s\"",
-            "wan.toml:4: step: changes nothing",
+            "wan.toml:4:1: link.step: changes nothing",
         ),
-        ("[link]\ntrace = \"no\"", "cannot read no: "),
+        (
+            "[link]\ntrace = \"no\"\nbuffer_packets = 9",
+            "wan.toml:2:9: link.trace: cannot read no: ",
+        ),
         (
             "[link]\nrate = \"1mbit\"\nbuffer = \"10KiB\"\njitter = \"1ms\"",
-            "wan.toml:1: forward: jitter must be the delay at most",
+            "wan.toml:4:10: link.jitter: jitter must be the delay at most",
         ),
     ];
     for (text, wanted) in cases {
         let error = parse(text).unwrap_err().to_string();
         assert!(error.starts_with(wanted), "{text:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{text:?}: {error}");
     }
 }
 
@@ -131,4 +142,26 @@ fn codel_has_a_target_below_its_interval() {
         error.contains("a target above 0 and below its interval"),
         "{error}"
     );
+}
+
+#[test]
+fn all_that_is_wrong_is_said_once() {
+    let said = |text| parse(text).unwrap_err().to_string();
+    let nothing = said("");
+    let lines: Vec<&str> = nothing.lines().collect();
+    assert_eq!(lines.len(), 2, "{nothing}");
+    assert!(
+        lines[0].starts_with("wan.toml:1:1: link.rate: "),
+        "{nothing}"
+    );
+    assert!(
+        lines[1].starts_with("wan.toml:1:1: link.buffer: "),
+        "{nothing}"
+    );
+    let several = said(
+        "[link]\nrate = \"1mbit\"\nbuffer = \"9KiB\"\n[reverse]\njitter = \"1ms\"\n[[link.step]]\nat = \"1s\"\n",
+    );
+    let expected = "wan.toml:5:10: reverse.jitter: jitter must be the delay at most\n\
+        wan.toml:6:1: link.step: changes nothing";
+    assert!(several.starts_with(expected), "{several}");
 }

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The keys of a link's file. Their comments are what editors show.
+
+use paceline_input::units::{Rate, Size, Time};
+use paceline_input::Percent;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::nanos;
+use crate::config::{Buffer, Change, Codel, Loss, Red, Step};
+
+/// The weight of an arrival in RED's average that ns takes by default.
+const RED_WEIGHT: f64 = 0.002;
+
+/// A WAN link between two interfaces.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Paceline link")]
+pub(super) struct Content {
+    /// Of all that is random.
+    #[serde(default)]
+    pub seed: u64,
+    /// What a frame takes on the line beside itself; absent: 24 bytes, those of Ethernet.
+    pub framing: Option<Size>,
+    /// Both directions, where they do not say otherwise themselves.
+    pub link: Option<Keys>,
+    /// From the first interface to the second.
+    pub forward: Option<Keys>,
+    /// Back.
+    pub reverse: Option<Keys>,
+}
+
+/// A direction, or both.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Keys {
+    /// The line's, framing included.
+    #[schemars(extend("x-range" = ["1bit", null]))]
+    pub rate: Option<Rate>,
+    /// In place of a rate, a file in mahimahi's format, beside this one.
+    pub trace: Option<String>,
+    /// One way; absent: none.
+    pub delay: Option<Time>,
+    /// Up to so much more or less, evenly; packets keep their order.
+    pub jitter: Option<Time>,
+    /// In its place a standard deviation.
+    pub normal_jitter: Option<Time>,
+    /// Drop-tail, bytes of frames with their Ethernet header.
+    pub buffer: Option<Size>,
+    /// In its place a number of frames.
+    #[schemars(range(min = 1), extend("examples" = [100]))]
+    pub buffer_packets: Option<u64>,
+    /// Random early detection in the buffer.
+    pub red: Option<RedKeys>,
+    /// Controlled delay (RFC 8289) of what waits in the buffer.
+    pub codel: Option<CodelKeys>,
+    /// A token bucket in front of the buffer.
+    pub policer: Option<PolicerKeys>,
+    /// What has come over the line waits for so long, and then all of it arrives.
+    pub slots: Option<Time>,
+    /// Share of packets that the line loses.
+    pub loss: Option<Percent>,
+    /// In its place chances of two states, per packet.
+    pub burst_loss: Option<BurstKeys>,
+    /// Packets that are overtaken.
+    pub reorder: Option<ReorderKeys>,
+    /// Share of packets that arrive twice.
+    pub duplicate: Option<Percent>,
+    /// Changes at times since the start.
+    #[serde(default)]
+    pub step: Vec<StepKeys>,
+}
+
+/// Random early detection.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RedKeys {
+    /// Threshold of the average backlog from which packets are dropped.
+    pub least: Size,
+    /// The upper threshold.
+    pub most: Size,
+    /// Share that is dropped at the upper threshold.
+    pub probability: Percent,
+    /// Of an arrival in the average; absent: 0.002.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    pub weight: Option<f64>,
+    /// Beyond the upper threshold the share rises; false: all is dropped.
+    #[serde(default = "yes")]
+    pub gentle: bool,
+}
+
+/// Controlled delay (RFC 8289).
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CodelKeys {
+    /// Delay that a standing queue may have; below the interval.
+    pub target: Time,
+    /// For how long the delay must be above the target before the first drop.
+    pub interval: Time,
+    /// Packets that are ECN-capable are marked in place of a drop.
+    #[serde(default)]
+    pub ecn: bool,
+}
+
+/// A token bucket; what it has no tokens for is dropped.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PolicerKeys {
+    /// At which it fills, framing included.
+    #[schemars(extend("x-range" = ["1bit", null]))]
+    pub rate: Rate,
+    /// Most that it holds.
+    pub burst: Size,
+}
+
+/// Chances of the two states of Gilbert and Elliott, per packet.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BurstKeys {
+    /// That the line turns bad.
+    pub to_bad: Percent,
+    /// That it is good again.
+    pub to_good: Percent,
+    /// Share that is lost while it is good.
+    #[serde(default)]
+    pub good: Percent,
+    /// Share that is lost while it is bad.
+    #[serde(default = "all")]
+    pub bad: Percent,
+}
+
+/// Packets that are overtaken.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReorderKeys {
+    /// Share of packets.
+    pub share: Percent,
+    /// How much later they are.
+    pub by: Time,
+}
+
+/// A change of the line.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StepKeys {
+    /// Since the start.
+    pub at: Time,
+    /// The new rate.
+    #[schemars(extend("x-range" = ["1bit", null]))]
+    pub rate: Option<Rate>,
+    /// The new delay.
+    pub delay: Option<Time>,
+    /// The new buffer.
+    pub buffer: Option<Size>,
+    /// The new loss.
+    pub loss: Option<Percent>,
+    /// So long nothing leaves the line, and the buffer fills.
+    pub outage: Option<Time>,
+    /// All that is under way is lost.
+    #[serde(default)]
+    pub cut: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn all() -> Percent {
+    Percent::ALL
+}
+
+impl RedKeys {
+    pub fn red(&self) -> Red {
+        Red {
+            least_bytes: self.least.bytes(),
+            most_bytes: self.most.bytes(),
+            probability: self.probability.share(),
+            weight: self.weight.unwrap_or(RED_WEIGHT),
+            gentle: self.gentle,
+        }
+    }
+}
+
+impl CodelKeys {
+    pub fn codel(&self) -> Codel {
+        Codel {
+            target_ns: nanos(self.target),
+            interval_ns: nanos(self.interval),
+            ecn: self.ecn,
+        }
+    }
+}
+
+impl BurstKeys {
+    pub fn loss(&self) -> Loss {
+        Loss::Bursts {
+            to_bad: self.to_bad.share(),
+            to_good: self.to_good.share(),
+            good: self.good.share(),
+            bad: self.bad.share(),
+        }
+    }
+}
+
+impl StepKeys {
+    pub fn step(&self) -> Step {
+        Step {
+            at_ns: nanos(self.at),
+            change: Change {
+                rate_bits: self.rate.map(Rate::bits_per_second),
+                delay_ns: self.delay.map(nanos),
+                buffer: self.buffer.map(|bytes| Buffer::Bytes(bytes.bytes())),
+                loss: self.loss.map(|share| Loss::Random {
+                    share: share.share(),
+                }),
+                cut: self.cut,
+                outage_ns: self.outage.map(nanos),
+            },
+        }
+    }
+}
