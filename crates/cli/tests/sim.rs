@@ -220,32 +220,32 @@ fn run_writes_series_and_model_its_curve() {
 #[test]
 fn what_is_wrong_is_said_once_with_file_line_and_key() {
     for (from, to, expected) in [
-        ("\"5mbit\"", "5", "small.toml:9: rate"),
+        ("\"5mbit\"", "5", "small.toml:9:8: link.gateway.rate"),
         (
             "path = [\"gateway\"]",
             "path = [\"way\"]",
-            "small.toml:25: flows.clients.path: there is no link \"way\"",
+            "small.toml:25:9: flows.clients.path: there is no link \"way\"",
         ),
         (
             "window = 30",
             "windows = 30",
-            "small.toml:14: windows: unknown field",
+            "small.toml:14:1: tcp.windows: unknown key, did you mean \"window\"?",
         ),
         (
             "= \"reno\"\n[variant.paceline",
             "= \"renno\"\n[variant.paceline",
             "there is no sender \"renno\"",
         ),
-        ("[link.gateway]", "[link.gateway", "small.toml:8"),
+        ("[link.gateway]", "[link.gateway", "small.toml:8:14: not TOML"),
         (
             "path = [",
             "group = \"all\"\npath = [",
-            "small.toml:25: flows.clients.group: there is no group \"all\"; there are none",
+            "small.toml:25:9: flows.clients.group: there is no group \"all\"; there are none",
         ),
         (
             "[flows.clients]",
             "[group.all]\ncoordinate = \"evn\"\n[flows.clients]",
-            "small.toml:21: coordinate: there is no algorithm \"evn\"; there are even, scoreboard",
+            "small.toml:21:14: group.all.coordinate: there is no algorithm \"evn\"; there are even, scoreboard",
         ),
         (
             "[flows.clients]",

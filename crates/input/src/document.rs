@@ -7,8 +7,9 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use toml::de::{DeTable, DeValue, Error};
-use toml::Spanned;
+use serde::Deserialize;
+use toml::de::{DeTable, DeValue, Deserializer, Error};
+use toml::{Spanned, Table};
 
 use crate::problem::{dotted, Problem, Problems, Step};
 
@@ -123,6 +124,14 @@ impl Document {
             (Ok(value), findings) if findings.is_empty() => Ok(value),
             (_, findings) => Err(self.locate(findings)),
         }
+    }
+
+    /// The document as a table, without its places.
+    ///
+    /// # Errors
+    /// What is no TOML in it.
+    pub fn table(&self) -> Result<Table, Problems> {
+        Table::deserialize(Deserializer::from(self.tree()?)).map_err(|error| self.misread(&error))
     }
 
     /// The document as a tree with positions.

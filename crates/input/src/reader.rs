@@ -148,7 +148,7 @@ impl Walk<'_> {
         let others = schemas
             .iter()
             .map(|schema| &schema["additionalProperties"])
-            .find(|others| others.is_object());
+            .find(|others| others.is_object() || **others == true);
         let mut meant = Vec::new();
         for (key, value) in table {
             let name: &str = key.get_ref();

@@ -9,23 +9,27 @@
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::SECOND;
 
 /// Parameters, by the names of the paper; those of ns-2 where it has others in brackets.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RedConfig {
     /// Packets: below it nothing is dropped (`thresh_`, 5).
+    #[schemars(range(min = 0))]
     pub min: f64,
     /// Packets: from it on everything is, or more and more if `gentle` (`maxthresh_`, 15).
     pub max: f64,
     /// Weight of an arrival in the average (`q_weight_`, 0.002: the paper's).
     #[serde(default = "weight")]
+    #[schemars(extend("exclusiveMinimum" = 0.0), range(max = 1))]
     pub weight: f64,
     /// Probability of a drop as the average reaches `max` (`1/linterm_`, 0.1).
     #[serde(default = "most")]
+    #[schemars(extend("exclusiveMinimum" = 0.0), range(max = 1))]
     pub max_p: f64,
     /// From `max_p` at `max` to 1 at twice `max`, instead of at once (`gentle_`, off in
     /// 2000, on since 2001).
@@ -38,6 +42,7 @@ pub struct RedConfig {
     /// Packets per second that could leave while it is idle; absent: the link's rate in
     /// packets of the flows' size (`ptc`).
     #[serde(default)]
+    #[schemars(extend("exclusiveMinimum" = 0.0), range(max = f64::MAX))]
     pub idle_packets_per_second: Option<f64>,
 }
 

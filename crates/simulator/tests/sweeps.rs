@@ -162,27 +162,35 @@ fn a_directory_of_another_scenario_is_left_alone() {
 #[test]
 fn what_is_wrong_in_a_file_is_said_with_its_place() {
     for (from, to, expected) in [
-        ("\"5mbit\"", "5", "small.toml:9: rate: "),
+        (
+            "\"5mbit\"",
+            "5",
+            "small.toml:9:8: link.gateway.rate: 5 has no unit",
+        ),
         (
             "\"5mbit\"",
             "\"0bit\"",
-            "small.toml:9: link.gateway.rate: must be more than 0",
+            "small.toml:9:8: link.gateway.rate: 0bit is out of range: 1bit or more",
         ),
         (
             "path = [\"gateway\"]",
             "path = [\"way\"]",
-            "small.toml:25: flows.clients.path: there is no link \"way\"; there are \"gateway\"",
+            "small.toml:25:9: flows.clients.path: there is no link \"way\"; there are \"gateway\"",
         ),
         (
             "max = 8.0",
             "max = 1.0",
-            "small.toml:11: link.gateway.queue.red: min and max",
+            "small.toml:11:25: link.gateway.queue.red: min and max",
         ),
-        ("\"cubic/good", "\"cubic good", "small.toml:6: holds: claim"),
+        (
+            "\"cubic/good",
+            "\"cubic good",
+            "small.toml:6:37: holds: claim",
+        ),
         (
             "set = \"flows.clients.count\"",
             "set = \"flows.client.count\"",
-            "small.toml:37: axis.clients.set: there is no table \"client\"",
+            "small.toml:37:1: axis.clients.set: there is no table \"client\"",
         ),
         (
             "\"flows.clients.tcp\" = \"cubic\"",
@@ -192,12 +200,12 @@ fn what_is_wrong_in_a_file_is_said_with_its_place() {
         (
             "policy = \"lfn\"",
             "policy = \"lnf\"",
-            "small.toml:18: sender.paceline.policy: ",
+            "small.toml:18:10: sender.paceline.policy: ",
         ),
         (
             "window = 30",
             "windows = 30",
-            "small.toml:14: windows: unknown field",
+            "small.toml:14:1: tcp.windows: unknown key, did you mean \"window\"?",
         ),
     ] {
         let text = SCENARIO.replacen(from, to, 1);
@@ -206,6 +214,48 @@ fn what_is_wrong_in_a_file_is_said_with_its_place() {
         let error = error.to_string();
         assert!(error.contains(expected), "{to}: {error}");
     }
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let said = |changes: &[(&str, &str)]| {
+        let text = changes
+            .iter()
+            .fold(SCENARIO.to_owned(), |text, (from, to)| {
+                assert!(text.contains(from), "{from}");
+                text.replacen(from, to, 1)
+            });
+        let error = Scenario::parse(&text, Path::new("small.toml")).expect_err("wrong");
+        error.to_string()
+    };
+    // What does not fit the keys.
+    let shape = said(&[
+        ("\"5mbit\"", "5"),
+        ("window = 30", "windows = 30"),
+        ("seeds = 3 }", "seeds = \"3\" }"),
+    ]);
+    assert_eq!(shape.lines().count(), 3, "{shape}");
+    // What makes no sense, each once although all variants have it.
+    let sense = said(&[
+        ("steady_from = \"1s\"", "steady_from = \"5s\""),
+        ("max = 8.0", "max = 1.0"),
+        ("path = [\"gateway\"]", "path = [\"gatewy\"]"),
+        ("policy = \"lfn\"", "policy = \"lnf\""),
+    ]);
+    assert_eq!(sense.lines().count(), 4, "{sense}");
+    assert!(sense.contains("did you mean \"gateway\"?"), "{sense}");
+    // What only a variant or a value of an axis has.
+    let varied = said(&[
+        (
+            "\"flows.clients.tcp\" = \"reno\"",
+            "\"flows.clients.tcp\" = 7",
+        ),
+        ("values = [1, 4, 9]", "values = [1, 4, -9]"),
+    ]);
+    let expected = "\
+small.toml:30:23: variant.reno.set.flows.clients.tcp: flows.clients.tcp: a whole number does not fit: write a string in quotes
+small.toml:37:7: axis.clients.set: flows.clients.count: -9 is out of range: 0 to 4294967295";
+    assert_eq!(varied, expected);
 }
 
 #[test]

@@ -6,11 +6,12 @@ mod world;
 use std::path::Path;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use paceline_input::units::{Size, Time};
+use paceline_input::{did_you_mean, nearest, Place, Reported};
 use paceline_policy::Policy;
 
 use super::file::{File, FlowsTable, QueueTable, SenderTable, SourceTable};
-use super::place::{Place, ScenarioError};
 use crate::event::US;
 use crate::link::Link;
 use crate::sender::config::{Algorithm, SenderConfig, Stack};
@@ -18,8 +19,6 @@ use crate::source::{Lengths, SourceConfig};
 
 /// Flows at most: their numbers, and those of their links, are of 32 bits.
 const MOST_FLOWS: u64 = 100_000_000;
-/// Four months: all times fit 64 bits of nanoseconds, with room.
-const LONGEST_US: u64 = 10_000_000 * 1_000_000;
 
 /// A group of flows, resolved.
 #[derive(Debug, Clone)]
@@ -52,94 +51,36 @@ fn ns(time: Time) -> u64 {
     time.micros() * US
 }
 
-pub(super) fn plan(file: File, place: &Place, path: &Path) -> Result<Plan, ScenarioError> {
-    let time = |key: &str, time: Time, least: u64| {
-        if (least..=LONGEST_US).contains(&time.micros()) {
-            return Ok(());
-        }
-        let longest = Time::from_micros(LONGEST_US);
-        let least = Time::from_micros(least);
-        Err(place.wrong(key, format!("must be from {least} to {longest}")))
-    };
-    time("duration", file.duration, 1)?;
-    if let Some(steady) = file.steady_from {
-        if steady >= file.duration {
-            let problem = format!("must be before the end, \"{}\"", file.duration);
-            return Err(place.wrong("steady_from", problem));
-        }
+/// The plan of a file, which may be one that was varied.
+pub(super) fn plan(file: File, place: &Place<'_>, path: &Path) -> Result<Plan, Reported> {
+    if file
+        .steady_from
+        .is_some_and(|steady| steady >= file.duration)
+    {
+        let problem = format!("must be before the end, \"{}\"", file.duration);
+        place.key("steady_from").wrong(problem);
     }
     for (name, link) in &file.link {
-        if link.rate.bits_per_second() == 0 {
-            return Err(place.wrong(&format!("link.{name}.rate"), "must be more than 0"));
-        }
-        time(&format!("link.{name}.delay"), link.delay, 0)?;
-        for (key, queue) in [
-            ("queue", &link.queue),
-            ("reverse_queue", &link.reverse_queue),
-        ] {
-            check_queue(queue, &format!("link.{name}.{key}"), place)?;
-        }
+        let place = place.key("link").key(name);
+        check_queue(&link.queue, &place.key("queue"));
+        check_queue(&link.reverse_queue, &place.key("reverse_queue"));
     }
     let measured = match &file.measure {
         None if file.link.is_empty() => {
-            return Err(place.wrong("link", "name at least one: [link.gateway]"))
+            Err(place.key("link").wrong("name at least one: [link.gateway]"))
         }
-        None => 0,
-        Some(name) => file.link.get_index_of(name).ok_or_else(|| {
-            let known = names(file.link.keys());
-            place.wrong(
-                "measure",
-                format!("there is no link \"{name}\"; there are {known}"),
-            )
-        })?,
+        None => Ok(0),
+        Some(name) => index_of(name, "link", &file.link, &place.key("measure")),
     };
     let mut groups = Vec::new();
-    let mut flows = 0u64;
+    let mut made = 0;
     for (name, table) in &file.flows {
-        let key = |key: &str| format!("flows.{name}.{key}");
-        flows += flows_of(table);
-        if flows_of(table) == 0 || flows > MOST_FLOWS {
-            let which = if table.hosts.is_some() {
-                "hosts"
-            } else {
-                "count"
-            };
-            let problem = format!("makes {flows} flows; from 1 to {MOST_FLOWS} are possible");
-            return Err(place.wrong(&key(which), problem));
-        }
-        if table.per_host == 0 {
-            return Err(place.wrong(&key("per_host"), "must be 1 or more"));
-        }
-        time(&key("start"), table.start, 0)?;
-        time(&key("spread"), table.spread, 0)?;
-        time(&key("edge_delay"), table.edge_delay, 0)?;
-        check_queue(&table.edge_queue, &key("edge_queue"), place)?;
-        if table.path.len() > 200 {
-            return Err(place.wrong(&key("path"), "has more than 200 links"));
-        }
-        let links = table.path.iter().map(|link| {
-            file.link.get_index_of(link).ok_or_else(|| {
-                let known = names(file.link.keys());
-                let problem = format!("there is no link \"{link}\"; there are {known}");
-                place.wrong(&key("path"), problem)
-            })
-        });
-        let links = links.collect::<Result<Vec<_>, _>>()?;
-        let sender = sender(&file, &table.tcp, &key("tcp"), place, path)?;
-        if let Some(group) = &table.group {
-            check_group(&file, group, &sender)
-                .map_err(|error| place.wrong(&key("group"), error))?;
-        }
-        groups.push(Flows {
-            source: source(&table.source, &sender, &key("source"), place, path)?,
-            name: name.clone(),
-            table: table.clone(),
-            sender,
-            path: links,
-        });
+        groups.push(flows(&file, name, table, &mut made, place, path));
     }
+    let groups = groups.into_iter().collect::<Result<Vec<_>, _>>()?;
     let Some(first) = groups.first() else {
-        return Err(place.wrong("flows", "name at least one group: [flows.clients]"));
+        let problem = "name at least one group: [flows.clients]";
+        return Err(place.key("flows").wrong(problem));
     };
     let one_way: u64 = first
         .path
@@ -147,28 +88,76 @@ pub(super) fn plan(file: File, place: &Place, path: &Path) -> Result<Plan, Scena
         .map(|&link| ns(file.link[link].delay))
         .sum();
     let hops = if first.table.hosts.is_some() { 2 } else { 1 };
-    let window_ns = match file.window {
-        Some(window) => {
-            time("window", window, WINDOW_PARTS)?;
-            ns(window)
-        }
-        None => 2 * (one_way + hops * ns(first.table.edge_delay)),
-    };
+    let crossing = 2 * (one_way + hops * ns(first.table.edge_delay));
+    let window_ns = file.window.map_or(crossing, ns);
     // At least a packet's time where there is no delay; a multiple of its parts.
     let window_ns = window_ns.max(US).next_multiple_of(WINDOW_PARTS);
-    if let Some(trace) = &file.trace {
-        time("trace.every", trace.every, 1)?;
-    }
     if ns(file.duration) / window_ns > 100_000_000 {
-        return Err(place.wrong("window", "more than 100000000 windows: give a longer one"));
+        let problem = "more than 100000000 windows: give a longer one";
+        return Err(place.key("window").wrong(problem));
     }
     Ok(Plan {
-        measured,
+        measured: measured?,
         window_ns,
         duration_ns: ns(file.duration),
         steady_ns: file.steady_from.map(ns),
         groups,
         file,
+    })
+}
+
+/// A group of flows; `made` are those of the groups before it.
+fn flows(
+    file: &File,
+    name: &str,
+    table: &FlowsTable,
+    made: &mut u64,
+    root: &Place<'_>,
+    path: &Path,
+) -> Result<Flows, Reported> {
+    let place = root.key("flows").key(name);
+    *made = made.saturating_add(flows_of(table));
+    if flows_of(table) == 0 || *made > MOST_FLOWS {
+        let which = if table.hosts.is_some() {
+            "hosts"
+        } else {
+            "count"
+        };
+        let problem = format!("makes {made} flows; from 1 to {MOST_FLOWS} are possible");
+        place.key(which).wrong(problem);
+    }
+    check_queue(&table.edge_queue, &place.key("edge_queue"));
+    let links =
+        table.path.iter().enumerate().map(|(index, link)| {
+            index_of(link, "link", &file.link, &place.key("path").item(index))
+        });
+    let links = links.collect::<Result<Vec<_>, _>>();
+    let sender = sender(file, &table.tcp, &place.key("tcp"), root, path)?;
+    if let Some(group) = &table.group {
+        check_group(file, group, &sender, &place.key("group"));
+    }
+    Ok(Flows {
+        source: source(&table.source, &sender, &place.key("source"), path)?,
+        name: name.to_owned(),
+        table: table.clone(),
+        sender,
+        path: links?,
+    })
+}
+
+/// Where something is in the file by its name.
+fn index_of<T>(
+    name: &str,
+    what: &str,
+    known: &IndexMap<String, T>,
+    place: &Place<'_>,
+) -> Result<usize, Reported> {
+    known.get_index_of(name).ok_or_else(|| {
+        let meant = did_you_mean(nearest(name, known.keys().map(String::as_str)));
+        let known = names(known.keys());
+        place.wrong(format!(
+            "there is no {what} \"{name}\"{meant}; there are {known}"
+        ))
     })
 }
 
@@ -190,58 +179,42 @@ fn flows_of(table: &FlowsTable) -> u64 {
     }
 }
 
-/// Whether flows of `sender` can be in the group of this name; what is wrong, if not.
-fn check_group(file: &File, name: &str, sender: &SenderConfig) -> Result<(), String> {
-    if !file.group.contains_key(name) {
-        let known = names(file.group.keys());
-        return Err(format!("there is no group \"{name}\"; there are {known}"));
+/// Whether flows of `sender` can be in the group of this name.
+fn check_group(file: &File, name: &str, sender: &SenderConfig, place: &Place<'_>) {
+    if index_of(name, "group", &file.group, place).is_err() {
+        return;
     }
     if file.flows.contains_key(name) {
-        return Err(format!(
+        place.wrong(format!(
             "[flows.{name}] and [group.{name}] have one name: their metrics would, too"
         ));
     }
     if !sender.takes_laws() {
-        return Err(
-            "windows are bounded in the stack \"linux\", and not of vegas or udp".to_owned(),
-        );
+        place.wrong("windows are bounded in the stack \"linux\", and not of vegas or udp");
     }
-    Ok(())
 }
 
-fn check_queue(queue: &QueueTable, key: &str, place: &Place) -> Result<(), ScenarioError> {
+fn check_queue(queue: &QueueTable, place: &Place<'_>) {
     if queue.packets.is_some() && queue.bytes.is_some() {
-        return Err(place.wrong(key, "has packets and bytes: give one of them"));
+        place.wrong("has packets and bytes: give one of them");
     }
-    let Some(red) = &queue.red else {
-        return Ok(());
-    };
-    let wrong = |problem: &str| Err(place.wrong(&format!("{key}.red"), problem));
-    if !(red.min >= 0.0 && red.min < red.max && red.max.is_finite()) {
-        return wrong("min and max are packets of the average queue, 0 <= min < max");
-    }
-    if !(red.weight > 0.0 && red.weight <= 1.0) {
-        return wrong("weight is that of one arrival: above 0, at most 1, such as 0.002");
-    }
-    if !(red.max_p > 0.0 && red.max_p <= 1.0) {
-        return wrong("max_p is a probability: above 0, at most 1, such as 0.1");
-    }
-    if red
-        .idle_packets_per_second
-        .is_some_and(|rate| !(rate > 0.0 && rate.is_finite()))
+    if queue
+        .red
+        .is_some_and(|red| !(red.min < red.max && red.max.is_finite()))
     {
-        return wrong("idle_packets_per_second must be more than 0");
+        let problem = "min and max are packets of the average queue, 0 <= min < max";
+        place.key("red").wrong(problem);
     }
-    Ok(())
 }
 
+/// What a group's `tcp` names; `place` is there.
 fn sender(
     file: &File,
     name: &str,
-    key: &str,
-    place: &Place,
+    place: &Place<'_>,
+    root: &Place<'_>,
     path: &Path,
-) -> Result<SenderConfig, ScenarioError> {
+) -> Result<SenderConfig, Reported> {
     let named: Option<Algorithm> = toml::Value::String(name.to_owned()).try_into().ok();
     let empty = SenderTable::default();
     let own = match (file.sender.get(name), named) {
@@ -249,7 +222,7 @@ fn sender(
         (None, Some(_)) => &empty,
         (None, None) => {
             let known = names(file.sender.keys());
-            return Err(place.wrong(key, format!("there is no sender \"{name}\": give a table [sender.{name}], of which there are {known}, or one of udp, reno, newreno, sack, vegas, cubic, bic")));
+            return Err(place.wrong(format!("there is no sender \"{name}\": give a table [sender.{name}], of which there are {known}, or one of udp, reno, newreno, sack, vegas, cubic, bic")));
         }
     };
     let tables = [own, &file.tcp];
@@ -258,83 +231,63 @@ fn sender(
             tables.iter().find_map(|table| table.$key.clone())
         };
     }
-    let at = |key: &str| match own.policy.is_some() || file.sender.contains_key(name) {
-        true => format!("sender.{name}.{key}"),
-        false => format!("tcp.{key}"),
+    let at = |key: &str| match file.sender.contains_key(name) {
+        true => root.key("sender").key(name).key(key),
+        false => root.key("tcp").key(key),
     };
     let Some(algorithm) = first!(algorithm).or(named) else {
-        return Err(place.wrong(&at("algorithm"), "is missing: one of \"udp\", \"reno\", \"newreno\", \"sack\", \"vegas\", \"cubic\", \"bic\""));
+        return Err(at("algorithm").wrong("is missing: one of \"udp\", \"reno\", \"newreno\", \"sack\", \"vegas\", \"cubic\", \"bic\""));
     };
     let policy = first!(policy);
     let modern = matches!(algorithm, Algorithm::Cubic | Algorithm::Bic) || policy.is_some();
     let stack = first!(stack).unwrap_or(if modern { Stack::Linux } else { Stack::Rfc });
     if stack == Stack::Ns3 && !matches!(algorithm, Algorithm::Newreno | Algorithm::Udp) {
         let problem = "\"ns-3\" is a stack of newreno and udp only";
-        return Err(place.wrong(&at("stack"), problem));
+        return Err(at("stack").wrong(problem));
     }
     let mut config = SenderConfig::of(algorithm, stack);
     if let Some(name) = policy {
         if !config.takes_laws() {
             let problem = "Paceline's laws are for the stack \"linux\", and not for vegas or udp";
-            return Err(place.wrong(&at("policy"), problem));
+            return Err(at("policy").wrong(problem));
         }
         let beside = path.parent().unwrap_or(Path::new("")).join(&name);
         let policy = match Policy::preset(&name) {
             Some(policy) => Ok(policy),
             None => Policy::load_file(&beside.to_string_lossy()),
         };
-        let policy = policy.map_err(|error| place.wrong(&at("policy"), error.to_string()))?;
+        let policy = policy.map_err(|error| at("policy").wrong(error.to_string()))?;
         config.follow(&policy);
     }
-    let bytes = |key: &str, size: Size| match u32::try_from(size.bytes()) {
-        Ok(bytes @ 1..=65_536) => Ok(bytes),
-        _ => Err(place.wrong(&at(key), "must be from 1B to 64KiB")),
-    };
-    let segments = |key: &str, segments: u32| match segments {
-        1..=1_000_000_000 => Ok(segments),
-        _ => Err(place.wrong(&at(key), "must be from 1 to 1000000000 segments")),
-    };
-    let span = |key: &str, time: Time| match time.micros() <= LONGEST_US {
-        true => Ok(ns(time)),
-        false => Err(place.wrong(&at(key), "is too long")),
-    };
-    if let Some(size) = first!(packet) {
-        config.packet_bytes = bytes("packet", size)?;
-    }
-    if let Some(size) = first!(ack) {
-        config.ack_bytes = bytes("ack", size)?;
-    }
-    if let Some(window) = first!(window) {
-        config.window = segments("window", window)?;
-        // Where a stack has no other idea, slow start ends at the receiver's window.
-        if stack == Stack::Ns2 {
-            config.initial_ssthresh = f64::from(window);
-        }
-    }
-    if let Some(window) = first!(initial_window) {
-        config.initial_window = segments("initial_window", window)?;
-    }
-    if let Some(window) = first!(initial_ssthresh) {
-        config.initial_ssthresh = f64::from(segments("initial_ssthresh", window)?);
-    }
-    for (key, value, field) in [
-        (
-            "rto_initial",
-            first!(rto_initial),
-            &mut config.rto.initial_ns,
-        ),
-        ("rto_min", first!(rto_min), &mut config.rto.floor_ns),
-        ("rto_max", first!(rto_max), &mut config.rto.bound_ns),
-        ("rto_tick", first!(rto_tick), &mut config.rto.tick_ns),
-        ("ack_delay", first!(ack_delay), &mut config.ack_delay_ns),
+    // The schema has their range.
+    let bytes = |size: Size| u32::try_from(size.bytes()).unwrap_or(u32::MAX);
+    for (value, field) in [
+        (first!(packet).map(bytes), &mut config.packet_bytes),
+        (first!(ack).map(bytes), &mut config.ack_bytes),
+        (first!(window), &mut config.window),
+        (first!(initial_window), &mut config.initial_window),
+        (first!(inflation), &mut config.inflation),
+        (first!(ack_every), &mut config.ack_every),
     ] {
-        if let Some(time) = value {
-            *field = span(key, time)?;
-        }
+        *field = value.unwrap_or(*field);
+    }
+    // Where a stack has no other idea, slow start ends at the receiver's window.
+    let end = first!(window).filter(|_| stack == Stack::Ns2);
+    if let Some(segments) = first!(initial_ssthresh).or(end) {
+        config.initial_ssthresh = f64::from(segments);
+    }
+    for (value, field) in [
+        (first!(rto_initial), &mut config.rto.initial_ns),
+        (first!(rto_min), &mut config.rto.floor_ns),
+        (first!(rto_max), &mut config.rto.bound_ns),
+        (first!(rto_tick), &mut config.rto.tick_ns),
+        (first!(ack_delay), &mut config.ack_delay_ns),
+    ] {
+        *field = value.map_or(*field, ns);
     }
     if config.rto.bound_ns < config.rto.floor_ns || config.rto.bound_ns == 0 {
         let problem = "must be more than 0, and not less than rto_min";
-        return Err(place.wrong(&at("rto_max"), problem));
+        return Err(at("rto_max").wrong(problem));
     }
     for (value, field) in [
         (first!(handshake), &mut config.handshake),
@@ -348,32 +301,12 @@ fn sender(
     if let Some(halves) = first!(halve) {
         config.halves = halves;
     }
-    if let Some(inflation) = first!(inflation) {
-        if inflation > 3 {
-            return Err(place.wrong(&at("inflation"), "must be from 0 to 3 segments"));
-        }
-        config.inflation = inflation;
-    }
-    if let Some(every) = first!(ack_every) {
-        config.ack_every = segments("ack_every", every)?;
-    }
-    for (index, (key, value)) in [
-        ("alpha", first!(alpha)),
-        ("beta", first!(beta)),
-        ("gamma", first!(gamma)),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        if let Some(value) = value {
-            if !(0.0..=1e6).contains(&value) {
-                return Err(place.wrong(&at(key), "is a number of segments, 0 or more"));
-            }
-            config.vegas[index] = value;
-        }
+    let vegas = [first!(alpha), first!(beta), first!(gamma)];
+    for (value, field) in vegas.into_iter().zip(&mut config.vegas) {
+        *field = value.unwrap_or(*field);
     }
     if config.vegas[0] > config.vegas[1] {
-        return Err(place.wrong(&at("alpha"), "must not be more than beta"));
+        return Err(at("alpha").wrong("must not be more than beta"));
     }
     Ok(config)
 }
@@ -381,49 +314,35 @@ fn sender(
 fn source(
     table: &SourceTable,
     sender: &SenderConfig,
-    key: &str,
-    place: &Place,
+    place: &Place<'_>,
     path: &Path,
-) -> Result<SourceConfig, ScenarioError> {
-    let positive = |key: &str, time: Time| match time.micros() {
-        1..=LONGEST_US => Ok(ns(time)),
-        _ => Err(place.wrong(key, "must be from 1us to 10000000s")),
-    };
-    let within = |key: &str, time: Time| match time.micros() {
-        0..=LONGEST_US => Ok(ns(time)),
-        _ => Err(place.wrong(key, "must be from 0s to 10000000s")),
-    };
-    let segments = |bytes: u64| {
+) -> Result<SourceConfig, Reported> {
+    let segments = |bytes: u64, place: &Place<'_>| {
         let segments = bytes.div_ceil(u64::from(sender.packet_bytes));
         match u32::try_from(segments) {
             Ok(segments @ 1..=1_000_000_000) => Ok(segments),
-            _ => Err(place.wrong(key, "must be 1 to 1000000000 packets long")),
+            _ => Err(place.wrong("must be 1 to 1000000000 packets long")),
         }
     };
     Ok(match table {
-        SourceTable::Poisson(mean) => SourceConfig::Poisson {
-            mean_ns: positive(key, *mean)?,
-        },
+        SourceTable::Poisson(mean) => SourceConfig::Poisson { mean_ns: ns(*mean) },
         SourceTable::Bulk(bulk) => {
+            let place = place.key("bulk");
             if bulk.size.is_none() && sender.algorithm == Algorithm::Udp {
-                return Err(place.wrong(key, "udp without end would never stop: give a size"));
+                return Err(place.wrong("udp without end would never stop: give a size"));
             }
-            SourceConfig::Bulk(bulk.size.map(|size| segments(size.bytes())).transpose()?)
+            let size = bulk
+                .size
+                .map(|size| segments(size.bytes(), &place.key("size")));
+            SourceConfig::Bulk(size.transpose()?)
         }
         SourceTable::OnOff(table) => {
-            if table.rate.bits_per_second() == 0 {
-                return Err(place.wrong(key, "rate must be more than 0"));
-            }
-            let shape = table.pareto;
-            if shape.is_some_and(|shape| !(shape > 1.0 && shape <= 100.0)) {
-                return Err(place.wrong(key, "pareto is the shape, above 1, such as 1.5"));
-            }
             let gap = Link::transmission_ns(table.rate.bits_per_second(), sender.packet_bytes);
             SourceConfig::OnOff {
                 gap_ns: gap,
-                on_ns: positive(key, table.on)?,
-                off_ns: within(key, table.off)?,
-                lengths: match (table.fixed, shape) {
+                on_ns: ns(table.on),
+                off_ns: ns(table.off),
+                lengths: match (table.fixed, table.pareto) {
                     (true, _) => Lengths::Fixed,
                     (false, Some(shape)) => Lengths::Pareto(shape),
                     (false, None) => Lengths::Exponential,
@@ -431,16 +350,16 @@ fn source(
             }
         }
         SourceTable::Phases(table) => SourceConfig::Phases {
-            segments: segments(table.size.bytes())?,
+            segments: segments(table.size.bytes(), &place.key("phases").key("size"))?,
             // A phase that begins where the last one ends would never let time pass.
-            compute_ns: within(key, table.compute)?.max(1),
+            compute_ns: ns(table.compute).max(1),
             count: table.count,
-            spread_ns: within(key, table.spread)?,
+            spread_ns: ns(table.spread),
         },
         SourceTable::Trace(name) => {
             let file = path.parent().unwrap_or(Path::new("")).join(name);
             let entries = trace(&file, sender.packet_bytes);
-            SourceConfig::Trace(entries.map_err(|problem| place.wrong(key, problem))?)
+            SourceConfig::Trace(entries.map_err(|problem| place.key("trace").wrong(problem))?)
         }
     })
 }

@@ -4,14 +4,29 @@
 use indexmap::IndexMap;
 use paceline_coordinator::algorithm::Choice;
 use paceline_input::units::{Rate, Size, Time};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::red::RedConfig;
 use crate::sender::config::{Algorithm, Halves, Stack};
 
-/// The whole file.
-#[derive(Debug, Clone, Deserialize)]
+/// Runs of a point at most.
+const MOST_SEEDS: u32 = 10_000;
+/// Four months: all times fit 64 bits of nanoseconds, with room.
+pub(super) const LONGEST: Time = Time::from_secs(10_000_000);
+/// Of a window, for instance: their sums fit 64 bits.
+const MOST_SEGMENTS: u32 = 1_000_000_000;
+const MICROSECOND: Time = Time::from_micros(1);
+/// A window of so many parts, each a microsecond.
+const LEAST_WINDOW: Time = Time::from_micros(super::WINDOW_PARTS);
+/// What a packet's length may be.
+const LEAST_PACKET: Size = Size::from_bytes(1);
+const MOST_PACKET: Size = Size::from_bytes(1 << 16);
+
+/// A simulation: network, flows, what is compared and what is varied.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "Paceline scenario")]
 pub struct File {
     /// One line.
     pub title: String,
@@ -23,12 +38,15 @@ pub struct File {
     pub seed: u64,
     /// Runs of each point, with a seed each.
     #[serde(default = "once")]
+    #[schemars(range(min = 1, max = MOST_SEEDS))]
     pub seeds: u32,
     /// Simulated time.
+    #[schemars(extend("x-range" = [MICROSECOND, LONGEST], "examples" = ["10s"]))]
     pub duration: Time,
     /// When the steady part begins; absent: there is none.
     pub steady_from: Option<Time>,
     /// Window of the burst meter; absent: the round-trip propagation delay of the first flow.
+    #[schemars(extend("x-range" = [LEAST_WINDOW, LONGEST]))]
     pub window: Option<Time>,
     /// The link whose queue is looked at; absent: the first.
     pub measure: Option<String>,
@@ -66,12 +84,14 @@ fn once() -> u32 {
 }
 
 /// A full-duplex link.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkTable {
     /// Each direction.
+    #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Propagation, one way.
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub delay: Time,
     /// The queue in the direction of the data; absent: it takes everything.
     #[serde(default)]
@@ -82,7 +102,7 @@ pub struct LinkTable {
 }
 
 /// A queue.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueueTable {
     /// Packets that may wait.
@@ -94,7 +114,7 @@ pub struct QueueTable {
 }
 
 /// Settings of senders. What is absent is as the stack has it.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SenderTable {
     /// The algorithm; absent: the one of the table's name.
@@ -102,22 +122,31 @@ pub struct SenderTable {
     /// The habits; absent: `rfc`, and `linux` for CUBIC and BIC.
     pub stack: Option<Stack>,
     /// A packet with its headers.
+    #[schemars(extend("x-range" = [LEAST_PACKET, MOST_PACKET]))]
     pub packet: Option<Size>,
     /// An ACK.
+    #[schemars(extend("x-range" = [LEAST_PACKET, MOST_PACKET]))]
     pub ack: Option<Size>,
     /// Receiver's window, segments.
+    #[schemars(range(min = 1, max = MOST_SEGMENTS))]
     pub window: Option<u32>,
     /// Segments.
+    #[schemars(range(min = 1, max = MOST_SEGMENTS))]
     pub initial_window: Option<u32>,
     /// Segments.
+    #[schemars(range(min = 1, max = MOST_SEGMENTS))]
     pub initial_ssthresh: Option<u32>,
     /// Before anything is measured.
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub rto_initial: Option<Time>,
     /// Floor of the timeout.
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub rto_min: Option<Time>,
     /// Its bound.
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub rto_max: Option<Time>,
     /// Tick of the clock that measures round trips; `0s`: none.
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub rto_tick: Option<Time>,
     /// Data waits until the connection is set up.
     pub handshake: Option<bool>,
@@ -128,35 +157,42 @@ pub struct SenderTable {
     /// What a loss halves.
     pub halve: Option<Halves>,
     /// Segments by which the window is inflated as recovery begins.
+    #[schemars(range(max = 3))]
     pub inflation: Option<u32>,
     /// Recovery ends with what is in flight, not with ssthresh.
     pub exit_to_flight: Option<bool>,
     /// RFC 3042.
     pub limited_transmit: Option<bool>,
     /// An ACK for every so many segments; 1: for each.
+    #[schemars(range(min = 1, max = MOST_SEGMENTS))]
     pub ack_every: Option<u32>,
     /// The longest that an ACK waits.
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub ack_delay: Option<Time>,
     /// Vegas: segments queued at least.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub alpha: Option<f64>,
     /// Vegas: at most.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub beta: Option<f64>,
     /// Vegas: at the end of slow start.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub gamma: Option<f64>,
     /// Paceline's laws: a preset's name, or a policy file beside this one.
     pub policy: Option<String>,
 }
 
 /// A transfer, of one group of flows or of several on routes of their own.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupTable {
     /// The coordinator's algorithm, with its parameters.
+    #[schemars(with = "String", extend("format" = "coordinator", "examples" = ["even"]))]
     pub coordinate: Choice,
 }
 
 /// A group of flows.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowsTable {
     /// How many; with `hosts`, from each host to each other one.
@@ -171,12 +207,14 @@ pub struct FlowsTable {
     pub edge_rate: Option<Rate>,
     /// Its delay, one way.
     #[serde(default)]
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub edge_delay: Time,
     /// Its queue; with `hosts`, that of the switch's port too.
     #[serde(default)]
     pub edge_queue: QueueTable,
     /// The links that it goes over.
     #[serde(default)]
+    #[schemars(length(max = 200))]
     pub path: Vec<String>,
     /// The table of `[group]` whose coordinator bounds their windows; absent: nobody does.
     pub group: Option<String>,
@@ -184,21 +222,24 @@ pub struct FlowsTable {
     pub source: SourceTable,
     /// When the flows start.
     #[serde(default)]
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub start: Time,
     /// Each up to this much later, at random.
     #[serde(default)]
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub spread: Time,
     /// Flows of one host, which share its link and what Paceline knows of the path.
     #[serde(default = "once")]
+    #[schemars(range(min = 1))]
     pub per_host: u32,
 }
 
 /// An application: one of these.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SourceTable {
     /// Packets with exponentially distributed times between them, of this mean.
-    Poisson(Time),
+    Poisson(#[schemars(extend("x-range" = [MICROSECOND, LONGEST]))] Time),
     /// As much as goes, or so much.
     Bulk(BulkTable),
     /// Packets at a rate, and pauses.
@@ -210,7 +251,7 @@ pub enum SourceTable {
 }
 
 /// See [`SourceTable::Bulk`].
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BulkTable {
     /// Payload and headers; absent: without end.
@@ -218,16 +259,20 @@ pub struct BulkTable {
 }
 
 /// See [`SourceTable::OnOff`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnOffTable {
     /// While it is on.
+    #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Mean.
+    #[schemars(extend("x-range" = [MICROSECOND, LONGEST]))]
     pub on: Time,
     /// Mean.
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub off: Time,
     /// Shape of Pareto-distributed lengths; absent: they are exponential.
+    #[schemars(extend("exclusiveMinimum" = 1.0), range(max = 100))]
     pub pareto: Option<f64>,
     /// Always the mean.
     #[serde(default)]
@@ -235,45 +280,49 @@ pub struct OnOffTable {
 }
 
 /// See [`SourceTable::Phases`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhasesTable {
     /// Of each flow.
     pub size: Size,
     /// From the last arrival to the next phase.
     #[serde(default)]
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub compute: Time,
     /// How often; absent: until the end.
     #[serde(default)]
     pub count: u32,
     /// Each flow up to this much later, at random.
     #[serde(default)]
+    #[schemars(extend("x-range" = [null, LONGEST]))]
     pub spread: Time,
 }
 
 /// Something that is compared with others.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VariantTable {
     /// Keys of this file and what they are in this variant.
     #[serde(default)]
+    #[schemars(with = "IndexMap<String, serde_json::Value>")]
     pub set: IndexMap<String, toml::Value>,
 }
 
 /// Something that is varied.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisTable {
     /// Key of this file.
     pub set: String,
     /// Its values.
+    #[schemars(with = "Vec<serde_json::Value>", length(min = 1))]
     pub values: Vec<toml::Value>,
     /// Between two of them there are more runs.
     pub more: Option<MoreTable>,
 }
 
 /// More runs where the scatter is large.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoreTable {
     /// The first value.
@@ -281,14 +330,16 @@ pub struct MoreTable {
     /// The last.
     pub to: f64,
     /// Runs of each.
+    #[schemars(range(max = MOST_SEEDS))]
     pub seeds: u32,
 }
 
 /// What is sampled.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceTable {
     /// From sample to sample.
+    #[schemars(extend("x-range" = [MICROSECOND, LONGEST]))]
     pub every: Time,
     /// The first so many flows' windows.
     #[serde(default)]

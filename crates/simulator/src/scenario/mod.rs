@@ -2,21 +2,31 @@
 //! A scenario: one TOML with network, flows, what is compared and what is varied.
 
 mod build;
+mod error;
 pub mod file;
-mod place;
 mod points;
 
 use std::path::{Path, PathBuf};
 
+use paceline_coordinator::algorithm::Choice;
+use paceline_input::{Document, Format, Place, Reader, Reported};
 use paceline_report::claims::Claim;
 
 pub use build::{Plan, WINDOW_PARTS};
+pub use error::ScenarioError;
 use file::File;
-pub use place::{Place, ScenarioError};
 pub use points::{label, Point, ONLY};
 
-/// Runs of a point at most.
-const MOST_SEEDS: u32 = 10_000;
+/// What the strings of a file must be.
+const FORMATS: [Format<'static>; 1] = [("coordinator", &|text| {
+    let choice = text.parse::<Choice>();
+    choice.map(drop).map_err(|error| error.to_string())
+})];
+
+/// The JSON schema of the file.
+pub fn schema() -> serde_json::Value {
+    paceline_input::schema::<File>()
+}
 
 /// A file that was read and checked.
 #[derive(Debug, Clone)]
@@ -27,8 +37,9 @@ pub struct Scenario {
     pub file: File,
     /// Its text.
     pub text: String,
+    document: Document,
+    reader: Reader<File>,
     table: toml::Table,
-    place: Place,
     path: PathBuf,
     points: Vec<Point>,
 }
@@ -37,7 +48,7 @@ impl Scenario {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`ScenarioError`] with the first problem: file, line, key, and what would be right.
+    /// [`ScenarioError`] with all problems: file, line, column, key, and what would be right.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let text = std::fs::read_to_string(path).map_err(|source| ScenarioError::Read {
             path: path.to_owned(),
@@ -51,38 +62,42 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
-        let place = Place::new(path, text);
-        let file: File = toml::from_str(text).map_err(|error| place.syntax(&error))?;
-        let table: toml::Table = toml::from_str(text).map_err(|error| place.syntax(&error))?;
-        for claim in &file.holds {
-            Claim::parse(claim).map_err(|error| place.wrong("holds", error.to_string()))?;
-        }
-        let more = file.axis.values().filter_map(|axis| axis.more);
-        let most = more.map(|more| more.seeds).fold(file.seeds, u32::max);
-        if file.seeds == 0 || most > MOST_SEEDS {
-            let problem = format!("must be from 1 to {MOST_SEEDS}");
-            return Err(place.wrong("seeds", problem));
-        }
+        let document = Document::new(path.display().to_string(), text);
+        let reader = Reader::default();
+        let file: File = reader.read(&document, &FORMATS)?;
+        let points = document.check(|place| {
+            for (index, claim) in file.holds.iter().enumerate() {
+                if let Err(error) = Claim::parse(claim) {
+                    place.key("holds").item(index).wrong(error.to_string());
+                }
+            }
+            points::all(&file, place)
+        })?;
         let scenario = Scenario {
             name: path
                 .file_stem()
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned(),
-            points: points::all(&file, &place)?,
+            table: document.table()?,
+            points,
             file,
             text: text.to_owned(),
-            table,
-            place,
+            document,
+            reader,
             path: path.to_owned(),
         };
         // Each variant with the first and the last value of each axis: what is wrong is
         // told before anything runs.
-        for points in scenario.points.chunk_by(|a, b| a.variant == b.variant) {
-            for point in [points.first(), points.last()].into_iter().flatten() {
-                scenario.plan(point)?;
+        scenario.document.check(|place| {
+            for points in scenario.points.chunk_by(|a, b| a.variant == b.variant) {
+                for point in [points.first(), points.last()].into_iter().flatten() {
+                    // What was reported makes the whole an error.
+                    let _ = scenario.plan_at(point, place);
+                }
             }
-        }
+            Ok(())
+        })?;
         Ok(scenario)
     }
 
@@ -96,7 +111,11 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::load`].
     pub fn plan(&self, point: &Point) -> Result<Plan, ScenarioError> {
-        let file = points::at(&self.table, &self.file, point, &self.place, &self.path)?;
-        build::plan(file, &self.place, &self.path)
+        Ok(self.document.check(|place| self.plan_at(point, place))?)
+    }
+
+    fn plan_at(&self, point: &Point, place: &Place<'_>) -> Result<Plan, Reported> {
+        let file = points::at(&self.table, &self.file, point, place, &self.reader)?;
+        build::plan(file, place, &self.path)
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Variants and axes: every point of a sweep, and the file as it is there.
 
-use std::path::Path;
+use paceline_input::{Document, Place, Problem, Reader, Reported};
 
 use super::file::File;
-use super::place::{Place, ScenarioError};
+use super::FORMATS;
 
 /// Points at most: what can be listed.
 const MOST_POINTS: usize = 100_000;
@@ -41,12 +41,9 @@ pub fn label(value: &toml::Value) -> String {
 pub const ONLY: &str = "run";
 
 /// All points of a file, variant after variant.
-pub(super) fn all(file: &File, place: &Place) -> Result<Vec<Point>, ScenarioError> {
+pub(super) fn all(file: &File, place: &Place<'_>) -> Result<Vec<Point>, Reported> {
     let mut combinations: Vec<(Vec<(String, toml::Value)>, u32)> = vec![(Vec::new(), file.seeds)];
     for (name, axis) in &file.axis {
-        if axis.values.is_empty() {
-            return Err(place.wrong(&format!("axis.{name}.values"), "is empty"));
-        }
         let mut next = Vec::new();
         for (values, seeds) in &combinations {
             for value in &axis.values {
@@ -64,7 +61,7 @@ pub(super) fn all(file: &File, place: &Place) -> Result<Vec<Point>, ScenarioErro
             }
             if next.len() > MOST_POINTS {
                 let problem = format!("makes more than {MOST_POINTS} points");
-                return Err(place.wrong(&format!("axis.{name}"), problem));
+                return Err(place.key("axis").key(name).wrong(problem));
             }
         }
         combinations = next;
@@ -75,7 +72,7 @@ pub(super) fn all(file: &File, place: &Place) -> Result<Vec<Point>, ScenarioErro
     };
     if variants.len() * combinations.len() > MOST_POINTS {
         let problem = format!("makes more than {MOST_POINTS} points");
-        return Err(place.wrong("variant", problem));
+        return Err(place.key("variant").wrong(problem));
     }
     let point = |variant: &str, (values, seeds): &(Vec<_>, u32)| Point {
         variant: variant.to_owned(),
@@ -93,30 +90,36 @@ pub(super) fn at(
     table: &toml::Table,
     file: &File,
     point: &Point,
-    place: &Place,
-    path: &Path,
-) -> Result<File, ScenarioError> {
-    let mut table = table.clone();
-    if let Some(variant) = file.variant.get(&point.variant) {
-        for (key, value) in &variant.set {
-            let problem = |problem| place.wrong(&format!("variant.{}.set", point.variant), problem);
-            put(&mut table, key, value).map_err(problem)?;
-        }
-    }
+    place: &Place<'_>,
+    reader: &Reader<File>,
+) -> Result<File, Reported> {
+    let variant = place.key("variant").key(&point.variant);
+    let settings = file.variant.get(&point.variant).into_iter();
+    let mut settings: Vec<(&str, &toml::Value, Place<'_>)> = settings
+        .flat_map(|of| &of.set)
+        .map(|(key, value)| (key.as_str(), value, variant.key("set").key(key)))
+        .collect();
     for (name, value) in &point.values {
-        let key = &file.axis[name].set;
-        let problem = |problem| place.wrong(&format!("axis.{name}.set"), problem);
-        put(&mut table, key, value).map_err(problem)?;
+        let axis = place.key("axis").key(name);
+        settings.push((&file.axis[name].set, value, axis.key("set")));
     }
-    let _ = path;
-    toml::Value::Table(table)
-        .try_into()
-        .map_err(|error: toml::de::Error| {
-            let message = error.message().replace('\n', " ");
-            let tail = point.tail();
-            let whose = format!("with variant \"{}\" {tail}: {message}", point.variant);
-            place.wrong(&format!("variant.{}", point.variant), whose)
-        })
+    let mut table = table.clone();
+    for (key, value, place) in &settings {
+        put(&mut table, key, value).map_err(|problem| place.wrong_key(problem))?;
+    }
+    let varied = Document::new("", table.to_string());
+    reader.read(&varied, &FORMATS).map_err(|problems| {
+        let report = |problem: &Problem| {
+            // What was not set here was read before, and is right.
+            let set = settings
+                .iter()
+                .rfind(|(key, ..)| problem.key.starts_with(key));
+            let place = set.map_or(&variant, |(_, _, place)| place);
+            place.wrong(problem.without_place())
+        };
+        let reported: Vec<Reported> = problems.list.iter().map(report).collect();
+        reported[0]
+    })
 }
 
 fn put(table: &mut toml::Table, key: &str, value: &toml::Value) -> Result<(), String> {

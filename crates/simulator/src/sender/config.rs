@@ -3,6 +3,7 @@
 
 use paceline_abi::pl_policy;
 use paceline_policy::Policy;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{MS, US};
@@ -11,7 +12,7 @@ use crate::event::{MS, US};
 const TICK_US: u32 = 4_000;
 
 /// The algorithm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
     /// No transport to speak of: each packet leaves as it comes.
@@ -32,7 +33,7 @@ pub enum Algorithm {
 }
 
 /// Whose habits, where TCPs differ beside their algorithm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stack {
     /// The simulator ns-2 of 2000.
@@ -49,7 +50,7 @@ pub enum Stack {
 }
 
 /// What a loss halves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Halves {
     /// The window (RFC 2001).
