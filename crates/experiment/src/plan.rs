@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use paceline_coordinator::algorithm::Choice;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::skeleton::{Benchmark, Class};
@@ -103,7 +104,7 @@ fn is_ethernet_mtu(mtu: &u32) -> bool {
 }
 
 /// What makes a link slow and long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Means {
     /// The kernel's tbf and netem: usual on the virtual backend.
@@ -206,7 +207,7 @@ pub enum Starter {
 }
 
 /// A family of MPI libraries.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Library {
     /// Open MPI with ORTE, up to 4.1.

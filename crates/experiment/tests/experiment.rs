@@ -161,50 +161,86 @@ fn a_plan_survives_the_way_into_the_guest() {
 #[test]
 fn errors_name_file_line_and_key() {
     let at = |text: &str, line: usize, key: &str| {
-        assert!(
-            text.starts_with(&format!("experiments/startup.toml:{line}: {key}: ")),
-            "{text}"
-        );
+        let place = format!("experiments/startup.toml:{line}:");
+        let fits = text.starts_with(&place) && text.contains(&format!(": {key}: "));
+        assert!(fits && text.lines().count() == 1, "{text}");
     };
     let bare = message("rate = \"500mbit\"", "rate = 500");
-    at(&bare, 7, "rate");
+    at(&bare, 7, "link.rate");
     assert!(bare.contains("500mbit") || bare.contains("mbit"), "{bare}");
     let unknown = message("gap = \"600ms\"", "pause = \"600ms\"");
-    at(&unknown, 21, "pause");
-    assert!(unknown.contains("unknown field"), "{unknown}");
+    assert!(
+        unknown.contains(":21:1: burst.pause: unknown key"),
+        "{unknown}"
+    );
     at(
         &message("from_burst = 3", "from_burst = 5"),
         24,
-        "from_burst",
+        "burst.from_burst",
     );
     at(
         &message("connections = 16", "connections = 0"),
         30,
-        "connections",
+        "burst.connections",
     );
     at(
         &message("senders = [8, 64]", "senders = [8, 400]"),
         33,
-        "senders",
+        "incast.senders",
     );
     at(&message("<= 1.10 * bound", "<= 1.10 bound"), 4, "holds");
     at(
         &message("policy = \"lfn\"", "policy = \"no-such-policy\""),
         43,
-        "policy",
+        "variant.paceline.policy",
     );
-    at(&message("base = \"bbr\"", "base = \"vegas\""), 45, "policy");
+    at(
+        &message("base = \"bbr\"", "base = \"vegas\""),
+        46,
+        "variant.bbr-rto.policy.base",
+    );
     at(
         &message(
             "buffer = \"128KiB\"",
             "buffer = \"128KiB\"\nedge_rate = \"100mbit\"",
         ),
         10,
-        "edge_rate",
+        "link.edge_rate",
     );
-    at(&message("[variant.cubic]", "[variant.bound]"), 38, "bound");
+    at(
+        &message("[variant.cubic]", "[variant.bound]"),
+        38,
+        "variant.bound",
+    );
     let nothing = parse(&GOOD[..GOOD.find("[[burst]]").expect("there")]).expect_err("no variants");
     assert!(nothing.contains("variant"), "{nothing}");
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let changed = |changes: &[(&str, &str)]| {
+        changes.iter().fold(GOOD.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from), "{from}");
+            text.replacen(from, to, 1)
+        })
+    };
+    let lines = |text: &str| parse(text).expect_err("wrong").lines().count();
+    // What does not fit the keys.
+    let shape = changed(&[
+        ("rate = \"500mbit\"", "rate = 500"),
+        ("connections = 16", "connections = 0"),
+        ("base = \"bbr\"", "base = \"vegas\""),
+    ]);
+    assert_eq!(lines(&shape), 3);
+    // What makes no sense.
+    let sense = changed(&[
+        ("<= 1.10 * bound", "<= 1.10 bound"),
+        ("buffer = \"128KiB\"", "buffer = \"1KB\""),
+        ("from_burst = 3", "from_burst = 5"),
+        ("policy = \"lfn\"", "policy = \"lnf\""),
+        ("[variant.cubic]", "[variant.bound]"),
+    ]);
+    assert_eq!(lines(&sense), 5, "{}", parse(&sense).unwrap_err());
 }
 
 #[test]
@@ -239,8 +275,8 @@ fn a_skeleton_is_run_once_at_least() {
         .position(|line| line == "repeats = 0")
         .unwrap();
     let told = parse(&never).unwrap_err();
-    let wanted = format!(":{line}: repeats: must be 1 to 1000");
-    assert!(told.ends_with(&wanted), "{told}");
+    let wanted = format!(":{line}:11: skeleton.repeats: 0 is out of range: 1 to 1000");
+    assert!(told.contains(&wanted), "{told}");
 }
 
 #[test]
@@ -255,7 +291,9 @@ fn a_coordinator_that_there_is_not_is_told_with_those_that_there_are() {
         .position(|line| line.starts_with("coordinate"))
         .unwrap();
     let told = parse(&text).unwrap_err();
-    let wanted = format!(":{line}: coordinate: there is no algorithm \"evn\"; there are even, ");
+    let wanted = format!(
+        ":{line}:14: variant.cubic.coordinate: there is no algorithm \"evn\"; there are even, "
+    );
     assert!(told.contains(&wanted), "{told}");
 }
 
@@ -298,7 +336,7 @@ fn streams_that_cannot_be_are_named() {
         (
             "hosts = 8\nroutes = [{ hosts = 8, rate = \"0mbit\", buffer = \"9KB\", rtt = \"1ms\" }]",
             "routes",
-            "more than 0",
+            "0mbit is out of range: 1bit or more",
         ),
         (
             "hosts = 2\npause = { host = 3, at = \"1s\", for = \"1s\" }",
@@ -307,7 +345,7 @@ fn streams_that_cannot_be_are_named() {
         ),
     ] {
         let message = with(keys).expect_err(keys);
-        let found = message.contains("startup.toml:") && message.contains(key);
+        let found = message.contains(&format!(": streams.{key}"));
         assert!(found && message.contains(right), "{keys}: {message}");
     }
 }
@@ -397,7 +435,7 @@ fn lists_of_bursts_that_do_not_fit_are_named() {
         ),
     ] {
         let message = with_burst(&keys).expect_err(&keys);
-        let place = format!(": {key}: ");
+        let place = format!(": burst.{key}: ");
         assert!(
             message.contains(&place) && message.contains(right),
             "{keys}: {message}"
@@ -441,31 +479,47 @@ fn links_that_cannot_be_are_named() {
     };
     assert_eq!(step("at = \"1s\"\nrate = \"1mbit\""), Ok(()));
     for (keys, key, right) in [
-        ("rate = \"1mbit\"", "at_burst", "at = \"10s\""),
-        ("at_burst = 1\nrate = \"1mbit\"", "at_burst", "at least 2"),
-        ("at_burst = 3", "rate", "nothing changes"),
+        ("rate = \"1mbit\"", "link.step.at_burst", "at = \"10s\""),
+        (
+            "at_burst = 1\nrate = \"1mbit\"",
+            "link.step.at_burst",
+            "at least 2",
+        ),
+        ("at_burst = 3", "link.step.rate", "nothing changes"),
         (
             "at_burst = 3\nat = \"1s\"\nrate = \"1mbit\"",
-            "at",
+            "link.step.at",
             "not both",
         ),
         (
             "at = \"1s\"\nafter = \"1ms\"\nrate = \"1mbit\"",
-            "after",
+            "link.step.after",
             "at_burst",
         ),
-        ("at_burst = 3\nrate = \"2gbit\"", "rate", "edge_rate"),
-        ("at_burst = 3\nbuffer = \"100B\"", "buffer", "1514B"),
+        (
+            "at_burst = 3\nrate = \"2gbit\"",
+            "link.step.rate",
+            "edge_rate",
+        ),
+        (
+            "at_burst = 3\nbuffer = \"100B\"",
+            "link.step.buffer",
+            "1514B",
+        ),
         (
             "at_burst = 11\nrate = \"1mbit\"",
-            "count",
+            "burst.count",
             "before the link changes",
         ),
-        ("at_burst = 3\nrate = 5", "rate", "mbit"),
-        ("at_burst = 3\ncrash = true", "crash", "unknown field"),
+        ("at_burst = 3\nrate = 5", "link.step.rate", "mbit"),
+        (
+            "at_burst = 3\ncrash = true",
+            "link.step.crash",
+            "unknown key",
+        ),
         (
             "at_burst = 3\nrate = \"1mbit\"\n[[link.step]]\nat_burst = 2\nrate = \"2mbit\"",
-            "at_burst",
+            "link.step.at_burst",
             "in the order",
         ),
     ] {
@@ -482,11 +536,11 @@ fn links_that_cannot_be_are_named() {
             &format!("buffer = \"128KiB\"\n{keys}"),
         )
     };
-    assert!(link("mtu = 100").contains(":10: mtu: must be 576 to 9216"));
-    assert!(link("mtu = 1000\nip = 6").contains(":10: mtu: must be 1280 to 9216"));
+    assert!(link("mtu = 100").contains(":10:7: link.mtu: must be 576 to 9216"));
+    assert!(link("mtu = 1000\nip = 6").contains(":10:7: link.mtu: must be 1280 to 9216"));
     let unknown = link("qdisc = \"cake\"");
     assert!(
-        unknown.contains(":10: qdisc: ") && unknown.contains("fq_codel"),
+        unknown.contains(":10:9: link.qdisc: ") && unknown.contains("fq_codel"),
         "{unknown}"
     );
 }

@@ -72,12 +72,12 @@ fn a_server_and_its_client_are_one() {
     let told = |from: &str, to: &str, key: &str, words: &str| {
         assert!(text.contains(from), "{from}");
         let error = parse(&text.replacen(from, to, 1)).expect_err(to);
-        let told = error.contains(&format!(": {key}: ")) && error.contains(words);
+        let told = error.contains(&format!(": program.{key}: ")) && error.contains(words);
         assert!(told, "{error}");
     };
     told("port = 8080\n", "", "port", "1 to 65535");
     told("8080", "0", "port", "1 to 65535");
-    told("8080", "80800", "port", "u16");
+    told("8080", "80800", "port", "1 to 65535");
     told("server = [\"sh\", \"nginx.sh\"]\n", "", "port", "server");
     told("[\"sh\", \"nginx.sh\"]", "[]", "server", "arguments");
     told("port = 8080", "port = 8080\nranks = 2", "ranks", "MPI");
@@ -95,59 +95,83 @@ fn errors_of_programs_name_line_and_key() {
     let told = |from: &str, to: &str, line: usize, key: &str, words: &str| {
         assert!(PROGRAM.contains(from), "{from}");
         let error = parse(&PROGRAM.replacen(from, to, 1)).expect_err(to);
-        let place = format!("experiments/startup.toml:{line}: {key}: ");
-        assert!(
-            error.starts_with(&place) && error.contains(words),
-            "{error}"
-        );
+        let place = format!("experiments/startup.toml:{line}:");
+        let key = format!(": {key}: ");
+        let is_told =
+            |told: &str| told.starts_with(&place) && told.contains(&key) && told.contains(words);
+        assert!(error.lines().any(is_told), "{error}");
     };
     let bare = "command = [\"./bin/is.B.4\"]";
-    told(bare, "command = []", 12, "command", "hpcc");
-    told(bare, "command = [\"/\"]", 11, "name", "metric's name");
+    told(bare, "command = []", 12, "program.command", "hpcc");
+    told(
+        bare,
+        "command = [\"/\"]",
+        11,
+        "program.name",
+        "metric's name",
+    );
     told(
         "ranks = 4",
         "ranks = 5",
         13,
-        "ranks",
+        "program.ranks",
         "2 to the number of hosts, 4",
     );
-    told("ranks = 4", "rank = 4", 13, "rank", "unknown field");
-    told("openmpi", "lam", 14, "mpi", "openmpi");
-    told("5min", "0s", 15, "timeout", "1s to 24h");
-    told("\"5min\"", "300", 15, "timeout", "s");
-    told("([0-9.]+)", "[0-9.]+", 16, "result", "one group");
-    told("([0-9.]+)", "([0-9.+)", 16, "result", "Mops");
+    told("ranks = 4", "rank = 4", 13, "program.rank", "unknown key");
+    told("openmpi", "lam", 14, "program.mpi", "openmpi");
+    told("5min", "0s", 15, "program.timeout", "1s to 24h");
+    told("\"5min\"", "300", 15, "program.timeout", "s");
+    told(
+        "([0-9.]+)",
+        "[0-9.]+",
+        16,
+        "program.result.values.Mops",
+        "one group",
+    );
+    told(
+        "([0-9.]+)",
+        "([0-9.+)",
+        16,
+        "program.result.values.Mops",
+        "regex",
+    );
     told(
         "values = {",
         "file = \"../out\", values = {",
         16,
-        "result",
+        "program.result.file",
         "in the directory",
     );
-    told("Mops = ", "\"M/s\" = ", 16, "result", "metric's name");
+    told(
+        "Mops = ",
+        "\"M/s\" = ",
+        16,
+        "program.result.values.\"M/s\"",
+        "metric's name",
+    );
     let there = "ranks = 4\ndirectory = ";
     told(
         "ranks = 4",
         &format!("{there}\"none\""),
         14,
-        "directory",
+        "program.directory",
         "no directory",
     );
     told(
         "ranks = 4",
         &format!("{there}\"../lab\""),
         14,
-        "directory",
+        "program.directory",
         "beside",
     );
-    told("clusters = [2, 2]", "", 5, "clusters", "[[program]]");
+    told("clusters = [2, 2]", "", 5, "link.clusters", "[[program]]");
     told(
         "clusters = [2, 2]",
         "clusters = [2, 2]\nip = 6",
         10,
-        "ip",
+        "link.ip",
         "IPv4",
     );
     let twice = "[[program]]\ncommand = [\"is.B.4\"]\n\n[variant.cubic]";
-    told("[variant.cubic]", twice, 18, "name", "another");
+    told("[variant.cubic]", twice, 18, "program.name", "another");
 }

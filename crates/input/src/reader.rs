@@ -257,7 +257,10 @@ fn number(schema: &Value, value: Option<f64>, text: &str, place: &Place<'_>) {
             && least.is_none_or(|least| value >= least)
             && most.is_none_or(|most| value <= most)
     });
-    if !fits {
+    let bounded = above.or(least).or(most).is_some();
+    if bounded && !value.is_some_and(f64::is_finite) {
+        place.wrong(format!("{} is no finite number", quoted(text)));
+    } else if !fits {
         let range = [
             above.map(|above| format!("above {above}")),
             least.map(|least| format!("at least {least}")),

@@ -155,7 +155,7 @@ fn what_is_wrong_is_said_with_its_place_and_the_right_form() {
         ("count = 3", "count = 3\nhosts = 0x0b", "4:9: hosts: 0x0b is out of range: 1 to 10"),
         ("count = 3", "count = 3\nweight = 0", "4:10: weight: 0 is out of range: above 0, at most 1"),
         ("count = 3", "count = 3\nweight = 1.5", "4:10: weight: 1.5 is out of range: above 0, at most 1"),
-        ("count = 3", "count = 3\nweight = nan", "4:10: weight: nan is out of range: above 0, at most 1"),
+        ("count = 3", "count = 3\nweight = nan", "4:10: weight: nan is no finite number"),
         ("count = 3", "count = 3\ncount = 4", "4:1: count: is there already: leave one of the two out"),
         ("rate = \"1gbit\"\n", "", "1:1: rate: missing: write rate = \"500mbit\" at the top of the file"),
         ("\"1gbit\"", "1_000", "4:8: rate: 1000 has no unit: write a rate as \"500mbit\" or \"2.5gbit\""),

@@ -209,6 +209,17 @@ fn duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
+impl Choice {
+    /// What is wrong with a text that is to be a choice, for readers of files.
+    ///
+    /// # Errors
+    /// As [`FromStr`].
+    pub fn check(text: &str) -> Result<(), String> {
+        let choice = text.parse::<Self>();
+        choice.map(drop).map_err(|error| error.to_string())
+    }
+}
+
 impl FromStr for Choice {
     type Err = ChoiceError;
 

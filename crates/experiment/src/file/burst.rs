@@ -2,10 +2,11 @@
 //! `[[burst]]`: chunks after idle, all alike or by a list.
 
 use paceline_input::units::{Size, Time};
+use paceline_input::{Place, Reported};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::check::Place;
-use super::{one, ExperimentError, File};
+use super::{one, File};
 use crate::plan::{self, Chunk, When};
 
 /// Most bursts that have metrics of their own.
@@ -15,7 +16,7 @@ const MOST_POSITIONS: usize = 100;
 const LEAST_HEADER_BYTES: u64 = 8;
 
 /// Chunks after idle.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {
     /// Tail of the metrics' names; absent: the size.
@@ -31,8 +32,10 @@ pub struct Burst {
     #[serde(default)]
     pub gaps: Vec<Time>,
     /// Bursts; absent: as many as the list has.
+    #[schemars(range(min = 1))]
     pub count: Option<u32>,
     /// Bursts with `--quick`.
+    #[schemars(range(min = 1))]
     pub quick: Option<u32>,
     /// The first burst, from 1, that medians are taken over.
     #[serde(default = "one")]
@@ -41,11 +44,13 @@ pub struct Burst {
     pub positions: Option<Vec<u32>>,
     /// Connections that start together and share the size.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
     pub connections: u32,
     /// Each burst on a connection and in a job of its own.
     #[serde(default)]
     pub fresh: bool,
     /// After so many bursts the connections of the job are closed, and new ones opened.
+    #[schemars(range(min = 1))]
     pub renew: Option<u32>,
     /// Each connection writes so many bytes first, and then the rest.
     pub header: Option<Size>,
@@ -92,7 +97,7 @@ impl Burst {
                     },
                     size_bytes: size.bytes(),
                     // Of the last burst of a list nobody sees what comes after it.
-                    gap_ns: gaps[number % gaps.len()].micros() * 1000,
+                    gap_ns: gaps[number % gaps.len()].micros().saturating_mul(1000),
                 }
             })
             .collect()
@@ -129,116 +134,114 @@ impl Burst {
     }
 }
 
-/// The first problem of the bursts.
-pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
+/// Checks the bursts.
+pub(super) fn check(file: &File, place: &Place<'_>) {
     for (index, burst) in file.burst.iter().enumerate() {
-        let wrong = |key: &str, problem: String| Err(place.wrong("[[burst]]", index, key, problem));
-        if let Err((key, problem)) = lists(burst) {
-            return wrong(key, problem.to_owned());
-        }
-        let least = burst.count(false).min(burst.count(true));
-        if burst.connections == 0 || burst.connections > 1000 {
-            return wrong("connections", "must be 1 to 1000".to_owned());
-        }
-        let smallest = burst.chunks().iter().map(|chunk| chunk.size_bytes).min();
-        if smallest.unwrap_or(0) / u64::from(burst.connections) < 8 {
-            let key = if burst.size.is_some() {
-                "size"
-            } else {
-                "sizes"
-            };
-            return wrong(
-                key,
-                "must be at least 8 bytes for each connection".to_owned(),
-            );
-        }
-        let share = smallest.unwrap_or(0) / u64::from(burst.connections);
-        if let Some(header) = burst.header {
-            if !(LEAST_HEADER_BYTES..share.max(1)).contains(&header.bytes()) {
-                let problem = format!(
-                    "must be {LEAST_HEADER_BYTES}B to less than what a connection sends, {share}B"
-                );
-                return wrong("header", problem);
-            }
-        }
-        if burst.renew == Some(0) || burst.renew.is_some() && burst.fresh {
-            let problem = "must be at least 1, and goes without fresh: new connections, in the same job, after so many bursts";
-            return wrong("renew", problem.to_owned());
-        }
-        let within = |number: u32| (1..=least).contains(&number);
-        let range = || format!("must be 1 to the number of bursts, {least}");
-        if !within(burst.from_burst) {
-            return wrong("from_burst", range());
-        }
-        if burst.sample_burst.is_some_and(|sample| !within(sample)) {
-            return wrong("sample_burst", range());
-        }
-        let positions = burst.positions.as_deref().unwrap_or_default();
-        let all = burst.count(false);
-        if positions.iter().any(|at| !(1..=all).contains(at)) || positions.len() > MOST_POSITIONS {
-            return wrong(
-                "positions",
-                format!("must be up to {MOST_POSITIONS} numbers of bursts, 1 to {all}"),
-            );
-        }
-        for step in &file.link.step {
-            if let When::Burst { number, .. } = step.when() {
-                if number > least {
-                    let problem =
-                        format!("{least} bursts end before the link changes at burst {number}");
-                    return wrong("count", problem);
-                }
-            }
+        let place = place.key("burst").item(index);
+        // What the lists are is needed for the rest.
+        if lists(burst, &place).is_ok() {
+            bursts(burst, file, &place);
         }
     }
-    Ok(())
 }
 
-/// Whether sizes and gaps fit each other; else the key and the problem.
-fn lists(burst: &Burst) -> Result<(), (&'static str, &'static str)> {
+fn bursts(burst: &Burst, file: &File, place: &Place<'_>) {
+    let wrong = |key: &str, problem: String| place.key(key).wrong(problem);
+    let least = burst.count(false).min(burst.count(true));
+    let smallest = burst.chunks().iter().map(|chunk| chunk.size_bytes).min();
+    let share = smallest.unwrap_or(0) / u64::from(burst.connections);
+    if share < 8 {
+        let key = if burst.size.is_some() {
+            "size"
+        } else {
+            "sizes"
+        };
+        wrong(
+            key,
+            "must be at least 8 bytes for each connection".to_owned(),
+        );
+    }
+    if let Some(header) = burst.header {
+        if !(LEAST_HEADER_BYTES..share.max(1)).contains(&header.bytes()) {
+            let problem = format!(
+                "must be {LEAST_HEADER_BYTES}B to less than what a connection sends, {share}B"
+            );
+            wrong("header", problem);
+        }
+    }
+    if burst.renew.is_some() && burst.fresh {
+        let problem = "goes without fresh: new connections, in the same job, after so many bursts";
+        wrong("renew", problem.to_owned());
+    }
+    let within = |number: u32| (1..=least).contains(&number);
+    let range = || format!("must be 1 to the number of bursts, {least}");
+    if !within(burst.from_burst) {
+        wrong("from_burst", range());
+    }
+    if burst.sample_burst.is_some_and(|sample| !within(sample)) {
+        wrong("sample_burst", range());
+    }
+    let positions = burst.positions.as_deref().unwrap_or_default();
+    let all = burst.count(false);
+    if positions.iter().any(|at| !(1..=all).contains(at)) || positions.len() > MOST_POSITIONS {
+        wrong(
+            "positions",
+            format!("must be up to {MOST_POSITIONS} numbers of bursts, 1 to {all}"),
+        );
+    }
+    for step in &file.link.step {
+        if let When::Burst { number, .. } = step.when() {
+            if number > least {
+                let problem =
+                    format!("{least} bursts end before the link changes at burst {number}");
+                wrong("count", problem);
+            }
+        }
+    }
+}
+
+/// Whether sizes and gaps fit each other.
+fn lists(burst: &Burst, place: &Place<'_>) -> Result<(), Reported> {
+    let wrong = |key: &str, problem: &str| Err(place.key(key).wrong(problem));
     let listed = !burst.sizes.is_empty();
     let gaps = burst.gaps.len();
-    match (burst.size, listed) {
-        (None, false) => {
-            return Err((
-                "size",
-                "give a size, or a list: sizes = [\"1MB\", \"29KB\"]",
-            ))
-        }
-        (Some(_), true) => return Err(("sizes", "give size or sizes, not both")),
-        _ => {}
-    }
+    let sizes = match (burst.size, listed) {
+        (None, false) => wrong(
+            "size",
+            "give a size, or a list: sizes = [\"1MB\", \"29KB\"]",
+        ),
+        (Some(_), true) => wrong("sizes", "give size or sizes, not both"),
+        _ => Ok(()),
+    };
     match (burst.gap, gaps) {
-        (None, 0) => return Err(("gap", "give a gap, or a list: gaps = [\"1s\", \"61s\"]")),
-        (Some(_), 1..) => return Err(("gaps", "give gap or gaps, not both")),
+        (None, 0) => wrong("gap", "give a gap, or a list: gaps = [\"1s\", \"61s\"]")?,
+        (Some(_), 1..) => wrong("gaps", "give gap or gaps, not both")?,
         _ => {}
     }
+    sizes?;
     if listed && burst.name.is_none() {
-        return Err((
+        wrong(
             "name",
             "bursts by a list need a name, as name = \"mixed\": each has a metric such as completion_s/mixed#2",
-        ));
+        )?;
     }
     if burst.name.as_ref().is_some_and(|name| !fits(name)) {
-        return Err((
+        wrong(
             "name",
             "a metric's name has none of # + @ * { } , ( ) and space",
-        ));
+        )?;
     }
     if !listed && burst.count.is_none() && gaps == 0 {
-        return Err(("count", "give the number of bursts"));
-    }
-    if burst.count == Some(0) || burst.quick == Some(0) {
-        return Err(("count", "must be at least 1, quick as well"));
+        wrong("count", "give the number of bursts")?;
     }
     let again = |most: usize| burst.count.is_some_and(|count| count as usize > most);
     if listed && gaps > 0 {
         let sizes = burst.sizes.len();
         if gaps != sizes && (gaps + 1 != sizes || again(sizes)) {
-            return Err((
+            wrong(
                 "gaps",
                 "there is one gap for each of the sizes, or for each but the last if the list is gone through once",
-            ));
+            )?;
         }
     }
     Ok(())

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `[link]` says of packets that are lost, late, overtaken or policed.
 
-use std::fmt;
-
 use paceline_input::units::{Rate, Size, Time};
 use paceline_input::Percent;
-use serde::de::{value::MapAccessDeserializer, Deserializer, Error, MapAccess, Visitor};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::link::{nanoseconds, Link};
+use super::link::{nanoseconds, Link, Wrong};
 use crate::plan::{Codel, Loss, Policer, Reorder};
 
 /// Preamble, frame check sequence and gap: on the wire, but in no queue.
 const FRAMING_BYTES: u64 = 24;
 /// What a netem's time has at least, and at most: an hour.
-const MOST_US: u64 = 3_600_000_000;
+pub(super) const MOST: Time = Time::from_secs(3600);
 
 /// `"0.1%"`, or `{ to_bad = "0.1%", to_good = "20%", bad = "100%", good = "0%" }`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(untagged)]
 pub enum LossKeys {
     /// Each packet by itself.
     Random(Percent),
@@ -26,7 +25,7 @@ pub enum LossKeys {
 }
 
 /// The chances of two states, per packet.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BurstKeys {
     /// That the line turns bad.
@@ -38,30 +37,6 @@ pub struct BurstKeys {
     pub good: Percent,
     /// Share that is lost while it is bad; absent: all.
     pub bad: Option<Percent>,
-}
-
-impl<'de> Deserialize<'de> for LossKeys {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By hand: serde's untagged enums would say that nothing matched, instead of
-        // what is wrong with the value.
-        struct LossVisitor;
-        impl<'de> Visitor<'de> for LossVisitor {
-            type Value = LossKeys;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a share such as \"0.1%\", or { to_bad = \"0.1%\", to_good = \"20%\" }")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<LossKeys, E> {
-                text.parse().map(LossKeys::Random).map_err(E::custom)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LossKeys, A::Error> {
-                BurstKeys::deserialize(MapAccessDeserializer::new(map)).map(LossKeys::Bursts)
-            }
-        }
-        deserializer.deserialize_any(LossVisitor)
-    }
 }
 
 impl LossKeys {
@@ -95,12 +70,13 @@ impl LossKeys {
 }
 
 /// `{ share = "1%", by = "5ms" }`.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReorderKeys {
     /// Share of packets.
     pub share: Percent,
     /// How much later they arrive.
+    #[schemars(extend("x-range" = ["1us", MOST]))]
     pub by: Time,
 }
 
@@ -114,10 +90,11 @@ impl ReorderKeys {
 }
 
 /// `{ rate = "100mbit", burst = "64KiB" }`.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicerKeys {
     /// At which its bucket fills, framing included.
+    #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Most that it holds.
     pub burst: Size,
@@ -133,12 +110,14 @@ impl PolicerKeys {
 }
 
 /// `{ target = "5ms", interval = "100ms", ecn = true }`.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodelKeys {
-    /// Longest wait that is no congestion if it lasts.
+    /// Longest delay that is no congestion if it lasts; below the interval.
+    #[schemars(extend("x-range" = ["1us", MOST]))]
     pub target: Time,
     /// How long it may last.
+    #[schemars(extend("x-range" = ["1us", MOST]))]
     pub interval: Time,
     /// Packets are marked, not dropped.
     #[serde(default)]
@@ -155,76 +134,48 @@ impl CodelKeys {
     }
 }
 
-/// The key and the problem of what no link of frames of `frame` bytes can do.
-pub(super) fn check(link: &Link, frame: u64) -> Result<(), (&'static str, String)> {
-    let wrong = |key, problem: &str| Err((key, problem.to_owned()));
+/// What no link of frames of `frame` bytes can do.
+pub(super) fn problems(link: &Link, frame: u64) -> Vec<Wrong> {
+    let mut found = Vec::new();
+    let mut wrong = |key, problem: &str| found.push((key, problem.to_owned()));
     if let Some(problem) = link.loss.and_then(LossKeys::problem) {
-        return wrong("loss", problem);
+        wrong("loss", problem);
     }
-    if link
-        .jitter
-        .is_some_and(|jitter| jitter > link.one_way_delay)
-    {
-        return wrong(
+    let delay = link.one_way_delay;
+    if link.jitter.is_some_and(|jitter| jitter > delay) {
+        wrong(
             "jitter",
             "must be at most one_way_delay: no packet is faster than the path",
         );
     }
-    if let Some(reorder) = link.reorder {
-        if !(0.0001..=0.5).contains(&reorder.share.share()) {
-            return wrong(
-                "reorder",
-                "its share must be 0.01% to 50%, as { share = \"1%\", by = \"5ms\" }",
-            );
-        }
-        if !(1..=MOST_US).contains(&reorder.by.micros()) {
-            return wrong(
-                "reorder",
-                "by must be 1us to 1h, as { share = \"1%\", by = \"5ms\" }",
-            );
-        }
+    let share = link.reorder.map(|reorder| reorder.share.share());
+    if share.is_some_and(|share| !(0.0001..=0.5).contains(&share)) {
+        wrong(
+            "reorder",
+            "its share must be 0.01% to 50%, as { share = \"1%\", by = \"5ms\" }",
+        );
     }
+    let least = frame + FRAMING_BYTES;
     if link
-        .return_rate
-        .is_some_and(|rate| rate.bits_per_second() == 0)
+        .policer
+        .is_some_and(|policer| policer.burst.bytes() < least)
     {
-        return wrong("return_rate", "must be more than 0, such as \"10mbit\"");
-    }
-    if let Some(policer) = link.policer {
-        if policer.rate.bits_per_second() == 0 {
-            return wrong(
-                "policer",
-                "its rate must be more than 0, as { rate = \"100mbit\", burst = \"64KiB\" }",
-            );
-        }
-        let least = frame + FRAMING_BYTES;
-        if policer.burst.bytes() < least {
-            return Err((
-                "policer",
-                format!("its burst must hold one frame at least: {least}B"),
-            ));
-        }
+        let problem = format!("its burst must hold one frame at least: {least}B");
+        wrong("policer", &problem);
     }
     if let Some(codel) = link.codel {
-        if !(1..MOST_US).contains(&codel.target.micros()) || codel.interval <= codel.target {
-            return wrong(
+        if codel.interval <= codel.target {
+            wrong(
                 "codel",
-                "its target must be 1us to 1h and below its interval, as { target = \"5ms\", interval = \"100ms\" }",
+                "its target must be below its interval, as { target = \"5ms\", interval = \"100ms\" }",
             );
         }
-        let queue_us = link.buffer.bytes() * 8_000_000 / link.rate.bits_per_second();
+        let rate = link.rate.bits_per_second().max(1);
+        let queue_us = link.buffer.bytes() * 8_000_000 / rate;
         if 2 * codel.target.micros() > queue_us {
-            return Err((
-                "codel",
-                format!("its target must be at most half of what buffer holds at that rate, {queue_us}us, or the queue is full before CoDel acts"),
-            ));
+            let problem = format!("its target must be at most half of what buffer holds at that rate, {queue_us}us, or the queue is full before CoDel acts");
+            wrong("codel", &problem);
         }
     }
-    if link
-        .ack_slots
-        .is_some_and(|slot| !(1..=MOST_US).contains(&slot.micros()))
-    {
-        return wrong("ack_slots", "must be 1us to 1h, such as \"10ms\"");
-    }
-    Ok(())
+    found
 }

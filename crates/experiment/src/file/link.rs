@@ -2,11 +2,12 @@
 //! `[link]`, its steps and its scenarios.
 
 use paceline_input::units::{Rate, Size, Time};
+use paceline_input::Place;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::check::Place;
 use super::impairment::{CodelKeys, LossKeys, PolicerKeys, ReorderKeys};
-use super::{four, gigabit, impairment, twenty_mebibytes, ExperimentError, File};
+use super::{four, gigabit, impairment, twenty_mebibytes, File};
 use crate::plan::{self, HostQueue, Impairments, Means, Topology, ETHERNET_MTU, MOST_HOSTS};
 
 /// What every host on the Internet takes (RFC 791), and what a link of IPv6 has at least.
@@ -17,10 +18,11 @@ const MOST_MTU: u32 = 9216;
 const HEADER_BYTES: u64 = 14;
 
 /// The network; see [`crate::plan::Topology`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// Bottleneck, framing included.
+    #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Propagation, one way.
     pub one_way_delay: Time,
@@ -52,12 +54,14 @@ pub struct Link {
     /// Packets towards the receiver that are overtaken.
     pub reorder: Option<ReorderKeys>,
     /// Rate of the way back, behind a queue of the bottleneck's size.
+    #[schemars(extend("x-range" = ["1bit", null]))]
     pub return_rate: Option<Rate>,
     /// A token bucket in front of the queue.
     pub policer: Option<PolicerKeys>,
     /// CoDel in the queue.
     pub codel: Option<CodelKeys>,
     /// What comes back waits so long for more, and arrives together.
+    #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub ack_slots: Option<Time>,
     /// What it is made of; absent: as the backend usually has it.
     pub bottleneck: Option<Means>,
@@ -67,16 +71,18 @@ pub struct Link {
 }
 
 /// A change of the bottleneck, with a burst or at a time.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// The first burst, from 1, on the changed link.
+    #[schemars(range(min = 1))]
     pub at_burst: Option<u32>,
     /// So long after that burst's first write; absent: before it.
     pub after: Option<Time>,
     /// Or so long after the beginning of each workload.
     pub at: Option<Time>,
     /// The new rate.
+    #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Option<Rate>,
     /// The new propagation, one way.
     pub one_way_delay: Option<Time>,
@@ -90,12 +96,13 @@ pub struct Step {
 }
 
 /// One set of values for the link.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Last part of the metrics' names.
     pub name: String,
     /// Instead of the link's, as all that follow.
+    #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Option<Rate>,
     /// Propagation, one way.
     pub one_way_delay: Option<Time>,
@@ -112,12 +119,14 @@ pub struct Scenario {
     /// Packets towards the receiver that are overtaken.
     pub reorder: Option<ReorderKeys>,
     /// Rate of the way back.
+    #[schemars(extend("x-range" = ["1bit", null]))]
     pub return_rate: Option<Rate>,
     /// A token bucket in front of the queue.
     pub policer: Option<PolicerKeys>,
     /// CoDel in the queue.
     pub codel: Option<CodelKeys>,
     /// What comes back waits so long for more.
+    #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub ack_slots: Option<Time>,
     /// What it is made of.
     pub bottleneck: Option<Means>,
@@ -207,7 +216,7 @@ impl Step {
 }
 
 pub(super) fn nanoseconds(time: Time) -> u64 {
-    time.micros() * 1000
+    time.micros().saturating_mul(1000)
 }
 
 /// The topology of each scenario, with its name.
@@ -224,144 +233,143 @@ pub(super) fn topologies(file: &File, senders: u32) -> Vec<(Topology, String)> {
         .collect()
 }
 
-/// The first problem of the link, its scenarios and its steps.
-pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
-    values(&file.link, "[link]", 0, place)?;
-    clusters(file, place)?;
-    for (index, scenario) in file.scenario.iter().enumerate() {
-        values(&file.link.with(scenario), "[[scenario]]", index, place)?;
+/// Checks the link, its scenarios and its steps.
+pub(super) fn check(file: &File, place: &Place<'_>) {
+    let link = place.key("link");
+    let of_link = problems(&file.link);
+    for (key, problem) in &of_link {
+        link.key(key).wrong(problem);
     }
-    steps(file, place)
+    clusters(file, &link);
+    for (index, scenario) in file.scenario.iter().enumerate() {
+        let place = place.key("scenario").item(index);
+        let mut of_scenario = problems(&file.link.with(scenario));
+        of_scenario.retain(|problem| !of_link.contains(problem));
+        for (key, problem) in of_scenario {
+            // Which it has from the link.
+            let key = if key == "edge_rate" { "rate" } else { key };
+            place.key(key).wrong(problem);
+        }
+    }
+    steps(file, &link.key("step"));
 }
 
-fn values(link: &Link, header: &str, index: usize, place: &Place) -> Result<(), ExperimentError> {
-    let wrong = |key: &str, problem: &str| Err(place.wrong(header, index, key, problem.to_owned()));
+/// A key, and what is wrong with its value.
+pub(super) type Wrong = (&'static str, String);
+
+/// What is wrong with a link's values.
+fn problems(link: &Link) -> Vec<Wrong> {
+    let mut found = Vec::new();
+    let mut wrong = |key, problem: &str| found.push((key, problem.to_owned()));
     if link.ip != 4 && link.ip != 6 {
-        return wrong("ip", "must be 4 or 6");
-    }
-    if link.rate.bits_per_second() == 0 {
-        return wrong("rate", "must be more than 0, such as \"100mbit\"");
+        wrong("ip", "must be 4 or 6");
     }
     if link.edge_rate < link.rate {
-        return wrong(
-            if header == "[link]" { "edge_rate" } else { "rate" },
+        wrong(
+            "edge_rate",
             "edge_rate must be at least the link's rate, or the hosts' links would be the bottleneck",
         );
     }
     let least = LEAST_MTU[usize::from(link.ip == 6)];
     if !(least..=MOST_MTU).contains(&link.mtu) {
-        return wrong(
-            "mtu",
-            &format!(
-                "must be {least} to {MOST_MTU} bytes on IPv{}, such as 9000",
-                link.ip
-            ),
-        );
+        let ip = link.ip;
+        let problem = format!("must be {least} to {MOST_MTU} bytes on IPv{ip}, such as 9000");
+        wrong("mtu", &problem);
     }
     let frame = u64::from(link.mtu) + HEADER_BYTES;
     if link.buffer.bytes() < frame {
-        return wrong("buffer", &one_frame(frame));
-    }
-    if let Err((key, problem)) = impairment::check(link, frame) {
-        return wrong(key, &problem);
+        wrong("buffer", &one_frame(frame));
     }
     if (1..frame).contains(&link.switch_buffer.bytes()) {
-        return wrong("switch_buffer", &one_frame(frame));
+        wrong("switch_buffer", &one_frame(frame));
     }
-    Ok(())
+    found.extend(impairment::problems(link, frame));
+    found
 }
 
 fn one_frame(bytes: u64) -> String {
     format!("must hold one frame at least: {bytes}B")
 }
 
-fn clusters(file: &File, place: &Place) -> Result<(), ExperimentError> {
+fn clusters(file: &File, place: &Place<'_>) {
     let link = &file.link;
-    let wrong = |key: &str, problem: String| Err(place.wrong("[link]", 0, key, problem));
-    match link.clusters {
-        Some([near, far]) if near != far || near == 0 || near > MOST_HOSTS => wrong(
-            "clusters",
-            format!("must be two of the same size, 1 to {MOST_HOSTS}"),
-        ),
-        Some(_) if !link.step.is_empty() => wrong(
-            "clusters",
-            "[[link.step]] is for bursts and bulk, not for clusters".to_owned(),
-        ),
-        Some(_) if link.topology(1).impairments != Impairments::default() => wrong(
-            "clusters",
-            "loss, jitter, reorder, return_rate, policer, codel and ack_slots are for senders and one receiver, not for clusters"
-                .to_owned(),
-        ),
-        None if link.switch_buffer.bytes() > 0 => wrong("switch_buffer", "is for clusters".into()),
-        _ => Ok(()),
+    let Some([near, far]) = link.clusters else {
+        if link.switch_buffer.bytes() > 0 {
+            place.key("switch_buffer").wrong("is for clusters");
+        }
+        return;
+    };
+    let clusters = place.key("clusters");
+    if near != far || near == 0 || near > MOST_HOSTS {
+        clusters.wrong(format!("must be two of the same size, 1 to {MOST_HOSTS}"));
+    }
+    if !link.step.is_empty() {
+        clusters.wrong("[[link.step]] is for bursts and bulk, not for clusters");
+    }
+    if link.topology(1).impairments != Impairments::default() {
+        clusters.wrong("loss, jitter, reorder, return_rate, policer, codel and ack_slots are for senders and one receiver, not for clusters");
     }
 }
 
-fn steps(file: &File, place: &Place) -> Result<(), ExperimentError> {
+fn steps(file: &File, place: &Place<'_>) {
     let steps = &file.link.step;
     for (index, step) in steps.iter().enumerate() {
-        let wrong = |key: &str, problem: &str| {
-            Err(place.wrong("[[link.step]]", index, key, problem.to_owned()))
-        };
+        let place = place.item(index);
+        let wrong = |key: &str, problem: &str| place.key(key).wrong(problem);
         match (step.at_burst, step.at) {
             (None, None) => {
-                return wrong(
+                wrong(
                     "at_burst",
                     "say when: at_burst = 6, the first burst on the changed link, or at = \"10s\", the time since the workload began",
-                )
+                );
             }
-            (Some(_), Some(_)) => return wrong("at", "give at_burst or at, not both"),
-            (Some(0 | 1), None) if step.after.is_none() => {
-                return wrong(
+            (Some(_), Some(_)) => {
+                wrong("at", "give at_burst or at, not both");
+            }
+            (Some(1), None) if step.after.is_none() => {
+                wrong(
                     "at_burst",
                     "must be at least 2: the first burst has the link's own values",
-                )
+                );
             }
-            (Some(0), None) => return wrong("at_burst", "must be at least 1"),
             _ => {}
         }
         if step.after.is_some() && step.at_burst.is_none() {
-            return wrong("after", "is a time after the first write of at_burst");
+            wrong("after", "is a time after the first write of at_burst");
         }
         if step.plan().change == plan::Change::default() {
-            return wrong(
+            wrong(
                 "rate",
                 "nothing changes: give at least one of rate, one_way_delay, buffer, loss and cut",
             );
         }
-        if let Some(rate) = step.rate {
-            if rate.bits_per_second() == 0 || rate > file.link.edge_rate {
-                return wrong(
-                    "rate",
-                    "must be more than 0 and at most the hosts' edge_rate",
-                );
-            }
+        if step.rate.is_some_and(|rate| rate > file.link.edge_rate) {
+            wrong("rate", "must be at most the hosts' edge_rate");
         }
         if let Some(problem) = step.loss.and_then(LossKeys::problem) {
-            return wrong("loss", problem);
+            wrong("loss", problem);
         }
         if step.cut && matches!(step.when(), plan::When::Burst { after_ns: 0, .. }) {
-            return wrong(
+            wrong(
                 "cut",
                 "before a burst nothing is under way: say when in it, as after = \"30ms\", or at = \"10s\"",
             );
         }
         let frame = u64::from(file.link.mtu) + HEADER_BYTES;
         if step.buffer.is_some_and(|buffer| buffer.bytes() < frame) {
-            return wrong("buffer", &one_frame(frame));
+            wrong("buffer", &one_frame(frame));
         }
         let only_bursts = step.at_burst.is_some();
         if only_bursts && file.burst.is_empty() {
-            return wrong("at_burst", "is for [[burst]]; else: at = \"10s\"");
+            wrong("at_burst", "is for [[burst]]; else: at = \"10s\"");
         }
         if index > 0 && !in_order(&steps[index - 1], step) {
-            return wrong(
+            wrong(
                 if only_bursts { "at_burst" } else { "at" },
                 "steps must be in the order of their bursts, or of their times, all of one kind",
             );
         }
     }
-    Ok(())
 }
 
 /// Whether a step comes after another one: both with bursts, or both at times.

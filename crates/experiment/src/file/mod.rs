@@ -16,11 +16,12 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use paceline_coordinator::algorithm::Choice;
 use paceline_input::units::{Rate, Size, Time};
+use paceline_input::{Document, Format, Problems, Reader};
 pub use program::Program;
+use schemars::JsonSchema;
 use serde::Deserialize;
 pub use streams::Streams;
 
-use crate::located::Located;
 use crate::skeleton::{Benchmark, Class};
 
 pub use burst::Burst;
@@ -40,7 +41,7 @@ pub enum ExperimentError {
     },
     /// Something in it is wrong.
     #[error(transparent)]
-    Invalid(#[from] Located),
+    Invalid(#[from] Problems),
     /// `--variant` names none of its variants.
     #[error("the experiment has no variant \"{asked}\"; it has {known}")]
     NoVariant {
@@ -60,16 +61,30 @@ pub struct Experiment {
     pub file: File,
 }
 
-/// The file's content.
-#[derive(Debug, Clone, Deserialize)]
+/// What the strings of a file must be.
+const FORMATS: [Format<'static>; 4] = [
+    paceline_policy::FORMATS[0],
+    paceline_policy::FORMATS[1],
+    ("coordinator", &Choice::check),
+    ("printed", &paper::check_printed),
+];
+
+/// The JSON schema of the file.
+pub fn schema() -> serde_json::Value {
+    paceline_input::schema::<File>()
+}
+
+/// An experiment: network, workloads, what is compared and what must hold.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "Paceline experiment")]
 pub struct File {
     /// One line.
     pub title: String,
     /// What is asked and how the bounds are derived.
     pub description: String,
     /// Seed of whatever is random.
-    #[serde(default = "one")]
+    #[serde(default = "first_seed")]
     pub seed: u64,
     /// Whether each variant runs with segmentation offload off, on, or both.
     #[serde(default)]
@@ -118,7 +133,7 @@ pub struct File {
 }
 
 /// Segmentation offload of the hosts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Offload {
     /// The stack makes packets of one segment.
@@ -131,21 +146,24 @@ pub enum Offload {
 }
 
 /// The virtual backend's machine.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// One instruction takes 2^shift ns, -3 to 4.
     #[serde(default)]
+    #[schemars(range(min = -3, max = 4))]
     pub shift: i8,
 }
 
 /// Many senders answer at once; every number of senders with every answer.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Incast {
     /// Numbers of senders.
+    #[schemars(length(min = 1), inner(range(min = 1, max = check::MOST_SENDERS)))]
     pub senders: Vec<u32>,
     /// Sizes of an answer.
+    #[schemars(length(min = 1))]
     pub answers: Vec<Size>,
     /// Rounds of each.
     pub rounds: u32,
@@ -159,17 +177,21 @@ pub struct Incast {
 }
 
 /// All-to-all and one-to-one in turn; see [`crate::plan::Switch`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Switch {
     /// Bytes of the one-to-one transfer.
+    #[schemars(extend("x-range" = ["1B", null]))]
     pub transfer: Size,
     /// Bytes from each rank to each one of the other cluster.
+    #[schemars(extend("x-range" = ["1B", null]))]
     pub block: Size,
     /// How often blocks are exchanged in one all-to-all.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
     pub rounds: u32,
     /// Cycles of both.
+    #[schemars(range(min = 1, max = 1000))]
     pub cycles: u32,
     /// Cycles with `--quick`.
     pub quick: Option<u32>,
@@ -181,12 +203,14 @@ pub struct Switch {
 }
 
 /// All-to-all after all-to-all; see [`crate::plan::AllToAll`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AllToAll {
     /// Bytes from each rank to each other one; each size for itself.
+    #[schemars(length(min = 1))]
     pub blocks: Vec<Size>,
     /// Rounds of each.
+    #[schemars(range(max = 10_000))]
     pub rounds: u32,
     /// Rounds with `--quick`.
     pub quick: Option<u32>,
@@ -196,10 +220,11 @@ pub struct AllToAll {
 }
 
 /// Skeletons of benchmarks, one after the other; see [`crate::skeleton`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Skeleton {
     /// Which.
+    #[schemars(length(min = 1), extend("examples" = [["BT", "CG"]]))]
     pub benchmarks: Vec<Benchmark>,
     /// Problem size.
     pub class: Class,
@@ -212,6 +237,7 @@ pub struct Skeleton {
     pub from_iteration: u32,
     /// How often each is run, each time with other random starts.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
     pub repeats: u32,
     /// Each rank starts up to this much later, at random.
     #[serde(default)]
@@ -219,7 +245,7 @@ pub struct Skeleton {
 }
 
 /// Flows side by side.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
     /// Tail of the metrics' names.
@@ -231,17 +257,19 @@ pub struct Bulk {
     pub quick: Option<Time>,
     /// How often the whole is run, each time with other random starts.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
     pub repeats: u32,
     /// The same with `--quick`.
     pub quick_repeats: Option<u32>,
     /// The repetition, from 1, in which the packets of the first group's flow are recorded.
     pub sample_repeat: Option<u32>,
     /// Group k sends from host k.
+    #[schemars(length(min = 1, max = check::MOST_SENDERS))]
     pub flows: Vec<Flows>,
 }
 
 /// Flows of one kind.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Flows {
     /// Tail of the metrics' names.
@@ -249,6 +277,7 @@ pub struct Flows {
     pub name: String,
     /// How many.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
     pub count: u32,
     /// When they start.
     #[serde(default)]
@@ -261,13 +290,14 @@ pub struct Flows {
     /// Their host's link whatever the variant.
     pub edge_rate: Option<Rate>,
     /// Bursts of this size instead of one endless transfer.
+    #[schemars(extend("x-range" = ["8B", null]))]
     pub burst: Option<Size>,
     /// From a reply to the next write.
     pub gap: Option<Time>,
 }
 
 /// What is compared.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
     /// TCP_CONGESTION of the senders' sockets.
@@ -275,6 +305,7 @@ pub struct Variant {
     /// A preset, a policy file relative to the experiment, or a policy in place.
     pub policy: Option<PolicyChoice>,
     /// An algorithm of the coordinator, with its parameters, for `[[streams]]`.
+    #[schemars(with = "Option<String>", extend("format" = "coordinator", "examples" = ["even"]))]
     pub coordinate: Option<Choice>,
     /// Each host's own link, instead of the experiment's; it may be slower than the bottleneck.
     pub edge_rate: Option<Rate>,
@@ -284,30 +315,25 @@ pub struct Variant {
     pub ideal: bool,
     /// Written on every host.
     #[serde(default)]
+    #[schemars(with = "IndexMap<String, serde_json::Value>")]
     pub sysctl: IndexMap<String, toml::Value>,
 }
 
 /// How a variant names its policy.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PolicyChoice {
     /// A preset or a file.
     Named(String),
     /// The policy itself; its name is the variant's.
-    Inline(toml::Table),
+    Inline(#[schemars(schema_with = "paceline_policy::inline_schema")] toml::Table),
 }
 
-trait One {
-    const ONE: Self;
+fn one() -> u32 {
+    1
 }
-impl One for u32 {
-    const ONE: u32 = 1;
-}
-impl One for u64 {
-    const ONE: u64 = 1;
-}
-fn one<T: One>() -> T {
-    T::ONE
+fn first_seed() -> u64 {
+    1
 }
 fn four() -> u8 {
     4
@@ -323,7 +349,7 @@ impl Experiment {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`ExperimentError`] with the first problem: file, line, key, and what
+    /// [`ExperimentError`] with all problems: file, line, column, key, and what
     /// would be right.
     pub fn load(path: &Path) -> Result<Self, ExperimentError> {
         let text = std::fs::read_to_string(path).map_err(|source| ExperimentError::Read {
@@ -339,7 +365,8 @@ impl Experiment {
     /// # Errors
     /// As [`Experiment::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, ExperimentError> {
-        let file = toml::from_str(text).map_err(|error| Located::syntax(text, path, &error))?;
+        let document = Document::new(path.display().to_string(), text);
+        let file = Reader::default().read(&document, &FORMATS)?;
         let name = path
             .file_stem()
             .unwrap_or_default()
@@ -348,7 +375,10 @@ impl Experiment {
         let mut experiment = Experiment { name, file };
         check::resolve_policy_files(&mut experiment.file, path);
         program::resolve_directories(&mut experiment.file.program, path);
-        check::experiment(&experiment, text, path)?;
+        document.check(|place| {
+            check::experiment(&experiment, place);
+            Ok(())
+        })?;
         Ok(experiment)
     }
 }

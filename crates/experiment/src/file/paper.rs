@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `[[paper]]`: what a paper printed of the same thing.
 
-use std::fmt;
-
 use indexmap::IndexMap;
 use paceline_input::units::Rate;
-use paceline_report::paper::{self, Printed, Traffic};
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use paceline_input::{did_you_mean, nearest, Place};
+use paceline_report::paper::{self, NotPrinted, Printed, Traffic};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::check::Place;
-use super::{ExperimentError, File};
+use super::File;
 
 /// The variant that stands for the physical limit.
 const BOUND: &str = "bound";
 
 /// A table or figure of a paper, redrawn beside ours.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
     /// Such as `matsuda-2005, Table 2`.
@@ -48,7 +46,7 @@ pub struct Paper {
 }
 
 /// What is drawn against a number.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Against {
     /// The metric.
@@ -60,90 +58,44 @@ pub struct Against {
 }
 
 /// The values of one variant: one, or one for each tail of the metric.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
 pub enum Values {
     /// Of the metric itself.
-    One(Printed),
+    One(Value),
     /// By tail.
-    ByTail(IndexMap<String, Printed>),
+    ByTail(IndexMap<String, Value>),
 }
 
-/// A [`Printed`] as a file has it: a number, or text.
-struct Value(Printed);
+/// A [`Printed`] as a file has it: a number, or "A to B" or "over A".
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(try_from = "Written")]
+#[schemars(with = "Written")]
+pub struct Value(Printed);
 
-struct ValueVisitor;
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Written {
+    Number(#[schemars(range(min = f64::MIN, max = f64::MAX))] f64),
+    Text(#[schemars(extend("format" = "printed", "examples" = ["1.5 to 2"]))] String),
+}
 
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
+impl TryFrom<Written> for Value {
+    type Error = NotPrinted;
 
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a number, \"A to B\" or \"over A\", in the metric's own unit")
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
-        number
-            .to_string()
-            .parse()
-            .map(Value)
-            .map_err(E::custom::<paper::NotPrinted>)
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
-        self.visit_f64(number as f64)
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-        text.parse()
-            .map(Value)
-            .map_err(E::custom::<paper::NotPrinted>)
+    fn try_from(written: Written) -> Result<Self, NotPrinted> {
+        let text = match written {
+            Written::Number(number) => number.to_string(),
+            Written::Text(text) => text,
+        };
+        text.parse().map(Value)
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
-    }
-}
-
-struct ValuesVisitor;
-
-impl<'de> Visitor<'de> for ValuesVisitor {
-    type Value = Values;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        ValueVisitor.expecting(f)?;
-        f.write_str(", or a table of these by the metric's tail")
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Values, E> {
-        ValueVisitor
-            .visit_f64(number)
-            .map(|value| Values::One(value.0))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Values, E> {
-        self.visit_f64(number as f64)
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Values, E> {
-        ValueVisitor
-            .visit_str(text)
-            .map(|value| Values::One(value.0))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Values, A::Error> {
-        let mut values = IndexMap::new();
-        while let Some((tail, Value(value))) = map.next_entry::<String, Value>()? {
-            values.insert(tail, value);
-        }
-        Ok(Values::ByTail(values))
-    }
-}
-
-impl<'de> Deserialize<'de> for Values {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValuesVisitor)
-    }
+/// What is wrong with a value that is no number.
+pub(super) fn check_printed(text: &str) -> Result<(), String> {
+    let printed: Result<Printed, NotPrinted> = text.parse();
+    printed.map(drop).map_err(|error| error.to_string())
 }
 
 impl Paper {
@@ -151,10 +103,10 @@ impl Paper {
     pub fn for_results(&self) -> paper::Paper {
         let metric = self.metric.as_deref().unwrap_or_default();
         let named = |values: &Values| match values {
-            Values::One(value) => IndexMap::from([(metric.to_owned(), *value)]),
+            Values::One(value) => IndexMap::from([(metric.to_owned(), value.0)]),
             Values::ByTail(values) => values
                 .iter()
-                .map(|(tail, value)| (format!("{metric}/{tail}"), *value))
+                .map(|(tail, value)| (format!("{metric}/{tail}"), value.0))
                 .collect(),
         };
         let traffic = self.traffic.split_first().map(|(above, below)| Traffic {
@@ -184,9 +136,8 @@ impl Paper {
         }
     }
 
-    /// The first problem: its key, and what would be right.
-    fn problem(&self, file: &File) -> Option<(String, String)> {
-        let wrong = |key: &str, problem: String| Some((key.to_owned(), problem));
+    fn check(&self, file: &File, place: &Place<'_>) {
+        let wrong = |key: &str, problem: &str| place.key(key).wrong(problem);
         let words = [
             ("source", &self.source),
             ("says", &self.says),
@@ -194,84 +145,82 @@ impl Paper {
         ];
         for (key, text) in words {
             if text.trim().is_empty() {
-                return wrong(key, "must not be empty".to_owned());
+                wrong(key, "must not be empty");
             }
         }
         if self.metric.as_deref().map(str::trim) == Some("") {
-            return wrong("metric", "must not be empty".to_owned());
+            wrong("metric", "must not be empty");
         }
         if self.values.is_empty() != self.metric.is_none() {
-            return wrong(
-                "metric",
-                "metric and values are given together or not at all".to_owned(),
-            );
+            let problem = "metric and values are given together or not at all";
+            wrong("metric", problem);
         }
-        let known = |name: &String| file.variants.contains_key(name);
-        let unknown = |name: &String| {
-            let names: Vec<&str> = file.variants.keys().map(String::as_str).collect();
-            format!(
-                "the experiment has no variant \"{name}\"; it has {}",
-                names.join(", ")
-            )
+        let known = |name: &str| file.variants.contains_key(name);
+        let names = || file.variants.keys().map(String::as_str);
+        let unknown = |name: &str, place: &Place<'_>| {
+            let meant = did_you_mean(nearest(name, names()));
+            let known = names().collect::<Vec<_>>().join(", ");
+            place.wrong(format!(
+                "the experiment has no variant \"{name}\"{meant}; it has {known}"
+            ))
         };
         for (variant, values) in &self.values {
-            let key = format!("values.{variant}");
+            let place = place.key("values").key(variant);
             if variant != BOUND && !known(variant) {
-                return wrong(&key, unknown(variant));
+                unknown(variant, &place);
             }
             if matches!(values, Values::ByTail(of) if of.is_empty()) {
-                return wrong(&key, "must have at least one value".to_owned());
+                place.wrong("must have at least one value");
             }
         }
         for (key, names) in [("also", &self.also), ("traffic", &self.traffic)] {
-            if let Some(name) = names.iter().find(|name| !known(name)) {
-                return wrong(key, unknown(name));
+            for (index, name) in names.iter().enumerate().filter(|(_, name)| !known(name)) {
+                unknown(name, &place.key(key).item(index));
             }
         }
         if self.traffic.len() == 1 {
             let problem = "must name two variants at least: one above, the others below it";
-            return wrong("traffic", problem.to_owned());
+            wrong("traffic", problem);
         }
         if self.traffic.is_empty() && !self.parts.is_empty() {
             let problem = "are parts of which traffic is drawn: name its variants in traffic";
-            return wrong("parts", problem.to_owned());
+            wrong("parts", problem);
         }
         if let Some(of) = &self.against {
-            if let Some(name) = of.at.keys().find(|name| !known(name)) {
-                return wrong("against", unknown(name));
+            let place = place.key("against");
+            for name in of.at.keys().filter(|name| !known(name)) {
+                unknown(name, &place.key("at").key(name));
             }
             let sensible = |number: &f64| number.is_finite() && *number >= 0.0;
             if of.at.len() < 2 || !of.at.values().all(sensible) {
                 let problem = "at needs the numbers of two variants at least, none below zero";
-                return wrong("against", problem.to_owned());
+                place.wrong(problem);
             }
             if of.metric.trim().is_empty() || of.label.trim().is_empty() {
-                return wrong("against", "metric and label must not be empty".to_owned());
+                place.wrong("metric and label must not be empty");
             }
         }
-        let reference = self.relative_to.as_ref()?;
-        let Some(of) = self.for_results().values.shift_remove(reference) else {
-            let problem = format!("values.{reference} is needed to divide by");
-            return wrong("relative_to", problem);
+        let Some(reference) = &self.relative_to else {
+            return;
         };
         let positive = |value: &Printed| matches!(value, Printed::Exactly(n) if *n > 0.0);
-        if !of.values().all(positive) {
-            let key = format!("values.{reference}");
-            return wrong(
-                &key,
-                "must be numbers above zero: others are divided by them".to_owned(),
-            );
+        match self.for_results().values.get(reference) {
+            None => {
+                let problem = format!("values.{reference} is needed to divide by");
+                wrong("relative_to", &problem);
+            }
+            Some(of) if !of.values().all(positive) => {
+                let problem = "must be numbers above zero: others are divided by them";
+                place.key("values").key(reference).wrong(problem);
+            }
+            Some(_) => {}
         }
-        None
     }
 }
 
-/// The first problem of the file's `[[paper]]`.
-pub fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
+/// Checks the file's `[[paper]]`.
+pub(super) fn check(file: &File, place: &Place<'_>) {
     for (index, paper) in file.paper.iter().enumerate() {
-        if let Some((key, problem)) = paper.problem(file) {
-            return Err(place.wrong("[[paper]]", index, &key, problem));
-        }
+        paper.check(file, &place.key("paper").item(index));
     }
-    Ok(())
 }

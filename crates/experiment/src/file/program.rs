@@ -8,16 +8,17 @@ use std::path::{Component, Path, PathBuf};
 
 use indexmap::IndexMap;
 use paceline_input::units::Time;
+use paceline_input::Place;
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::check::Place;
-use super::{ExperimentError, File};
+use super::File;
 use crate::hash::hash_of;
 use crate::plan::{self, Library};
 
 /// A real program; see [`crate::plan::RealProgram`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     /// Tail of the metrics' names; absent: the program's file name.
@@ -27,6 +28,7 @@ pub struct Program {
     /// Its server and that one's arguments; absent: it is one of MPI.
     pub server: Option<Vec<String>>,
     /// The TCP port on which the server listens.
+    #[schemars(range(min = 1))]
     pub port: Option<u16>,
     /// Of MPI, one on each host; absent: on all hosts.
     pub ranks: Option<u32>,
@@ -39,13 +41,14 @@ pub struct Program {
     place: Option<PathBuf>,
     /// A run that takes longer is an error.
     #[serde(default = "ten_minutes")]
+    #[schemars(extend("x-range" = ["1s", LONGEST_TIMEOUT]))]
     pub timeout: Time,
     /// What of its output is a result.
     pub result: Option<Output>,
 }
 
 /// What is read from a program's output.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
     /// A file in the directory that it runs in; absent: its standard output.
@@ -65,8 +68,8 @@ impl Output {
     }
 }
 
-/// Of a program's time, microseconds.
-const LONGEST_TIMEOUT: u64 = 24 * 3600 * 1_000_000;
+/// Of a program's time.
+const LONGEST_TIMEOUT: Time = Time::from_secs(24 * 3600);
 
 fn ten_minutes() -> Time {
     Time::from_micros(600_000_000)
@@ -212,101 +215,111 @@ fn is_tail(name: &str) -> bool {
     !name.is_empty() && name.chars().all(in_names)
 }
 
-pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
-    const TAIL: &str = "must be of letters, digits, -, _ and .: it is part of a metric's name";
-    let hosts = file.link.clusters.map_or(0, |[near, far]| near + far);
+/// A part of a metric's name.
+const TAIL: &str = "must be of letters, digits, -, _ and .: it is part of a metric's name";
+
+/// Checks the file's `[[program]]`.
+pub(super) fn check(file: &File, place: &Place<'_>) {
+    let hosts = file
+        .link
+        .clusters
+        .map_or(0, |[near, far]| near.saturating_add(far));
+    if !file.program.is_empty() && file.link.ip != 4 {
+        let problem = "[[program]] runs on IPv4, as MPI libraries do";
+        place.key("link").key("ip").wrong(problem);
+    }
     for (index, program) in file.program.iter().enumerate() {
-        let wrong =
-            |key: &str, problem: String| Err(place.wrong("[[program]]", index, key, problem));
+        let place = place.key("program").item(index);
+        let wrong = |key: &str, problem: &str| place.key(key).wrong(problem);
         if !is_command(&program.command) {
-            let problem = "give the program and its arguments, as [\"hpcc\"]".to_owned();
-            return wrong("command", problem);
+            let problem = "give the program and its arguments, as [\"hpcc\"]";
+            wrong("command", problem);
         }
-        match (&program.server, program.port) {
-            (None, None) => {}
-            (None, Some(_)) => {
+        match &program.server {
+            Some(server) => served(program, server, &place),
+            None if program.port.is_some() => {
                 let problem = "is that of a server: give it, as server = [\"redis-server\"]";
-                return wrong("port", problem.to_owned());
+                wrong("port", problem);
             }
-            (Some(server), _) if !is_command(server) => {
-                let problem = "give the server and its arguments, as [\"redis-server\"]";
-                return wrong("server", problem.to_owned());
-            }
-            (Some(_), None | Some(0)) => {
-                let problem = "give the TCP port on which the server listens, 1 to 65535";
-                return wrong("port", problem.to_owned());
-            }
-            (Some(_), Some(_)) if program.ranks.is_some() || program.mpi.is_some() => {
-                let key = if program.mpi.is_some() {
-                    "mpi"
-                } else {
-                    "ranks"
-                };
-                let problem = "is of programs of MPI, which have no server".to_owned();
-                return wrong(key, problem);
-            }
-            (Some(_), Some(_)) if program.result.is_none() => {
-                let problem = "give what the client says, as { times = { 1MB = \"NAME\" } }: \
-                    nothing else is a result of a server";
-                return wrong("result", problem.to_owned());
-            }
-            (Some(_), Some(_)) => {}
+            None => {}
         }
-        if !is_tail(&program.label()) {
-            return wrong("name", TAIL.to_owned());
+        let label = program.label();
+        let is_named = program.name.is_some() || is_command(&program.command);
+        if is_named && !is_tail(&label) {
+            wrong("name", TAIL);
         }
-        let same = |other: &Program| other.label() == program.label();
-        if file.program[..index].iter().any(same) {
-            let problem = format!("another [[program]] is \"{}\", too", program.label());
-            return wrong("name", problem);
+        let mut before = file.program[..index].iter();
+        if before.any(|other| other.label() == label) {
+            wrong("name", &format!("another [[program]] is \"{label}\", too"));
         }
-        if program
-            .ranks
-            .is_some_and(|ranks| !(2..=hosts).contains(&ranks))
-        {
+        let ranks = program.ranks;
+        if ranks.is_some_and(|ranks| !(2..=hosts).contains(&ranks)) {
             let problem = format!("must be 2 to the number of hosts, {hosts}: one on each");
-            return wrong("ranks", problem);
+            wrong("ranks", &problem);
         }
-        if file.link.ip != 4 {
-            let problem = "[[program]] runs on IPv4, as MPI libraries do".to_owned();
-            return Err(place.wrong("[link]", 0, "ip", problem));
-        }
-        if !(1_000_000..=LONGEST_TIMEOUT).contains(&program.timeout.micros()) {
-            return wrong("timeout", "must be 1s to 24h".to_owned());
-        }
-        if let Some(directory) = program
-            .directory
-            .as_ref()
-            .filter(|_| program.place.is_none())
-        {
+        let directory = program.directory.as_ref();
+        if let Some(directory) = directory.filter(|_| program.place.is_none()) {
             let problem = match is_below(directory) {
                 true => format!("there is no directory \"{directory}\" beside the experiment"),
                 false => "must be the name of a directory beside the experiment".to_owned(),
             };
-            return wrong("directory", problem);
+            wrong("directory", &problem);
         }
-        let Some(output) = &program.result else {
-            continue;
-        };
-        if output.all().next().is_none() {
-            let problem = "give values, of which more is better, as \
-                { values = { Mops = \"Mop/s total *= *([0-9.]+)\" } }, or times in seconds";
-            return wrong("result", problem.to_owned());
+        if let Some(output) = &program.result {
+            results(output, &place.key("result"));
         }
-        if output.file.as_ref().is_some_and(|file| !is_below(file)) {
-            let problem = "file must be in the directory that the program runs in".to_owned();
-            return wrong("result", problem);
+    }
+}
+
+/// Checks a program that has a server.
+fn served(program: &Program, server: &[String], place: &Place<'_>) {
+    let wrong = |key: &str, problem: &str| place.key(key).wrong(problem);
+    if !is_command(server) {
+        let problem = "give the server and its arguments, as [\"redis-server\"]";
+        wrong("server", problem);
+    }
+    if program.port.is_none() {
+        let problem = "give the TCP port on which the server listens, 1 to 65535";
+        wrong("port", problem);
+    }
+    for (key, is_there) in [
+        ("mpi", program.mpi.is_some()),
+        ("ranks", program.ranks.is_some()),
+    ] {
+        if is_there {
+            wrong(key, "is of programs of MPI, which have no server");
         }
-        for (key, text) in output.all() {
+    }
+    if program.result.is_none() {
+        let problem = "give what the client says, as { times = { 1MB = \"NAME\" } }: \
+            nothing else is a result of a server";
+        wrong("result", problem);
+    }
+}
+
+/// Checks what of the output is a result.
+fn results(output: &Output, place: &Place<'_>) {
+    if output.all().next().is_none() {
+        place.wrong(
+            "give values, of which more is better, as \
+            { values = { Mops = \"Mop/s total *= *([0-9.]+)\" } }, or times in seconds",
+        );
+    }
+    if output.file.as_ref().is_some_and(|file| !is_below(file)) {
+        let problem = "must be in the directory that the program runs in";
+        place.key("file").wrong(problem);
+    }
+    for (table, of) in [("values", &output.values), ("times", &output.times)] {
+        for (key, text) in of {
+            let place = place.key(table).key(key);
             if !is_tail(key) {
-                return wrong("result", format!("{key}: {TAIL}"));
+                place.wrong_key(TAIL);
             }
             if let Err(problem) = pattern(text) {
-                return wrong("result", format!("{key}: {problem}"));
+                place.wrong(problem);
             }
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 //! `[[streams]]`: parallel transfers that are over when the last of them is.
 
 use paceline_input::units::{Rate, Size, Time};
+use paceline_input::Place;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::check::{Place, MOST_SENDERS};
-use super::{one, ExperimentError, File};
+use super::check::MOST_SENDERS;
+use super::{one, File};
 use crate::plan;
 
 /// Routes are lines of the receiver, which have names and addresses of their own.
@@ -14,23 +16,28 @@ const MOST_ROUTES: usize = 4;
 const MOST_STREAMS: u32 = 1000;
 
 /// Parallel transfers of one size; see [`crate::plan::Streams`].
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Streams {
     /// Tail of the metrics' names.
     #[serde(default)]
     pub name: String,
     /// Sender hosts.
+    #[schemars(range(min = 1, max = MOST_SENDERS))]
     pub hosts: u32,
     /// Connections of each.
     #[serde(default = "one")]
+    #[schemars(range(min = 1))]
     pub per_host: u32,
     /// Bytes of each connection.
+    #[schemars(extend("x-range" = ["1B", null]))]
     pub size: Size,
     /// The same with `--quick`.
+    #[schemars(extend("x-range" = ["1B", null]))]
     pub quick: Option<Size>,
     /// How often the whole is run, each time on new connections.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
     pub repeats: u32,
     /// Hosts whose route is longer, from the first on.
     #[serde(default)]
@@ -46,40 +53,46 @@ pub struct Streams {
     pub beside: Option<String>,
     /// Routes to the receiver beside the link, each that of the next hosts.
     #[serde(default)]
+    #[schemars(length(max = MOST_ROUTES))]
     pub routes: Vec<Route>,
 }
 
 /// A route; see [`plan::Route`].
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
     /// Hosts that take it.
+    #[schemars(range(min = 1))]
     pub hosts: u32,
     /// Its rate.
+    #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Its queue.
+    #[schemars(extend("x-range" = ["1B", null]))]
     pub buffer: Size,
     /// Its propagation there and back.
     pub rtt: Time,
 }
 
 /// When the programs of a host stand still.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
     /// Which, from 1.
+    #[schemars(range(min = 1))]
     pub host: u32,
     /// Since the common start.
     pub at: Time,
     /// For how long.
     #[serde(rename = "for")]
+    #[schemars(extend("x-range" = ["1us", null]))]
     pub length: Time,
 }
 
 impl Streams {
     /// Sender hosts with the one of the flow beside them.
     pub(super) fn senders(&self) -> u32 {
-        self.hosts + u32::from(self.beside.is_some())
+        self.hosts.saturating_add(u32::from(self.beside.is_some()))
     }
 
     /// As the guest gets it.
@@ -116,67 +129,46 @@ impl Route {
     }
 }
 
-/// What is wrong with the routes.
-fn check_routes(streams: &Streams) -> Result<(), String> {
-    let routes = &streams.routes;
-    if routes.is_empty() {
-        return Ok(());
-    }
-    if routes.len() > MOST_ROUTES {
-        return Err(format!("at most {MOST_ROUTES}"));
-    }
-    if streams.distant_hosts > 0 || streams.beside.is_some() {
-        return Err("distant_hosts and beside are of the link, which nobody takes".to_owned());
-    }
-    let hosts: u32 = routes.iter().map(|route| route.hosts).sum();
-    if hosts != streams.hosts || routes.iter().any(|route| route.hosts == 0) {
-        let all = streams.hosts;
-        return Err(format!("each has a host at least, and all of them {all}"));
-    }
-    let empty = |route: &Route| route.rate.bits_per_second() == 0 || route.buffer.bytes() == 0;
-    match routes.iter().any(empty) {
-        true => Err("rate and buffer must be more than 0".to_owned()),
-        false => Ok(()),
-    }
-}
-
-/// The first problem of the file's `[[streams]]`.
-pub(super) fn check(file: &File, place: &Place) -> Result<(), ExperimentError> {
+/// Checks the file's `[[streams]]`.
+pub(super) fn check(file: &File, place: &Place<'_>) {
     for (index, streams) in file.streams.iter().enumerate() {
-        let wrong =
-            |key: &str, problem: String| Err(place.wrong("[[streams]]", index, key, problem));
+        let place = place.key("streams").item(index);
+        let wrong = |key: &str, problem: String| place.key(key).wrong(problem);
         let hosts = streams.hosts;
-        if hosts == 0 || streams.senders() > MOST_SENDERS {
+        if streams.senders() > MOST_SENDERS {
             let most = MOST_SENDERS - u32::from(streams.beside.is_some());
-            return wrong("hosts", format!("must be 1 to {most}"));
+            wrong("hosts", format!("must be 1 to {most}"));
         }
-        if streams.per_host == 0 || hosts * streams.per_host > MOST_STREAMS {
+        if u64::from(hosts) * u64::from(streams.per_host) > u64::from(MOST_STREAMS) {
             let problem = format!("hosts times per_host must be 1 to {MOST_STREAMS}");
-            return wrong("per_host", problem);
-        }
-        if streams.size.bytes() == 0 || streams.quick.is_some_and(|size| size.bytes() == 0) {
-            return wrong("size", "must be at least one byte".to_owned());
-        }
-        if streams.repeats == 0 || streams.repeats > 1000 {
-            return wrong("repeats", "must be 1 to 1000".to_owned());
+            wrong("per_host", problem);
         }
         if streams.distant_hosts > hosts {
-            return wrong("distant_hosts", format!("there are {hosts} hosts"));
+            wrong("distant_hosts", format!("there are {hosts} hosts"));
         }
         if (streams.distant_hosts > 0) != (streams.distant_rtt.micros() > 0) {
             let problem = "distant_hosts and distant_rtt are given together or not at all";
-            return wrong("distant_hosts", problem.to_owned());
+            wrong("distant_hosts", problem.to_owned());
         }
-        if let Err(problem) = check_routes(streams) {
-            return wrong("routes", problem);
-        }
-        if let Some(pause) = streams.pause {
-            if pause.host == 0 || pause.host > hosts || pause.length.micros() == 0 {
-                let problem =
-                    format!("names a host from 1 to {hosts} and a time: {{ host = 1, at = \"5s\", for = \"3s\" }}");
-                return wrong("pause", problem);
-            }
+        routes(streams, &place.key("routes"));
+        if streams.pause.is_some_and(|pause| pause.host > hosts) {
+            let problem =
+                format!("names a host from 1 to {hosts} and a time: {{ host = 1, at = \"5s\", for = \"3s\" }}");
+            wrong("pause", problem);
         }
     }
-    Ok(())
+}
+
+fn routes(streams: &Streams, place: &Place<'_>) {
+    if streams.routes.is_empty() {
+        return;
+    }
+    if streams.distant_hosts > 0 || streams.beside.is_some() {
+        place.wrong("distant_hosts and beside are of the link, which nobody takes");
+    }
+    let hosts = streams.routes.iter().map(|route| u64::from(route.hosts));
+    if hosts.sum::<u64>() != u64::from(streams.hosts) {
+        let all = streams.hosts;
+        place.wrong(format!("each has a host at least, and all of them {all}"));
+    }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a link does beside its rate, its delay and its queue, and how it changes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Topology;
@@ -14,7 +15,7 @@ pub const MOST_HOSTS: u32 = 64;
 const ETHERNET_HEADER_BYTES: u32 = 14;
 
 /// Queueing discipline of the hosts' own interfaces, in front of their link's rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostQueue {
     /// Keeps each packet until the time that its TCP gave it.

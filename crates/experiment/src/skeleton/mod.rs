@@ -38,6 +38,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use collective::Collective;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The number of ranks that the skeletons are derived for.
@@ -47,7 +48,9 @@ pub const RANKS: usize = 16;
 const DOUBLE: u64 = 8;
 
 /// A benchmark of the suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Benchmark {
     /// Block tridiagonal solver, multi-partition.
@@ -97,7 +100,9 @@ impl Benchmark {
 }
 
 /// A problem size of the suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum Class {
     /// Class A.
     A,

@@ -18,10 +18,7 @@ use file::File;
 pub use points::{label, Point, ONLY};
 
 /// What the strings of a file must be.
-const FORMATS: [Format<'static>; 1] = [("coordinator", &|text| {
-    let choice = text.parse::<Choice>();
-    choice.map(drop).map_err(|error| error.to_string())
-})];
+const FORMATS: [Format<'static>; 1] = [("coordinator", &Choice::check)];
 
 /// The JSON schema of the file.
 pub fn schema() -> serde_json::Value {
