@@ -307,12 +307,12 @@ fn what_is_wrong_is_said_and_nothing_is_left() {
     };
     let unknown = message("hosts = 2", "host = 2", 2);
     assert!(
-        unknown.contains(".toml:4: host: unknown field"),
+        unknown.contains(".toml:4:1: cluster.host: unknown key, did you mean \"hosts\"?"),
         "{unknown}"
     );
     let bare = message("\"5ms\"", "5", 2);
     assert!(
-        bare.contains(":17: one_way_delay: 5 has no unit") && bare.contains("10ms"),
+        bare.contains(":17:17: wan.one_way_delay: 5 has no unit") && bare.contains("10ms"),
         "{bare}"
     );
     let told = output(&["lab", "up", "/no/such/file.toml"]);

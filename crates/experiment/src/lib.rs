@@ -12,7 +12,6 @@
 pub mod bounds;
 pub mod file;
 pub mod hash;
-pub mod located;
 pub mod plan;
 pub mod record;
 pub mod skeleton;

@@ -130,7 +130,12 @@ impl Walk<'_> {
             return;
         };
         let problem = match quantity(free) {
-            Some(quantity) => within(quantity, &schema["x-range"], text),
+            Some(quantity) => {
+                // That of the key, or of its type.
+                let ranges = [&schema["x-range"], &free["x-range"]];
+                let given = ranges.into_iter().find(|range| range.is_array());
+                within(quantity, given.unwrap_or(&Value::Null), text)
+            }
             None => {
                 let known = |(format, _): &&Format<'_>| free["format"] == **format;
                 let check = self.formats.iter().chain([&PERCENT]).find(known);

@@ -4,61 +4,24 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use paceline_experiment::located::{line_of, Located};
-use toml::Spanned;
+use paceline_input::{did_you_mean, nearest, Document, Format, Place, Reader, Reported};
 
-use super::file::{self, File};
+use super::file::{Delay, File, LineRate, Queue, MOST_HOSTS};
 use super::routes;
 use super::topology::{Cluster, Line, Topology, TopologyError, Wan, Way};
 
-/// Hosts of a cluster, and of a whole lab: each is three namespaces, two queues and
-/// two interfaces, and all share this machine's CPUs.
-pub const MOST_HOSTS: u32 = 250;
-/// Clusters of a lab: each is a byte of the addresses, and a router.
-pub const MOST_CLUSTERS: usize = 32;
-/// Links of a lab: each has a thread that real-time priority puts before all others.
-pub const MOST_WANS: usize = 32;
 /// Of a congestion control's name (TCP_CA_NAME_MAX, with its final 0).
 const LONGEST_CONGESTION: usize = 15;
 /// Of a cluster's or a link's name: a host's name has at most 63, with its number.
 const LONGEST_NAME: usize = 32;
-/// Slower than this the one packet that a line always holds is minutes long.
-const LEAST_RATE_BPS: u64 = 8_000;
-/// Beyond what this machine can carry, and within what the kernel's queues take.
-const MOST_RATE_BPS: u64 = 100_000_000_000;
-/// A full Ethernet frame: a smaller queue holds nothing.
-const LEAST_BUFFER_BYTES: u64 = 1514;
-/// Real switches have less, and memory is finite.
-const MOST_BUFFER_BYTES: u64 = 1 << 30;
-/// Three times the way to the Moon. Packets on their way are kept in memory.
-const MOST_DELAY_US: u64 = 4_000_000;
-
-/// The file under examination.
-struct Place<'a> {
-    text: &'a str,
-    path: &'a Path,
-}
-
-impl Place<'_> {
-    fn wrong<T>(&self, at: &Spanned<T>, key: &str, problem: impl Into<String>) -> Located {
-        self.wrong_at(at.span().start, key, problem)
-    }
-
-    fn wrong_at(&self, offset: usize, key: &str, problem: impl Into<String>) -> Located {
-        Located {
-            file: self.path.display().to_string(),
-            line: line_of(self.text, offset),
-            key: key.to_owned(),
-            problem: problem.into(),
-        }
-    }
-}
+/// What the strings of a file must be.
+const FORMATS: [Format<'static>; 2] = [("node-name", &name), ("congestion", &congestion)];
 
 impl Topology {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`TopologyError`] with the first problem: file, line, key, and what would be
+    /// [`TopologyError`] with all problems: file, line, column, key, and what would be
     /// right.
     pub fn load(path: &Path) -> Result<Self, TopologyError> {
         let text = std::fs::read_to_string(path).map_err(|source| TopologyError::Read {
@@ -73,155 +36,94 @@ impl Topology {
     /// # Errors
     /// As [`Topology::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, TopologyError> {
-        let file = toml::from_str(text).map_err(|error| Located::syntax(text, path, &error))?;
-        Ok(topology(&file, text, path)?)
+        let document = Document::new(path.display().to_string(), text);
+        let file = Reader::default().read(&document, &FORMATS)?;
+        Ok(document.check(|place| topology(file, place))?)
     }
 }
 
-/// The topology of `file`, which was read from `text`; or its first problem.
-pub fn topology(file: &File, text: &str, path: &Path) -> Result<Topology, Located> {
-    let place = Place { text, path };
-    let clusters = clusters(file, &place)?;
-    nodes_are_unique(file, &clusters, &place)?;
-    let wans = wans(file, &clusters, &place)?;
-    links_are_unique(file, &wans, &place)?;
+/// The topology of a file.
+fn topology(file: File, place: &Place<'_>) -> Result<Topology, Reported> {
+    let clusters = clusters(&file, &place.key("cluster"));
+    let wans = wans(&file, &clusters, &place.key("wan"));
+    let sysctl = sysctl(&file, &place.key("sysctl"));
+    // Ways lead over all of them.
+    let wans = wans?;
     let next_hop = routes::shortest(clusters.len(), &wans);
-    all_are_reached(file, &next_hop, &place)?;
-    let ways = ways(file, &clusters, &wans, &place)?;
-    let congestion = congestion(file, &place)?;
-    let sysctl = sysctl(file, &place)?;
+    all_are_reached(&clusters, &next_hop, &place.key("cluster"));
+    let ways = ways(&file, &clusters, &wans, &place.key("route"))?;
     Ok(Topology {
         clusters,
         wans,
         next_hop,
         ways,
-        congestion,
+        congestion: file.congestion,
         sysctl,
     })
 }
 
-fn clusters(file: &File, place: &Place) -> Result<Vec<Cluster>, Located> {
+fn clusters(file: &File, place: &Place<'_>) -> Vec<Cluster> {
     if file.cluster.is_empty() {
-        let problem = "give at least one [[cluster]] with name, hosts and switch_buffer";
-        return Err(place.wrong_at(0, "cluster", problem));
+        place.wrong("give at least one [[cluster]] with name, hosts and switch_buffer");
     }
-    if let Some(surplus) = file.cluster.get(MOST_CLUSTERS) {
-        let problem = format!("a lab has at most {MOST_CLUSTERS} clusters");
-        return Err(place.wrong(surplus, "cluster", problem));
-    }
-    let mut clusters = Vec::new();
     let mut hosts = 0;
-    for cluster in &file.cluster {
-        let cluster = cluster.get_ref();
-        name(&cluster.name, place)?;
-        let count = *cluster.hosts.get_ref();
-        if !(1..=MOST_HOSTS).contains(&count) {
-            let problem = format!("must be 1 to {MOST_HOSTS}");
-            return Err(place.wrong(&cluster.hosts, "hosts", problem));
-        }
-        hosts += count;
-        if hosts > MOST_HOSTS {
-            let problem = format!("all clusters together have more than {MOST_HOSTS}");
-            return Err(place.wrong(&cluster.hosts, "hosts", problem));
-        }
-        let edge_rate_bps = cluster.edge_rate.get_ref().bits_per_second();
-        let switch_buffer_bytes = cluster.switch_buffer.get_ref().bytes();
-        rate(edge_rate_bps).map_err(|p| place.wrong(&cluster.edge_rate, "edge_rate", p))?;
-        buffer(switch_buffer_bytes)
-            .map_err(|p| place.wrong(&cluster.switch_buffer, "switch_buffer", p))?;
-        clusters.push(Cluster {
-            name: cluster.name.get_ref().clone(),
-            hosts: count,
-            edge_rate_bps,
-            switch_buffer_bytes,
-        });
+    let surplus = file.cluster.iter().position(|cluster| {
+        hosts += cluster.hosts;
+        hosts > MOST_HOSTS
+    });
+    if let Some(index) = surplus {
+        let problem = format!("all clusters together have more than {MOST_HOSTS}");
+        place.item(index).key("hosts").wrong(problem);
     }
-    Ok(clusters)
+    let clusters = file.cluster.iter().map(|cluster| Cluster {
+        name: cluster.name.clone(),
+        hosts: cluster.hosts,
+        edge_rate_bps: cluster.edge_rate.0.bits_per_second(),
+        switch_buffer_bytes: cluster.switch_buffer.0.bytes(),
+    });
+    let clusters: Vec<Cluster> = clusters.collect();
+    nodes_are_unique(&clusters, place);
+    clusters
 }
 
-fn wans(file: &File, clusters: &[Cluster], place: &Place) -> Result<Vec<Wan>, Located> {
-    if let Some(surplus) = file.wan.get(MOST_WANS) {
-        let problem = format!("a lab has at most {MOST_WANS} links");
-        return Err(place.wrong(surplus, "wan", problem));
-    }
-    let mut wans = Vec::new();
-    for wan in &file.wan {
-        let wan = wan.get_ref();
-        let from = cluster_index(&wan.from, "from", clusters, place)?;
-        let to = cluster_index(&wan.to, "to", clusters, place)?;
+fn wans(file: &File, clusters: &[Cluster], place: &Place<'_>) -> Result<Vec<Wan>, Reported> {
+    let read = file.wan.iter().enumerate().map(|(index, wan)| {
+        let place = place.item(index);
+        let from = cluster_index(&wan.from, clusters, &place.key("from"));
+        let to = cluster_index(&wan.to, clusters, &place.key("to"));
+        let (from, to) = (from?, to?);
         if from == to {
-            return Err(place.wrong(&wan.to, "to", "a link joins two different clusters"));
+            let problem = "a link joins two different clusters";
+            return Err(place.key("to").wrong(problem));
         }
-        if let Some(given) = &wan.name {
-            name(given, place)?;
-        }
-        let (forward, reverse) = lines(wan, place)?;
-        wans.push(Wan {
-            name: wan.name.as_ref().map_or_else(
-                || format!("{}-{}", wan.from.get_ref(), wan.to.get_ref()),
-                |given| given.get_ref().clone(),
-            ),
+        let line = |rate: LineRate, delay: Delay, buffer: Queue| Line {
+            rate_bps: rate.0.bits_per_second(),
+            one_way_delay_ns: delay.0.micros() * 1000,
+            buffer_bytes: buffer.0.bytes(),
+        };
+        let rate = wan.rate.both();
+        let delay = wan.one_way_delay.both();
+        let buffer = wan.buffer.both();
+        Ok(Wan {
+            name: wan
+                .name
+                .clone()
+                .unwrap_or_else(|| format!("{}-{}", wan.from, wan.to)),
             from,
             to,
-            forward,
-            reverse,
-        });
-    }
+            forward: line(rate.0, delay.0, buffer.0),
+            reverse: line(rate.1, delay.1, buffer.1),
+        })
+    });
+    // All of them are read before the first problem counts.
+    let read: Vec<_> = read.collect();
+    let wans = read.into_iter().collect::<Result<Vec<_>, _>>()?;
+    links_are_unique(&wans, place);
     Ok(wans)
 }
 
-/// The two directions of a link.
-fn lines(wan: &file::Wan, place: &Place) -> Result<(Line, Line), Located> {
-    let (rates, delays, buffers) = (
-        wan.rate.get_ref(),
-        wan.one_way_delay.get_ref(),
-        wan.buffer.get_ref(),
-    );
-    let line = |bps: u64, delay_us: u64, bytes: u64| {
-        rate(bps).map_err(|problem| place.wrong(&wan.rate, "rate", problem))?;
-        buffer(bytes).map_err(|problem| place.wrong(&wan.buffer, "buffer", problem))?;
-        if delay_us > MOST_DELAY_US {
-            let problem = format!("must be 0s to {}s", MOST_DELAY_US / 1_000_000);
-            return Err(place.wrong(&wan.one_way_delay, "one_way_delay", problem));
-        }
-        Ok(Line {
-            rate_bps: bps,
-            one_way_delay_ns: delay_us * 1000,
-            buffer_bytes: bytes,
-        })
-    };
-    let forward = line(
-        rates.forward.bits_per_second(),
-        delays.forward.micros(),
-        buffers.forward.bytes(),
-    )?;
-    let reverse = line(
-        rates.reverse.bits_per_second(),
-        delays.reverse.micros(),
-        buffers.reverse.bytes(),
-    )?;
-    Ok((forward, reverse))
-}
-
-fn rate(bps: u64) -> Result<(), String> {
-    if (LEAST_RATE_BPS..=MOST_RATE_BPS).contains(&bps) {
-        return Ok(());
-    }
-    Err("must be \"8kbit\" to \"100gbit\"".to_owned())
-}
-
-fn buffer(bytes: u64) -> Result<(), String> {
-    if (LEAST_BUFFER_BYTES..=MOST_BUFFER_BYTES).contains(&bytes) {
-        return Ok(());
-    }
-    Err(format!(
-        "must be \"{LEAST_BUFFER_BYTES}B\", one full frame, to \"1GiB\""
-    ))
-}
-
 /// Names are parts of hosts' names.
-fn name(name: &Spanned<String>, place: &Place) -> Result<(), Located> {
-    let text = name.get_ref();
+fn name(text: &str) -> Result<(), String> {
     let fits = text.len() <= LONGEST_NAME
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && !text.ends_with('-')
@@ -229,91 +131,71 @@ fn name(name: &Spanned<String>, place: &Place) -> Result<(), Located> {
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         && text != "localhost";
-    if fits {
-        return Ok(());
-    }
-    let problem = format!(
+    fits.then_some(()).ok_or_else(|| format!(
         "must be a letter, then letters, digits and \"-\", all small, as in \"near\"; at most {LONGEST_NAME}"
-    );
-    Err(place.wrong(name, "name", problem))
+    ))
 }
 
 /// `lab exec` knows hosts and switches by their names.
-fn nodes_are_unique(file: &File, clusters: &[Cluster], place: &Place) -> Result<(), Located> {
+fn nodes_are_unique(clusters: &[Cluster], place: &Place<'_>) {
     let mut nodes: BTreeMap<String, &str> = BTreeMap::new();
-    for (cluster, written) in clusters.iter().zip(&file.cluster) {
+    for (index, cluster) in clusters.iter().enumerate() {
         let hosts = (0..cluster.hosts).map(|number| cluster.host(number));
         for node in hosts.chain([cluster.name.clone()]) {
             if let Some(other) = nodes.insert(node.clone(), &cluster.name) {
                 let problem =
                     format!("\"{node}\" would be a node of this cluster and of \"{other}\"");
-                return Err(place.wrong(&written.get_ref().name, "name", problem));
+                place.item(index).key("name").wrong(problem);
+                break;
             }
         }
     }
-    Ok(())
 }
 
 /// Routes know links by their names.
-fn links_are_unique(file: &File, wans: &[Wan], place: &Place) -> Result<(), Located> {
-    for (at, (wan, written)) in wans.iter().zip(&file.wan).enumerate() {
-        if wans[..at].iter().any(|other| other.name == wan.name) {
-            let problem = format!(
-                "there is another link \"{}\": give each a name of its own, as name = \"{}-2\"",
-                wan.name, wan.name
-            );
-            return Err(match &written.get_ref().name {
-                Some(name) => place.wrong(name, "name", problem),
-                None => place.wrong(written, "name", problem),
-            });
+fn links_are_unique(wans: &[Wan], place: &Place<'_>) {
+    for (index, wan) in wans.iter().enumerate() {
+        let name = &wan.name;
+        if wans[..index].iter().any(|other| other.name == *name) {
+            place.item(index).key("name").wrong(format!(
+                "there is another link \"{name}\": give each a name of its own, as name = \"{name}-2\""
+            ));
         }
     }
-    Ok(())
 }
 
-fn cluster_index(
-    name: &Spanned<String>,
-    key: &str,
-    clusters: &[Cluster],
-    place: &Place,
-) -> Result<usize, Located> {
+fn cluster_index(name: &str, clusters: &[Cluster], place: &Place<'_>) -> Result<usize, Reported> {
     let known = clusters.iter().map(|cluster| cluster.name.as_str());
-    index(name.get_ref(), known).map_err(|known| {
-        let problem = format!(
-            "there is no cluster \"{}\"; there is {known}",
-            name.get_ref()
-        );
-        place.wrong(name, key, problem)
+    index("cluster", name, known, place)
+}
+
+/// Where `name` is among the known ones.
+fn index<'a>(
+    what: &str,
+    name: &str,
+    mut known: impl Iterator<Item = &'a str> + Clone,
+    place: &Place<'_>,
+) -> Result<usize, Reported> {
+    let all: Vec<&str> = known.clone().collect();
+    known.position(|other| other == name).ok_or_else(|| {
+        let meant = did_you_mean(nearest(name, all.iter().copied()));
+        let known = if all.is_empty() {
+            "none".to_owned()
+        } else {
+            all.join(", ")
+        };
+        place.wrong(format!(
+            "there is no {what} \"{name}\"{meant}; there is {known}"
+        ))
     })
 }
 
-/// Where `name` is among the known ones, or all of these for a message.
-fn index<'a>(
-    name: &str,
-    mut known: impl Iterator<Item = &'a str> + Clone,
-) -> Result<usize, String> {
-    let all = known.clone();
-    known
-        .position(|other| other == name)
-        .ok_or_else(|| match all.collect::<Vec<_>>().join(", ") {
-            none if none.is_empty() => "none".to_owned(),
-            all => all,
-        })
-}
-
-fn all_are_reached(
-    file: &File,
-    next_hop: &[Vec<Option<usize>>],
-    place: &Place,
-) -> Result<(), Located> {
-    let first = &file.cluster[0].get_ref().name;
-    match (1..next_hop.len()).find(|&to| next_hop[0][to].is_none()) {
-        None => Ok(()),
-        Some(to) => {
-            let name = &file.cluster[to].get_ref().name;
-            let (from, to) = (first.get_ref(), name.get_ref());
-            let problem = format!("no [[wan]] leads from {from} to {to}");
-            Err(place.wrong(name, "name", problem))
+fn all_are_reached(clusters: &[Cluster], next_hop: &[Vec<Option<usize>>], place: &Place<'_>) {
+    for to in 1..next_hop.len() {
+        if next_hop[0][to].is_none() {
+            let (from, name) = (&clusters[0].name, &clusters[to].name);
+            let problem = format!("no [[wan]] leads from {from} to {name}");
+            place.item(to).key("name").wrong(problem);
         }
     }
 }
@@ -323,26 +205,26 @@ fn ways(
     file: &File,
     clusters: &[Cluster],
     wans: &[Wan],
-    place: &Place,
-) -> Result<Vec<Way>, Located> {
+    place: &Place<'_>,
+) -> Result<Vec<Way>, Reported> {
     let mut ways: Vec<Way> = Vec::new();
-    for route in &file.route {
-        let route = route.get_ref();
-        let from = cluster_index(&route.from, "from", clusters, place)?;
-        let to = cluster_index(&route.to, "to", clusters, place)?;
-        let mut links = Vec::new();
-        for name in &route.via.get_ref().0 {
-            let known = wans.iter().map(|wan| wan.name.as_str());
-            links.push(index(name, known).map_err(|known| {
-                let problem = format!("there is no link \"{name}\"; there is {known}");
-                place.wrong(&route.via, "via", problem)
-            })?);
-        }
+    for (number, route) in file.route.iter().enumerate() {
+        let place = place.item(number);
+        let from = cluster_index(&route.from, clusters, &place.key("from"));
+        let to = cluster_index(&route.to, clusters, &place.key("to"));
+        let known = wans.iter().map(|wan| wan.name.as_str());
+        let via = place.key("via");
+        let links = route.via.links().iter();
+        let links = links.map(|name| index("link", name, known.clone(), &via));
+        let links = links.collect::<Result<Vec<_>, _>>();
+        let (Ok(from), Ok(to), Ok(links)) = (from, to, links) else {
+            continue;
+        };
         let way = Way { from, to, links };
-        let (begin, end) = (route.from.get_ref(), route.to.get_ref());
         if from == to || way.steps(wans).is_none() {
-            let problem = format!("these links are no way from {begin} to {end}");
-            return Err(place.wrong(&route.via, "via", problem));
+            let (begin, end) = (&route.from, &route.to);
+            via.wrong(format!("these links are no way from {begin} to {end}"));
+            continue;
         }
         let back = Way {
             from: to,
@@ -354,10 +236,9 @@ fn ways(
             let same = |other: &Way| (other.from, other.to) == (way.from, way.to);
             if ways.iter().any(same) {
                 let (from, to) = (&clusters[way.from].name, &clusters[way.to].name);
-                let problem = format!(
+                place.key("from").wrong(format!(
                     "there is another [[route]] from {from} to {to}; one_way = true is for one direction"
-                );
-                return Err(place.wrong(&route.from, "from", problem));
+                ));
             }
             ways.push(way);
         }
@@ -366,26 +247,20 @@ fn ways(
 }
 
 /// Whether this machine has it, only who builds the lab can say.
-fn congestion(file: &File, place: &Place) -> Result<Option<String>, Located> {
-    let Some(name) = &file.congestion else {
-        return Ok(None);
-    };
-    let text = name.get_ref();
+fn congestion(text: &str) -> Result<(), String> {
     let fits = (1..=LONGEST_CONGESTION).contains(&text.len())
         && text
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if fits {
-        return Ok(Some(text.clone()));
-    }
-    let problem = "must be the name of a congestion control, as \"cubic\"";
-    Err(place.wrong(name, "congestion", problem))
+    let right = "must be the name of a congestion control, as \"cubic\"";
+    fits.then_some(()).ok_or_else(|| right.to_owned())
 }
 
 /// Names and values as they are written below /proc/sys.
-fn sysctl(file: &File, place: &Place) -> Result<Vec<(String, String)>, Located> {
+fn sysctl(file: &File, place: &Place<'_>) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (key, value) in &file.sysctl {
+        let place = place.key(key);
         let parts: Vec<&str> = key.split('.').collect();
         let fits = parts.len() > 1
             && parts[0] == "net"
@@ -397,21 +272,25 @@ fn sysctl(file: &File, place: &Place) -> Result<Vec<(String, String)>, Located> 
             });
         if !fits {
             let problem = "only settings of a network namespace, as \"net.ipv4.tcp_sack\" = 1";
-            return Err(place.wrong(value, key, problem));
+            place.wrong_key(problem);
+            continue;
         }
-        let text = match value.get_ref() {
+        let text = match value {
             toml::Value::String(text) => text.clone(),
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Boolean(yes) => u8::from(*yes).to_string(),
-            _ => return Err(place.wrong(value, key, "must be a number or a text")),
+            _ => {
+                place.wrong("must be a number or a text");
+                continue;
+            }
         };
         if text.is_empty()
             || text.len() > 1000
             || text.contains(|c: char| c.is_control() && c != '\t')
         {
-            return Err(place.wrong(value, key, "must be one line"));
+            place.wrong("must be one line");
         }
         all.push((key.clone(), text));
     }
-    Ok(all)
+    all
 }

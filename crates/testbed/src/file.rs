@@ -1,183 +1,171 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A topology file as it is written. The keys are described in `docs/lab.md`.
 
-use std::fmt;
-use std::marker::PhantomData;
-
 use indexmap::IndexMap;
 use paceline_input::units::{Rate, Size, Time};
-use serde::de::{value, Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
-use serde::Deserialize;
-use toml::Spanned;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// The file's content. Spans are for messages.
-#[derive(Debug, Clone, Deserialize)]
+/// Hosts of a cluster, and of a whole lab: each is three namespaces, two queues and
+/// two interfaces, and all share this machine's CPUs.
+pub const MOST_HOSTS: u32 = 250;
+/// Clusters of a lab: each is a byte of the addresses, and a router.
+pub const MOST_CLUSTERS: usize = 32;
+/// Links of a lab: each has a thread that real-time priority puts before all others.
+pub const MOST_WANS: usize = 32;
+/// Slower than this the one packet that a line always holds is minutes long.
+const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
+/// Beyond what this machine can carry, and within what the kernel's queues take.
+const MOST_RATE: Rate = Rate::from_bits_per_second(100_000_000_000);
+/// A full Ethernet frame: a smaller queue holds nothing.
+const LEAST_BUFFER: Size = Size::from_bytes(1514);
+/// Real switches have less, and memory is finite.
+const MOST_BUFFER: Size = Size::from_bytes(1 << 30);
+/// Three times the way to the Moon. Packets on their way are kept in memory.
+const MOST_DELAY: Time = Time::from_secs(4);
+
+/// A network of clusters that stays up for programs.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "Paceline topology")]
 pub struct File {
     /// Hosts around a switch.
     #[serde(default)]
-    pub cluster: Vec<Spanned<Cluster>>,
+    #[schemars(length(max = MOST_CLUSTERS))]
+    pub cluster: Vec<Cluster>,
     /// Links between clusters.
     #[serde(default)]
-    pub wan: Vec<Spanned<Wan>>,
+    #[schemars(length(max = MOST_WANS))]
+    pub wan: Vec<Wan>,
     /// Ways that are not the shortest.
     #[serde(default)]
-    pub route: Vec<Spanned<Route>>,
+    pub route: Vec<Route>,
     /// Congestion control of all connections that ask for none; absent: the machine's default.
-    pub congestion: Option<Spanned<String>>,
+    #[schemars(extend("format" = "congestion", "examples" = ["cubic"]))]
+    pub congestion: Option<String>,
     /// Written on every host.
     #[serde(default)]
-    pub sysctl: IndexMap<String, Spanned<toml::Value>>,
+    #[schemars(with = "IndexMap<String, serde_json::Value>")]
+    pub sysctl: IndexMap<String, toml::Value>,
 }
 
 /// Hosts around a switch.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
     /// Its hosts are called by it and their number, from 0.
-    pub name: Spanned<String>,
+    #[schemars(extend("format" = "node-name", "examples" = ["near"]))]
+    pub name: String,
     /// How many.
-    pub hosts: Spanned<u32>,
+    #[schemars(range(min = 1, max = MOST_HOSTS))]
+    pub hosts: u32,
     /// Each host's link to the switch, framing included.
     #[serde(default = "gigabit")]
-    pub edge_rate: Spanned<Rate>,
+    pub edge_rate: LineRate,
     /// Drop-tail queue of each of the switch's ports towards a host.
-    pub switch_buffer: Spanned<Size>,
+    pub switch_buffer: Queue,
 }
 
 /// A link between two clusters.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wan {
     /// Absent: FROM-TO.
-    pub name: Option<Spanned<String>>,
+    #[schemars(extend("format" = "node-name", "examples" = ["near"]))]
+    pub name: Option<String>,
     /// The cluster where forward begins.
-    pub from: Spanned<String>,
+    pub from: String,
     /// The other one.
-    pub to: Spanned<String>,
+    pub to: String,
     /// Line rate, framing included.
-    pub rate: Spanned<Ways<Rate>>,
+    pub rate: Ways<LineRate>,
     /// Propagation.
-    pub one_way_delay: Spanned<Ways<Time>>,
+    pub one_way_delay: Ways<Delay>,
     /// Drop-tail queue in front of the line.
-    pub buffer: Spanned<Ways<Size>>,
+    pub buffer: Ways<Queue>,
 }
 
 /// A way that is not the shortest.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
     /// The cluster where it begins.
-    pub from: Spanned<String>,
+    pub from: String,
     /// The cluster where it ends.
-    pub to: Spanned<String>,
+    pub to: String,
     /// The links, in their order.
-    pub via: Spanned<Path>,
+    pub via: Via,
     /// Only from `from` to `to`.
     #[serde(default)]
     pub one_way: bool,
 }
 
+/// What a line carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("x-range" = [LEAST_RATE, MOST_RATE]))]
+pub struct LineRate(pub Rate);
+
+/// What a queue holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(extend("x-range" = [LEAST_BUFFER, MOST_BUFFER]))]
+pub struct Queue(pub Size);
+
+/// How long a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(extend("x-range" = [null, MOST_DELAY]))]
+pub struct Delay(pub Time);
+
 /// One value for both directions, or one for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ways<T> {
-    /// From the link's `from` to its `to`.
-    pub forward: T,
-    /// Back.
-    pub reverse: T,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Ways<T> {
+    /// The same.
+    Both(T),
+    /// One for each.
+    Each {
+        /// From the link's `from` to its `to`.
+        forward: T,
+        /// Back.
+        reverse: T,
+    },
 }
 
 /// One link or several.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path(pub Vec<String>);
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Via {
+    /// One.
+    One(String),
+    /// In the order of the way.
+    Several(Vec<String>),
+}
 
 /// What experiments have, too.
-fn gigabit() -> Spanned<Rate> {
-    Spanned::new(0..0, Rate::from_bits_per_second(1_000_000_000))
+fn gigabit() -> LineRate {
+    LineRate(Rate::from_bits_per_second(1_000_000_000))
 }
 
-impl<'de, T: Deserialize<'de> + Copy> Deserialize<'de> for Ways<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By hand: serde's untagged enums would say that nothing matched, instead of
-        // what is wrong with the value.
-        deserializer.deserialize_any(WaysVisitor(PhantomData))
-    }
-}
-
-struct WaysVisitor<T>(PhantomData<T>);
-
-impl<T> WaysVisitor<T> {
-    fn both<'de, E: Error>(value: impl IntoDeserializer<'de, E>) -> Result<Ways<T>, E>
-    where
-        T: Deserialize<'de> + Copy,
-    {
-        let value = T::deserialize(value.into_deserializer())?;
-        Ok(Ways {
-            forward: value,
-            reverse: value,
-        })
-    }
-}
-
-impl<'de, T: Deserialize<'de> + Copy> Visitor<'de> for WaysVisitor<T> {
-    type Value = Ways<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number with its unit, or { forward = ..., reverse = ... }")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Ways<T>, E> {
-        Self::both(text)
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Ways<T>, E> {
-        Self::both(number)
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Ways<T>, E> {
-        Self::both(number)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Ways<T>, A::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Each<T> {
-            forward: T,
-            reverse: T,
+impl<T: Copy> Ways<T> {
+    /// Forward and back.
+    pub fn both(self) -> (T, T) {
+        match self {
+            Ways::Both(value) => (value, value),
+            Ways::Each { forward, reverse } => (forward, reverse),
         }
-        let each = Each::deserialize(value::MapAccessDeserializer::new(map))?;
-        Ok(Ways {
-            forward: each.forward,
-            reverse: each.reverse,
-        })
     }
 }
 
-impl<'de> Deserialize<'de> for Path {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PathVisitor;
-        impl<'de> Visitor<'de> for PathVisitor {
-            type Value = Path;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a link's name, or several in the order of the way")
-            }
-
-            fn visit_str<E: Error>(self, name: &str) -> Result<Path, E> {
-                Ok(Path(vec![name.to_owned()]))
-            }
-
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(
-                self,
-                mut names: A,
-            ) -> Result<Path, A::Error> {
-                let mut path = Vec::new();
-                while let Some(name) = names.next_element()? {
-                    path.push(name);
-                }
-                Ok(Path(path))
-            }
+impl Via {
+    /// The links' names.
+    pub fn links(&self) -> &[String] {
+        match self {
+            Via::One(link) => std::slice::from_ref(link),
+            Via::Several(links) => links,
         }
-        deserializer.deserialize_any(PathVisitor)
     }
+}
+
+/// The JSON schema of the file.
+pub fn schema() -> serde_json::Value {
+    paceline_input::schema::<File>()
 }

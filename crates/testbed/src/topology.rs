@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use paceline_experiment::located::Located;
+use paceline_input::Problems;
 use serde::{Deserialize, Serialize};
 
 /// Why a topology file was refused.
@@ -19,7 +19,7 @@ pub enum TopologyError {
     },
     /// Something in it is wrong.
     #[error(transparent)]
-    Invalid(#[from] Located),
+    Invalid(#[from] Problems),
 }
 
 /// A network of clusters. Every index in it is that of an element which is there.
@@ -46,7 +46,7 @@ pub struct Topology {
 pub struct Cluster {
     /// Also that of its switch, as a node.
     pub name: String,
-    /// 1 to [`crate::check::MOST_HOSTS`].
+    /// 1 to [`crate::file::MOST_HOSTS`].
     pub hosts: u32,
     /// Each host's link, bits per second, framing included.
     pub edge_rate_bps: u64,

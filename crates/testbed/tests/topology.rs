@@ -116,49 +116,74 @@ fn a_file_becomes_the_network_that_one_expects() {
 #[test]
 fn errors_name_file_line_and_key() {
     let cases = [
-        ("hosts = 4", "hosts = 0", 3, "hosts", "1 to 250"),
-        ("hosts = 4", "hosts = 249", 9, "hosts", "together"),
-        ("hosts = 4", "hosts = \"4\"", 3, "hosts", "u32"),
-        ("hosts = 4", "host = 4", 3, "host", "unknown field"),
-        ("\"1gbit\"", "1000", 4, "edge_rate", "500mbit"),
-        ("\"1gbit\"", "\"1Gbps\"", 4, "edge_rate", "1gbit"),
-        ("\"1gbit\"", "\"1bit\"", 4, "edge_rate", "8kbit"),
-        ("\"256KiB\"", "\"1KB\"", 5, "switch_buffer", "1514B"),
-        ("switch_buffer = \"256KiB\"\n", "", 1, "[[cluster]]", "switch_buffer"),
-        ("\"near\"", "\"Near\"", 2, "name", "small"),
-        ("\"near\"", "\"far\"", 8, "name", "\"far0\""),
-        ("\"moon\"", "\"far1\"", 13, "name", "\"far1\""),
-        ("to = \"far\"", "to = \"mars\"", 19, "to", "near, far, moon"),
-        ("to = \"far\"", "to = \"near\"", 19, "to", "different"),
-        ("\"500mbit\"", "500", 20, "rate", "500mbit"),
-        ("forward = \"500mbit\", ", "", 20, "rate", "forward"),
-        ("\"10ms\"", "10", 21, "one_way_delay", "10ms"),
-        ("\"1.3s\"", "\"5s\"", 36, "one_way_delay", "4s"),
-        ("\"128KiB\"", "\"2GiB\"", 22, "buffer", "1GiB"),
-        ("name = \"backup\"\nfrom = \"far\"\nto = \"near\"", "from = \"near\"\nto = \"far\"", 24, "name", "near-far-2"),
-        ("from = \"far\"\nto = \"moon\"", "from = \"near\"\nto = \"far\"\nname=\"x\"", 13, "name", "near to moon"),
-        ("via = [\"backup\", \"far-moon\"]", "via = \"nothing\"", 42, "via", "near-far, backup, far-moon"),
-        ("via = [\"backup\", \"far-moon\"]", "via = \"backup\"", 42, "via", "no way from near to moon"),
-        ("via = [\"backup\", \"far-moon\"]", "via = [\"backup\", \"near-far\", \"near-far\", \"far-moon\"]", 42, "via", "no way"),
-        ("via = [\"backup\", \"far-moon\"]", "via = []", 42, "via", "no way"),
-        ("one_way = true", "one_way = true\n[[route]]\nfrom = \"moon\"\nto = \"near\"\nvia = [\"far-moon\", \"near-far\"]", 45, "from", "another [[route]] from near to moon"),
-        ("\"net.ipv4.tcp_sack\"", "net.ipv4.tcp_sack", 46, "net", "\"net.ipv4.tcp_sack\" = 1"),
-        ("\"net.ipv4.tcp_sack\"", "\"kernel.hostname\"", 46, "kernel.hostname", "network namespace"),
-        ("\"net.ipv4.tcp_sack\"", "\"net.../kernel\"", 46, "net.../kernel", "network namespace"),
-        ("tcp_sack\" = 1", "tcp_sack\" = [1]", 46, "net.ipv4.tcp_sack", "number or a text"),
-        ("[sysctl]", "[sysctls]", 45, "[sysctls]", "unknown field"),
+        ("hosts = 4", "hosts = 0", 3, "cluster.hosts", "1 to 250"),
+        ("hosts = 4", "hosts = 249", 9, "cluster.hosts", "together"),
+        ("hosts = 4", "hosts = \"4\"", 3, "cluster.hosts", "a whole number"),
+        ("hosts = 4", "host = 4", 3, "cluster.host", "did you mean \"hosts\""),
+        ("\"1gbit\"", "1000", 4, "cluster.edge_rate", "500mbit"),
+        ("\"1gbit\"", "\"1Gbps\"", 4, "cluster.edge_rate", "1gbit"),
+        ("\"1gbit\"", "\"1bit\"", 4, "cluster.edge_rate", "8kbit"),
+        ("\"256KiB\"", "\"1KB\"", 5, "cluster.switch_buffer", "1514B"),
+        ("switch_buffer = \"256KiB\"\n", "", 1, "cluster.switch_buffer", "missing"),
+        ("\"near\"", "\"Near\"", 2, "cluster.name", "small"),
+        ("\"near\"", "\"far\"", 8, "cluster.name", "\"far0\""),
+        ("\"moon\"", "\"far1\"", 13, "cluster.name", "\"far1\""),
+        ("to = \"far\"", "to = \"mars\"", 19, "wan.to", "near, far, moon"),
+        ("to = \"far\"", "to = \"near\"", 19, "wan.to", "different"),
+        ("\"500mbit\"", "500", 20, "wan.rate.forward", "500mbit"),
+        ("forward = \"500mbit\", ", "", 20, "wan.rate.forward", "missing"),
+        ("\"10ms\"", "10", 21, "wan.one_way_delay", "10ms"),
+        ("\"1.3s\"", "\"5s\"", 36, "wan.one_way_delay", "4s"),
+        ("\"128KiB\"", "\"2GiB\"", 22, "wan.buffer", "1GiB"),
+        ("name = \"backup\"\nfrom = \"far\"\nto = \"near\"", "from = \"near\"\nto = \"far\"", 24, "wan.name", "near-far-2"),
+        ("from = \"far\"\nto = \"moon\"", "from = \"near\"\nto = \"far\"\nname=\"x\"", 13, "cluster.name", "near to moon"),
+        ("via = [\"backup\", \"far-moon\"]", "via = \"nothing\"", 42, "route.via", "near-far, backup, far-moon"),
+        ("via = [\"backup\", \"far-moon\"]", "via = \"backup\"", 42, "route.via", "no way from near to moon"),
+        ("via = [\"backup\", \"far-moon\"]", "via = [\"backup\", \"near-far\", \"near-far\", \"far-moon\"]", 42, "route.via", "no way"),
+        ("via = [\"backup\", \"far-moon\"]", "via = []", 42, "route.via", "no way"),
+        ("one_way = true", "one_way = true\n[[route]]\nfrom = \"moon\"\nto = \"near\"\nvia = [\"far-moon\", \"near-far\"]", 45, "route.from", "another [[route]] from near to moon"),
+        ("\"net.ipv4.tcp_sack\"", "net.ipv4.tcp_sack", 46, "sysctl.net", "\"net.ipv4.tcp_sack\" = 1"),
+        ("\"net.ipv4.tcp_sack\"", "\"kernel.hostname\"", 46, "sysctl.kernel.hostname", "network namespace"),
+        ("\"net.ipv4.tcp_sack\"", "\"net.../kernel\"", 46, "sysctl.\"net.../kernel\"", "network namespace"),
+        ("tcp_sack\" = 1", "tcp_sack\" = [1]", 46, "sysctl.net.ipv4.tcp_sack", "number or a text"),
+        ("[sysctl]", "[sysctls]", 45, "sysctls", "did you mean \"sysctl\""),
     ];
     for (from, to, line, key, right) in cases {
         let told = message(from, to);
-        let place = format!("lab.toml:{line}: {key}: ");
-        assert!(told.starts_with(&place), "{to}: {told}");
-        assert!(told.contains(right), "{to}: {told}");
+        let (place, key) = (format!("lab.toml:{line}:"), format!(": {key}: "));
+        let is_told =
+            |told: &str| told.starts_with(&place) && told.contains(&key) && told.contains(right);
+        assert!(told.lines().any(is_told), "{to}: {told}");
     }
     let nothing = parse("").expect_err("nothing");
     assert!(
-        nothing.starts_with("lab.toml:1: cluster: give at least one"),
+        nothing.starts_with("lab.toml:1:1: cluster: give at least one"),
         "{nothing}"
     );
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let text = GOOD
+        .replace("\"10ms\"", "10")
+        .replace("hosts = 2", "hosts = 0")
+        .replace(
+            "one_way_delay = \"1.3s\"",
+            "one_way_delay = { forward = \"5s\", reverse = \"1s\" }",
+        );
+    let shape = parse(&text).expect_err("three values");
+    assert_eq!(shape.lines().count(), 3, "{shape}");
+    assert!(
+        shape.contains("wan.one_way_delay.forward: 5s is out of range: up to 4s"),
+        "{shape}"
+    );
+    let text = GOOD
+        .replacen("to = \"far\"", "to = \"faraway\"", 1)
+        .replacen("to = \"moon\"", "to = \"mooon\"", 1)
+        .replace("\"net.ipv4.tcp_sack\"", "\"kernel.hostname\"");
+    let sense = parse(&text).expect_err("two links and a setting");
+    assert_eq!(sense.lines().count(), 3, "{sense}");
+    assert!(sense.contains("did you mean \"moon\"?"), "{sense}");
 }
 
 #[test]
@@ -306,8 +331,9 @@ proptest! {
     fn no_file_makes_the_reader_panic(pieces in prop::collection::vec(piece(), 0..40)) {
         let text = pieces.concat();
         if let Err(told) = parse(&text) {
-            prop_assert!(told.starts_with("lab.toml:"), "{}", told);
-            prop_assert!(!told.contains('\n'), "{}", told);
+            for line in told.lines() {
+                prop_assert!(line.starts_with("lab.toml:"), "{}", told);
+            }
         }
     }
 
