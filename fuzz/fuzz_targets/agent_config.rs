@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|text: &str| paceline_agent::service::fuzz_config(text));
+libfuzzer_sys::fuzz_target!(|text: &str| paceline_fuzz::agent_config(text));

@@ -14,20 +14,20 @@ use std::sync::Arc;
 use paceline_agent::{group, service};
 use paceline_coordinator::algorithm::Choice;
 use paceline_coordinator::protocol::{Join, Message, Request};
-use paceline_emulator::file::LinkFile;
+use paceline_emulator::file::{FileError, LinkFile};
 use paceline_emulator::socket;
 use paceline_emulator::trace::Trace;
 use paceline_emulator::{Buffer, Line, Link, LinkConfig};
-use paceline_experiment::Experiment;
-use paceline_policy::Policy;
+use paceline_experiment::{Experiment, ExperimentError};
+use paceline_policy::{Policy, PolicyError};
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::results::Results;
 use paceline_report::table;
 use paceline_security as security;
 use paceline_simulator::measures;
-use paceline_simulator::scenario::Scenario;
+use paceline_simulator::scenario::{Scenario, ScenarioError};
 use paceline_testbed::mark::Mark;
-use paceline_testbed::{address, Topology};
+use paceline_testbed::{address, Topology, TopologyError};
 
 /// Frames that are sent over each link that a file gives.
 const PACKETS: u32 = 400;
@@ -47,7 +47,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("link", link),
     ("policy", policy),
     ("scenario", scenario),
-    ("agent-config", service::fuzz_config),
+    ("agent-config", agent_config),
     ("mounts", mounts),
     ("results", results),
 ];
@@ -65,6 +65,47 @@ pub const SOCKETS: [(&str, Said); 7] = [
     ("emulate-control", emulate_control),
     ("lab-keeper", paceline_testbed::socket::fuzz),
 ];
+
+/// Every reader of TOML: a value, or problems, each at a place that is in the text.
+///
+/// # Panics
+/// If a reader refuses a text without a problem, or with one beyond it.
+pub fn inputs(text: &str) {
+    let path = Path::new("file.toml");
+    let load = |_: &str| Ok(Trace::parse("1\n3\n", "trace").expect("a good trace"));
+    let refused = [
+        match Policy::parse(text, "file.toml") {
+            Err(PolicyError::Invalid(problems)) => Some(problems),
+            _ => None,
+        },
+        match LinkFile::parse(text, "file.toml", FRAME_BYTES, &load) {
+            Err(FileError::Invalid(problems)) => Some(problems),
+            _ => None,
+        },
+        match Scenario::parse(text, path) {
+            Err(ScenarioError::Invalid(problems)) => Some(problems),
+            _ => None,
+        },
+        match Experiment::parse(text, path) {
+            Err(ExperimentError::Invalid(problems)) => Some(problems),
+            _ => None,
+        },
+        match Topology::parse(text, path) {
+            Err(TopologyError::Invalid(problems)) => Some(problems),
+            _ => None,
+        },
+        service::fuzz_config(text),
+    ];
+    let lines: Vec<usize> = text.split('\n').map(|line| line.chars().count()).collect();
+    for problems in refused.iter().flatten() {
+        assert!(!problems.list.is_empty(), "refused without a problem");
+        for problem in &problems.list {
+            let length = lines.get(problem.line - 1);
+            let is_inside = length.is_some_and(|length| (1..=length + 1).contains(&problem.column));
+            assert!(is_inside && !problem.what.is_empty(), "{problem}");
+        }
+    }
+}
 
 /// `lab up FILE`, until the network would be built.
 pub fn topology(text: &str) {
@@ -159,6 +200,12 @@ pub fn policy(text: &str) {
         let again = Policy::parse(&policy.to_toml(), "policy.toml");
         assert_eq!(again.expect("its own text is good"), policy);
     }
+}
+
+/// `agent serve`, until it would listen.
+pub fn agent_config(text: &str) {
+    // Panics are what is looked for.
+    let _ = service::fuzz_config(text);
 }
 
 /// A frame's body that a coordinator or a client may be sent once it is in, and what a

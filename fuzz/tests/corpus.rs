@@ -34,6 +34,23 @@ fn no_file_that_was_found_makes_a_reader_panic() {
     }
 }
 
+/// Each reader is given what was found for any of them.
+#[test]
+fn every_problem_is_at_a_place_of_its_text() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for name in [
+        "agent-config",
+        "experiment",
+        "link",
+        "policy",
+        "scenario",
+        "topology",
+    ] {
+        let tried = try_all(&corpus.join(name), paceline_fuzz::inputs);
+        assert!(tried > 10, "{name}: only {tried} files");
+    }
+}
+
 #[test]
 fn nor_do_those_of_this_repository() {
     let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments");

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use nix::unistd::Group;
-use paceline_input::{Document, Format, Place, Reader};
+use paceline_input::{Document, Format, Place, Problems, Reader};
 use paceline_policy::{presets, Policy};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -113,10 +113,12 @@ impl Config {
     }
 }
 
-/// For the fuzzer: agent.toml, on a machine that has any group.
-pub fn fuzz(text: &str) {
-    // Panics are what is looked for.
-    let _ = Config::parse(text, "agent.toml", &|_| Ok(1));
+/// For the fuzzer: what is wrong with an agent.toml, on a machine that has any group.
+pub fn fuzz(text: &str) -> Option<Problems> {
+    match Config::parse(text, "agent.toml", &|_| Ok(1)) {
+        Err(Error::Configuration(problems)) => Some(problems),
+        _ => None,
+    }
 }
 
 /// The names of a list with what they stand for.

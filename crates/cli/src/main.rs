@@ -15,6 +15,7 @@ mod lab_command;
 mod output;
 mod policy_command;
 mod run_command;
+mod schema_command;
 mod sim_command;
 mod status_command;
 mod top_command;
@@ -79,6 +80,8 @@ enum Command {
     Emulate(emulate_command::Args),
     /// How bursty traffic is: packets per window of time at an interface
     Burst(burst_command::Args),
+    /// Print the JSON schema of a kind of file, for editors
+    Schema(schema_command::Args),
     /// TCP in simulated time: hundreds of flows to a million, RED, and how bursty it gets
     Sim(sim_command::Args),
 }
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Command::Coordinate(args) => coordinate_command::run(args),
         Command::Emulate(args) => emulate_command::run(args),
         Command::Burst(args) => burst_command::run(&args),
+        Command::Schema(args) => schema_command::run(&args),
         Command::Sim(args) => sim_command::run(&args),
     };
     result.unwrap_or_else(|error| {

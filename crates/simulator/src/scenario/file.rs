@@ -239,7 +239,11 @@ pub struct FlowsTable {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SourceTable {
     /// Packets with exponentially distributed times between them, of this mean.
-    Poisson(#[schemars(extend("x-range" = [MICROSECOND, LONGEST]))] Time),
+    Poisson(
+        #[schemars(description = "Mean of the times between packets.")]
+        #[schemars(extend("x-range" = [MICROSECOND, LONGEST]))]
+        Time,
+    ),
     /// As much as goes, or so much.
     Bulk(BulkTable),
     /// Packets at a rate, and pauses.
@@ -247,7 +251,7 @@ pub enum SourceTable {
     /// All at once, again and again: a collective operation and the reckoning after it.
     Phases(PhasesTable),
     /// A file of lines `seconds,bytes` beside this one.
-    Trace(String),
+    Trace(#[schemars(description = "The file's name.")] String),
 }
 
 /// See [`SourceTable::Bulk`].
