@@ -75,6 +75,9 @@ if tool clippy; then
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
 fi
 
+heading "public documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet --release --locked --workspace --no-deps
+
 heading "dependencies"
 # Licences, sources and bans were held against deny.toml by a test; what else there is
 # to say needs a tool and the network.

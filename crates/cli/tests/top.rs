@@ -41,16 +41,13 @@ fn a_job_its_connections_and_its_group() {
 
     let mut top = top();
     let peer = format!("{SERVER4}:{port}");
-    let screen = top.until_shown(&peer);
+    // The last line that is drawn: the whole screen is there with it.
+    let screen = top.until_shown("established, policy lfn, group bulk");
     assert!(
         screen.contains("jobs 1   connections 4   groups 1"),
         "{screen}"
     );
     assert_eq!(row(&screen, &peer)[1], "paceline_cubic", "{screen}");
-    assert!(
-        screen.contains("established, policy lfn, group bulk"),
-        "{screen}"
-    );
     // From the sixth of nine columns on, and round to the second.
     top.press("sssss");
     top.until_shown("by infl");

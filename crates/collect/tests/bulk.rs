@@ -83,41 +83,53 @@ fn interfaces_are_of_the_link_the_variant_or_the_group() {
 
 #[test]
 fn errors_name_file_line_and_key() {
-    for (from, to, line, key, words) in [
+    for (from, to, at, key, words) in [
         (
             "quick_repeats = 3",
             "quick_repeats = 21",
-            11,
-            "repeats",
+            "12:17",
+            "bulk.quick_repeats",
             "no more",
         ),
         (
             "quick_repeats = 3",
             "quick_repeats = 0",
-            11,
-            "repeats",
+            "12:17",
+            "bulk.quick_repeats",
             "1 to 1000",
         ),
         (
             "sample_repeat = 2",
             "sample_repeat = 4",
-            13,
-            "sample_repeat",
+            "13:17",
+            "bulk.sample_repeat",
             "quick_repeats",
         ),
         (
             "spread = \"1s\"",
             "count = 2",
-            13,
-            "sample_repeat",
+            "13:17",
+            "bulk.sample_repeat",
             "one, without bursts",
         ),
-        ("\"50ms\"", "\"0s\"", 13, "sample_repeat", "a delay"),
-        ("\"20mbit\"", "20", 29, "edge_rate", "mbit"),
+        (
+            "\"50ms\"",
+            "\"0s\"",
+            "13:17",
+            "bulk.sample_repeat",
+            "a delay",
+        ),
+        (
+            "\"20mbit\"",
+            "20",
+            "29:13",
+            "variant.slow.edge_rate",
+            "mbit",
+        ),
     ] {
         assert!(GOOD.contains(from), "{from}");
         let told = parse(&GOOD.replacen(from, to, 1)).expect_err(to);
-        let place = format!("experiments/flows.toml:{line}: {key}: ");
+        let place = format!("experiments/flows.toml:{at}: {key}: ");
         assert!(told.starts_with(&place) && told.contains(words), "{told}");
     }
 }
