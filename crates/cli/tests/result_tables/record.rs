@@ -60,13 +60,13 @@ impl Record {
     pub fn all() -> Vec<Self> {
         let mut folders = Vec::new();
         let mut open = vec![directory()];
-        while let Some(directory_) = open.pop() {
-            for entry in fs::read_dir(&directory_).expect("docs/results").flatten() {
+        while let Some(next) = open.pop() {
+            for entry in fs::read_dir(&next).expect("docs/results").flatten() {
                 let path = entry.path();
                 if path.is_dir() {
                     open.push(path);
                 } else if path.ends_with("results.json") {
-                    let folder = directory_.strip_prefix(directory()).expect("below it");
+                    let folder = next.strip_prefix(directory()).expect("below it");
                     folders.push(folder.to_string_lossy().into_owned());
                 }
             }

@@ -6,11 +6,14 @@ use paceline_report::quantity::{self, Scale};
 use super::record::Record;
 
 /// All tables, sorted.
-pub const NAMES: [&str; 6] = [
+pub const NAMES: [&str; 9] = [
+    "alltoall-lan",
     "claims",
     "costs",
+    "decp",
     "failed-claims",
     "gains",
+    "incast",
     "phase-switch",
     "startup",
 ];
@@ -24,6 +27,9 @@ pub fn table(name: &str) -> Option<String> {
         "claims" => claims(),
         "failed-claims" => failed_claims(),
         "phase-switch" => phase_switch(),
+        "incast" => incast(),
+        "alltoall-lan" => alltoall_lan(),
+        "decp" => decp(),
         _ => return None,
     })
 }
@@ -165,11 +171,15 @@ fn percent(value: f64) -> String {
     }
 }
 
+/// The median of `metric`.
+fn median(record: &Record, variant: &str, metric: &str) -> f64 {
+    let median = record.median(variant, metric);
+    median.unwrap_or_else(|| panic!("{}: `{variant}` has no `{metric}`", record.folder))
+}
+
 /// The median of `metric`, and the share of segments that were retransmitted meanwhile, if any.
 fn cell(record: &Record, variant: &str, metric: &str) -> String {
-    let median = record.median(variant, metric).unwrap_or_else(|| {
-        panic!("{}: `{variant}` has no `{metric}`", record.folder);
-    });
+    let median = median(record, variant, metric);
     let tail = metric.strip_prefix(quantity::family(metric));
     let share = format!("retransmitted_share{}", tail.expect("a tail"));
     match record.median(variant, &share) {
@@ -219,10 +229,8 @@ fn costs() -> String {
     let mut rows = vec![words(&["", "CUBIC", "Paceline", "ratio"])];
     for row in &COSTS {
         let record = Record::read(row.folder);
-        let [stock, ours] = ["cubic", row.paceline].map(|variant| {
-            let median = record.median(variant, row.metric);
-            median.unwrap_or_else(|| panic!("{}: {variant}", row.folder))
-        });
+        let stock = median(&record, "cubic", row.metric);
+        let ours = median(&record, row.paceline, row.metric);
         rows.push(vec![
             row.what.to_owned(),
             value(row.metric, stock),
@@ -233,21 +241,44 @@ fn costs() -> String {
     markdown(&rows)
 }
 
-/// The record's bounds, then a row per variant.
-fn variants(record: &Record, columns: &[(&str, &str)], rows: &[(&str, &str)]) -> String {
-    let headings = columns.iter().map(|(heading, _)| (*heading).to_owned());
-    let bounds = columns.iter().map(|(_, metric)| bound(record, metric));
-    let mut table = vec![
-        [String::new()].into_iter().chain(headings).collect(),
-        ["bound".to_owned()].into_iter().chain(bounds).collect(),
-    ];
+/// How a table of variants shows a metric.
+enum Show {
+    /// With the share of segments that were retransmitted.
+    WithLoss,
+    Alone,
+    /// As a share of one, in percent.
+    Percent,
+    /// Over the bound.
+    OfBound,
+}
+
+/// A column of a table of variants: heading, metric, form.
+type Column = (&'static str, &'static str, Show);
+
+/// The record's bounds, then a row per variant: label, name.
+fn variants(folder: &str, columns: &[Column], rows: &[(&str, &str)]) -> String {
+    let record = &Record::read(folder);
+    let mut heading = vec![String::new()];
+    let mut bounds = vec!["bound".to_owned()];
+    for (name, metric, show) in columns {
+        heading.push((*name).to_owned());
+        bounds.push(match show {
+            Show::WithLoss | Show::Alone => bound(record, metric),
+            Show::Percent | Show::OfBound => String::new(),
+        });
+    }
+    let mut table = vec![heading, bounds];
     for (label, variant) in rows {
         let mut row = vec![(*label).to_owned()];
-        row.extend(
-            columns
-                .iter()
-                .map(|(_, metric)| cell(record, variant, metric)),
-        );
+        for (_, metric, show) in columns {
+            let median = median(record, variant, metric);
+            row.push(match show {
+                Show::WithLoss => cell(record, variant, metric),
+                Show::Alone => value(metric, median),
+                Show::Percent => percent(median),
+                Show::OfBound => quantity::ratio(median / record.results.bounds[*metric]),
+            });
+        }
         table.push(row);
     }
     markdown(&table)
@@ -255,11 +286,11 @@ fn variants(record: &Record, columns: &[(&str, &str)], rows: &[(&str, &str)]) ->
 
 fn startup() -> String {
     variants(
-        &Record::read("startup-pacing"),
+        "startup-pacing",
         &[
-            ("100 KB", "completion_s/100KB"),
-            ("1 MB", "completion_s/1MB"),
-            ("10 MB", "completion_s/10MB"),
+            ("100 KB", "completion_s/100KB", Show::WithLoss),
+            ("1 MB", "completion_s/1MB", Show::WithLoss),
+            ("10 MB", "completion_s/10MB", Show::WithLoss),
         ],
         &[
             ("CUBIC", "cubic"),
@@ -274,10 +305,14 @@ fn startup() -> String {
 
 fn phase_switch() -> String {
     variants(
-        &Record::read("phase-switch"),
+        "phase-switch",
         &[
-            ("90 % of the link after", "rate_recovered_s/50MB"),
-            ("50 MB sent after", "completion_s/50MB"),
+            (
+                "90 % of the link after",
+                "rate_recovered_s/50MB",
+                Show::Alone,
+            ),
+            ("50 MB sent after", "completion_s/50MB", Show::WithLoss),
         ],
         &[
             ("CUBIC", "cubic"),
@@ -288,6 +323,106 @@ fn phase_switch() -> String {
             ("Paceline without phases", "no-phases"),
         ],
     )
+}
+
+fn alltoall_lan() -> String {
+    variants(
+        "alltoall-lan",
+        &[
+            ("2 KB", "bandwidth_bps/2KB", Show::Alone),
+            ("8 KB", "bandwidth_bps/8KB", Show::Alone),
+            ("32 KB", "bandwidth_bps/32KB", Show::Alone),
+            ("128 KB", "bandwidth_bps/128KB", Show::Alone),
+            ("512 KB", "bandwidth_bps/512KB", Show::Alone),
+            ("1 MB", "bandwidth_bps/1MB", Show::Alone),
+            (
+                "longest pause at 32 KB",
+                "longest_pause_s/32KB",
+                Show::Alone,
+            ),
+        ],
+        &[
+            ("CUBIC", "cubic"),
+            ("BBR", "bbr"),
+            ("the RTO law alone", "rto"),
+            ("lfn", "lfn"),
+        ],
+    )
+}
+
+fn decp() -> String {
+    let names = [
+        "cubic",
+        "bbr",
+        "paceline",
+        "scoreboard",
+        "scoreboard-scaled",
+        "largest",
+        "larger",
+        "average",
+        "average-lower",
+        "limit-average",
+        "limit-weighted-average",
+    ];
+    variants(
+        "decp",
+        &[
+            ("first", "first_s", Show::Alone),
+            ("last", "last_s", Show::Alone),
+            ("of the bound", "last_s", Show::OfBound),
+            ("last/first", "last_to_first", Show::Alone),
+            ("retransmitted", "retransmitted_share", Show::Percent),
+        ],
+        &names.map(|name| (name, name)),
+    )
+}
+
+/// The cells of the incast experiment in which CUBIC or BBR pauses for 150 ms or more in the
+/// median round. A ratio that a claim judges is shown, in bold if the claim fails.
+fn incast() -> String {
+    let record = Record::read("incast/all");
+    let heading = [
+        "answer/senders/queue",
+        "bound",
+        "CUBIC",
+        "lfn",
+        "of CUBIC",
+        "BBR",
+        "bbr-rto",
+        "of BBR",
+        "longest pause of lfn",
+    ];
+    let mut rows = vec![words(&heading)];
+    for name in record.results.variants["cubic"].keys() {
+        let Some(cell) = name.strip_prefix("round_s/") else {
+            continue;
+        };
+        let (round, pause) = (format!("round_s/{cell}"), format!("pause_s/{cell}"));
+        let pauses = |variant| median(&record, variant, &pause) >= 0.15;
+        if !pauses("cubic") && !pauses("bbr") {
+            continue;
+        }
+        let took = |variant| value(&round, median(&record, variant, &round));
+        let ratio = |claim: String| {
+            let hold = record.results.holds.iter().find(|hold| hold.claim == claim);
+            hold.map_or(String::new(), |hold| {
+                let mark = if hold.pass { "" } else { "**" };
+                format!("{mark}{:.3}{mark}", hold.value)
+            })
+        };
+        rows.push(vec![
+            cell.to_owned(),
+            bound(&record, &round),
+            took("cubic"),
+            took("lfn"),
+            ratio(format!("lfn/{round} <= 0.2 * cubic")),
+            took("bbr"),
+            took("bbr-rto"),
+            ratio(format!("bbr-rto/{round} <= 0.2 * bbr")),
+            value(&pause, record.results.variants["lfn"][&pause].max),
+        ]);
+    }
+    markdown(&rows)
 }
 
 fn claims() -> String {
