@@ -190,16 +190,16 @@ static __always_inline void set_rto_early(struct bpf_sock_ops *ops, struct tcp_s
 static __always_inline void enter_group(void *storage_of, struct tcp_sock *tp, struct pl_connection *conn,
 					const struct pl_job *job)
 {
-	struct pl_wish *wish = bpf_sk_storage_get(&pl_wishes, storage_of, 0, 0);
+	struct pl_pending_options *pending = bpf_sk_storage_get(&pl_pending, storage_of, 0, 0);
 
 	conn->group.owner_uid = job->owner_uid;
 	conn->group.user_uid = BPF_CORE_READ((struct sock *)tp, sk_uid.val);
-	if (wish && wish->named)
-		__builtin_memcpy(conn->group.name, wish->group, sizeof(conn->group.name));
+	if (pending && pending->named)
+		__builtin_memcpy(conn->group.name, pending->group, sizeof(conn->group.name));
 	else
 		__builtin_memcpy(conn->group.name, job->group, sizeof(conn->group.name));
 	if (conn->group.name[0])
-		pl_join_group(conn, wish ? wish->total_bytes : 0);
+		pl_join_group(conn, pending ? pending->total_bytes : 0);
 }
 
 /* Puts one established socket under its job's policy. Returns 1 if it did. */

@@ -81,11 +81,14 @@ struct {
 	__type(value, u32);
 } pl_makers SEC(".maps");
 
-/* What a program has said of a socket: accepted ones inherit it from their listener. */
-struct pl_wish {
-	u64 total_bytes; /* 0: not said */
-	u32 page; /* of TCP_WININFO that it asked for last */
-	u32 named; /* 1: and its group, which may be none */
+/*
+ * Socket options that a program set, pending until the connection has its policy. Accepted
+ * sockets inherit them from their listener.
+ */
+struct pl_pending_options {
+	u64 total_bytes; /* 0: not set */
+	u32 page; /* the page of TCP_WININFO that it set last */
+	u32 named; /* 1: `group` is set; an empty name means no group */
 	char group[PL_NAME_LEN];
 };
 
@@ -93,8 +96,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
 	__type(key, int);
-	__type(value, struct pl_wish);
-} pl_wishes SEC(".maps");
+	__type(value, struct pl_pending_options);
+} pl_pending SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -74,7 +74,7 @@ int pl_streams(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct pl_stream_record r = {};
 	struct pl_connection *conn = ctx->value;
 	struct sock *sk = ctx->sk;
-	struct pl_wish *wish;
+	struct pl_pending_options *pending;
 	struct pl_uwnd *own;
 	struct tcp_sock *tp;
 
@@ -88,8 +88,8 @@ int pl_streams(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.netns = conn->path.netns;
 	r.cookie = conn->cookie;
 	r.acked_bytes = tp->bytes_acked;
-	wish = bpf_sk_storage_get(&pl_wishes, tp, 0, 0);
-	r.total_bytes = wish ? wish->total_bytes : 0;
+	pending = bpf_sk_storage_get(&pl_pending, tp, 0, 0);
+	r.total_bytes = pending ? pending->total_bytes : 0;
 	__builtin_memcpy(r.remote, conn->path.address, sizeof(r.remote));
 	local_address(sk, r.local);
 	r.local_port = sk->__sk_common.skc_num;

@@ -21,10 +21,10 @@ static __always_inline int refused(int error)
 	return 0;
 }
 
-/* What the program has said of this socket so far. */
-static __always_inline struct pl_wish *wish_of(struct bpf_sock *sk)
+/* The options that the program has set on this socket so far. */
+static __always_inline struct pl_pending_options *pending_options(struct bpf_sock *sk)
 {
-	return bpf_sk_storage_get(&pl_wishes, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	return bpf_sk_storage_get(&pl_pending, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 }
 
 /* Whether Paceline can see and bound the window of a connection. */
@@ -69,7 +69,7 @@ static __always_inline int attach_group(struct bpf_sockopt *ctx, struct bpf_sock
 {
 	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
 	char name[PL_NAME_LEN] = {};
-	struct pl_wish *wish;
+	struct pl_pending_options *pending;
 	int error;
 
 	error = read_name(ctx, name);
@@ -77,11 +77,11 @@ static __always_inline int attach_group(struct bpf_sockopt *ctx, struct bpf_sock
 		return error;
 	if (conn && !has_window(conn))
 		return PL_EOPNOTSUPP;
-	wish = wish_of(sk);
-	if (!wish)
+	pending = pending_options(sk);
+	if (!pending)
 		return PL_ENOSPC;
-	wish->named = 1;
-	__builtin_memcpy(wish->group, name, sizeof(name));
+	pending->named = 1;
+	__builtin_memcpy(pending->group, name, sizeof(name));
 	/* A connection that is not made yet comes into its group with its policy. */
 	if (!conn)
 		return 0;
@@ -89,7 +89,7 @@ static __always_inline int attach_group(struct bpf_sockopt *ctx, struct bpf_sock
 	__builtin_memcpy(conn->group.name, name, sizeof(name));
 	if (!name[0])
 		return 0;
-	return pl_join_group(conn, wish->total_bytes) ? 0 : PL_ENOSPC;
+	return pl_join_group(conn, pending->total_bytes) ? 0 : PL_ENOSPC;
 }
 
 static __always_inline int set_limits(struct bpf_sockopt *ctx, struct bpf_sock *sk)
@@ -98,7 +98,7 @@ static __always_inline int set_limits(struct bpf_sockopt *ctx, struct bpf_sock *
 	struct pl_limits *asked = ctx->optval;
 	struct pl_group *group;
 	struct pl_limits limits;
-	struct pl_wish *wish;
+	struct pl_pending_options *pending;
 	u64 until_us = 0;
 	bool bounds;
 
@@ -131,10 +131,10 @@ static __always_inline int set_limits(struct bpf_sockopt *ctx, struct bpf_sock *
 		bpf_spin_unlock(&group->lock);
 	}
 	if (limits.set & PL_WININFO_PAGE) {
-		wish = wish_of(sk);
-		if (!wish)
+		pending = pending_options(sk);
+		if (!pending)
 			return PL_ENOSPC;
-		wish->page = limits.page;
+		pending->page = limits.page;
 	}
 	return 0;
 }
@@ -144,14 +144,14 @@ static __always_inline int set_bytes(struct bpf_sockopt *ctx, struct bpf_sock *s
 	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
 	u64 *asked = ctx->optval;
 	struct pl_member *member;
-	struct pl_wish *wish;
+	struct pl_pending_options *pending;
 
 	if (ctx->optlen != sizeof(*asked) || (void *)(asked + 1) > ctx->optval_end)
 		return PL_EINVAL;
-	wish = wish_of(sk);
-	if (!wish)
+	pending = pending_options(sk);
+	if (!pending)
 		return PL_ENOSPC;
-	wish->total_bytes = *asked;
+	pending->total_bytes = *asked;
 	member = conn && conn->slot ? pl_member_of(conn) : NULL;
 	if (member)
 		member->total_bytes = *asked;
@@ -256,7 +256,7 @@ int pl_get_option(struct bpf_sockopt *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct pl_connection *conn;
-	struct pl_wish *wish;
+	struct pl_pending_options *pending;
 	u32 length = 0;
 	int error;
 
@@ -269,8 +269,8 @@ int pl_get_option(struct bpf_sockopt *ctx)
 		return refused(PL_EOPNOTSUPP);
 	if (!conn || !conn->slot)
 		return refused(PL_ENOTCONN);
-	wish = bpf_sk_storage_get(&pl_wishes, sk, 0, 0);
-	error = list_members(ctx, conn, wish ? wish->page : 0, &length);
+	pending = bpf_sk_storage_get(&pl_pending, sk, 0, 0);
+	error = list_members(ctx, conn, pending ? pending->page : 0, &length);
 	if (error)
 		return refused(error);
 	ctx->optlen = length;
