@@ -116,7 +116,7 @@ static __always_inline u32 jittered(const struct pl_policy *policy, u64 cookie, 
 {
 	u64 hash = (cookie + bpf_ntohl(local[3])) * 0x9e3779b97f4a7c15ull; /* 2^64 / golden ratio */
 
-	return policy->rto_least_us + (u32)((hash >> 32) * (jitter_ticks(policy) + 1) >> 32) * policy->tick_us;
+	return policy->rto_min_us + (u32)((hash >> 32) * (jitter_ticks(policy) + 1) >> 32) * policy->tick_us;
 }
 
 /* Every setting that the policy names; stops at the first that is refused. */
@@ -131,8 +131,8 @@ static __always_inline int apply(void *socket, struct pl_connection *conn, bool 
 	u32 base = policy->base;
 	int value, error = 0;
 
-	if (policy->rto_least_us) {
-		value = conn->rto_least_us;
+	if (policy->rto_min_us) {
+		value = conn->rto_min_us;
 		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &value, sizeof(value));
 	}
 	if (!error && policy->rto_linear) {
@@ -158,11 +158,11 @@ static __always_inline int apply(void *socket, struct pl_connection *conn, bool 
 }
 
 /*
- * The least RTO before the handshake. Its RTT sample sets rttvar to the least RTO of that
- * moment; after it rttvar follows a smaller one, by a quarter of the difference per round
- * trip, and never a larger one (tcp_rtt_estimator). So who connects has its own jitter
- * from the beginning; a listener, which hands down one value to all that it accepts, has
- * the most of it; and who is left alone must not have had any.
+ * Sets the minimum RTO before the handshake. The handshake's RTT sample sets rttvar to the
+ * minimum RTO of that moment. Later, rttvar decays towards a smaller minimum, by a quarter
+ * of the difference per round trip, and never rises to a larger one (tcp_rtt_estimator). So
+ * a connecting socket gets its jitter here. A listener passes one value on to all that it
+ * accepts, so it gets the maximum jitter. A connection without the policy must not get any.
  */
 static __always_inline void set_rto_early(struct bpf_sock_ops *ops, struct tcp_sock *tp, bool listener)
 {
@@ -173,14 +173,14 @@ static __always_inline void set_rto_early(struct bpf_sock_ops *ops, struct tcp_s
 	int value;
 
 	job = bpf_map_lookup_elem(&pl_jobs, &id);
-	if (!job || !job->policy.rto_least_us || is_mptcp(tp))
+	if (!job || !job->policy.rto_min_us || is_mptcp(tp))
 		return;
 	address_of(remote, skc, true);
 	address_of(local, skc, false);
 	if (listener ? is_loopback_address(local) : is_loopback(remote, local))
 		return;
 	if (listener)
-		value = job->policy.rto_least_us + jitter_ticks(&job->policy) * job->policy.tick_us;
+		value = job->policy.rto_min_us + jitter_ticks(&job->policy) * job->policy.tick_us;
 	else
 		value = jittered(&job->policy, bpf_get_socket_cookie(ops), local);
 	bpf_setsockopt(ops, IPPROTO_TCP, TCP_BPF_RTO_MIN, &value, sizeof(value));
@@ -237,7 +237,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	}
 	if (conn->reason) {
 		/* What a listener of the job handed down goes back; rttvar stays. */
-		if (job->policy.rto_least_us && fresh)
+		if (job->policy.rto_min_us && fresh)
 			bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
 		return 0;
 	}
@@ -247,8 +247,8 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	maker = bpf_sk_storage_get(&pl_makers, storage_of, 0, 0);
 	conn->process.job = job_id;
 	conn->process.process = maker ? *maker : 0;
-	if (job->policy.rto_least_us)
-		conn->rto_least_us = jittered(&job->policy, cookie, local);
+	if (job->policy.rto_min_us)
+		conn->rto_min_us = jittered(&job->policy, cookie, local);
 	if (job->policy.target != PL_TARGET_OFF)
 		path_of(conn);
 	conn->error = apply(socket, conn, fresh);
@@ -360,7 +360,7 @@ int pl_release(struct bpf_iter__tcp *ctx)
 	if (!conn || conn->path.job != subject())
 		return 0;
 	if (conn->reason == PL_REASON_NONE) {
-		if (conn->policy.rto_least_us)
+		if (conn->policy.rto_min_us)
 			bpf_setsockopt(tp, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
 		if (conn->policy.rto_linear)
 			bpf_setsockopt(tp, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &off, sizeof(off));

@@ -17,7 +17,7 @@ struct pl_connection {
 	struct pl_phases phases;
 	u64 look_us; /* its process has no page: not to be looked for before */
 	u64 pathless_us; /* there was no path for it: not to be asked for before; 0: it has one */
-	u32 rto_least_us; /* with this connection's jitter; 0: the kernel's */
+	u32 rto_min_us; /* with this connection's jitter; 0: the kernel's */
 	__s32 error; /* -errno of a setting that the kernel refused */
 	u32 loss_segs; /* delivered, when the last retransmission timeout came */
 	u8 reason; /* enum pl_reason */

@@ -46,7 +46,7 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.rttvar_us = tp->rttvar_us >> 2;
 	r.min_rtt_us = tp->rtt_min.s[0].v;
 	r.rto_ticks = tp->inet_conn.icsk_rto;
-	r.rto_least_ticks = tp->inet_conn.icsk_rto_min;
+	r.rto_min_ticks = tp->inet_conn.icsk_rto_min;
 	r.retransmitted_segs = tp->total_retrans;
 	r.starts = conn->start.starts;
 	r.bad_starts = conn->start.bad_starts;

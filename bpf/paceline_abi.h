@@ -62,7 +62,7 @@ struct pl_policy {
 	__u32 breaker_hold_ms; /* how long it stays open */
 	__u64 initial_rate_bps; /* for a path not yet known; 0: slow start */
 	__u32 half_life_ms; /* confidence in what is remembered halves in this time */
-	__u32 rto_least_us; /* TCP_BPF_RTO_MIN; 0: the kernel's 200 ms */
+	__u32 rto_min_us; /* TCP_BPF_RTO_MIN; 0: the kernel's 200 ms */
 	__u32 rto_jitter_us; /* spread added to it, per connection */
 	__u32 delayed_ack_us; /* TCP_BPF_DELACK_MAX; 0: the kernel's 40-200 ms */
 	__u32 tick_us; /* the kernel's 1/HZ: the jitter is drawn in whole ticks */
@@ -325,7 +325,7 @@ struct pl_connection_record {
 	__s32 error; /* -errno of a refused setting, or 0 */
 	__u32 cwnd_segs, ssthresh_segs, inflight_segs, mss;
 	__u32 srtt_us, rttvar_us, min_rtt_us;
-	__u32 rto_ticks, rto_least_ticks; /* kernel ticks (1/HZ): the agent knows HZ */
+	__u32 rto_ticks, rto_min_ticks; /* kernel ticks (1/HZ): the agent knows HZ */
 	__u32 retransmitted_segs;
 	__u32 starts; /* paced starts so far */
 	__u32 bad_starts; /* of these, with too much loss */

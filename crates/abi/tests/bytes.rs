@@ -13,7 +13,7 @@ fn a_policy_lies_in_memory_as_the_header_says() {
         target: pl_target::PL_TARGET_DELIVERY_RATE as u8,
         initial_window_segs: 0x0304,
         initial_rate_bps: 31_250_000,
-        rto_least_us: 8_000,
+        rto_min_us: 8_000,
         ..pl_policy::default()
     };
     let bytes = as_bytes(&policy);

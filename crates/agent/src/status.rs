@@ -188,12 +188,13 @@ pub struct Connection {
     pub srtt_us: u32,
     /// RTT variation, microseconds.
     pub rttvar_us: u32,
-    /// Least RTT of the kernel's window, microseconds.
+    /// Minimum RTT of the kernel's window, microseconds.
     pub min_rtt_us: u32,
     /// Retransmission timeout, microseconds.
     pub rto_us: u64,
-    /// Its floor, microseconds.
-    pub rto_least_us: u64,
+    /// Minimum RTO, microseconds.
+    #[serde(rename = "rto_least_us")]
+    pub rto_min_us: u64,
     /// Segments retransmitted, tail-loss probes included.
     pub retransmitted_segs: u32,
     /// Payload that the peer has acknowledged so far.
@@ -415,7 +416,7 @@ fn connection(record: &pl_connection_record, policy: &pl_policy) -> Connection {
         rttvar_us: record.rttvar_us,
         min_rtt_us: record.min_rtt_us,
         rto_us: u64::from(record.rto_ticks) * tick_us,
-        rto_least_us: u64::from(record.rto_least_ticks) * tick_us,
+        rto_min_us: u64::from(record.rto_min_ticks) * tick_us,
         retransmitted_segs: record.retransmitted_segs,
         acked_bytes: record.acked_bytes,
         process: record.process,

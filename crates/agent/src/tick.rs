@@ -29,9 +29,9 @@ pub fn tick_us() -> u32 {
     tick().as_micros() as u32
 }
 
-/// The least RTO and the least delayed ACK that the kernel accepts, in
+/// The minimum RTO, and the minimum delay of an ACK, that the kernel accepts, in
 /// microseconds: two ticks (TCP_TIMEOUT_MIN).
-pub fn least_rto_us() -> u32 {
+pub fn min_rto_us() -> u32 {
     tick_us() * 2
 }
 
@@ -43,6 +43,6 @@ mod tests {
     fn the_tick_is_one_of_the_kernels_choices() {
         let hz = (1.0 / tick().as_secs_f64()).round() as u32;
         assert!([100, 250, 300, 1000].contains(&hz), "HZ={hz}");
-        assert!(least_rto_us() >= 1_900, "{}", least_rto_us());
+        assert!(min_rto_us() >= 1_900, "{}", min_rto_us());
     }
 }

@@ -36,7 +36,7 @@ fn a_job_is_seen_while_it_runs_and_gone_afterwards() {
     assert!(shown
         .changes
         .iter()
-        .any(|change| change.contains("least RTO")));
+        .any(|change| change.contains("minimum RTO")));
     assert!(status
         .congestion_controls
         .contains(&"paceline_cubic".to_owned()));

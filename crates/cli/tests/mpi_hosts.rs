@@ -48,7 +48,7 @@ const ALLTOALLS: u64 = 5;
 const ALLREDUCES: u64 = 7;
 /// From rank to rank: several windows.
 const BYTES: u64 = 100_000;
-/// The kernel's least RTO: a shorter one repeats segments when the hosts' one CPU is
+/// The kernel's minimum RTO: a shorter one repeats segments when the hosts' one CPU is
 /// late, and a connection that repairs a loss follows its process later.
 const POLICY: &str = "pace";
 

@@ -74,7 +74,7 @@ fn a_job_its_connections_and_its_group() {
     let screen = top.until_shown("WHAT AND WHY");
     assert!(screen
         .lines()
-        .any(|line| line.contains(&peer) && line.contains("least RTO")));
+        .any(|line| line.contains(&peer) && line.contains("minimum RTO")));
     top.resize(24, 80);
     top.press("?");
     top.until_shown("any key goes back");

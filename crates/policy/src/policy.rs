@@ -331,14 +331,14 @@ impl Policy {
             }
         }
         if let Some(rto) = &self.rto {
-            abi.rto_least_us = bound(&rto.least);
+            abi.rto_min_us = bound(&rto.least);
             let jitter = match rto.jitter {
                 None => 0,
                 Some(TickTime::Tick) => tick_us,
                 Some(TickTime::Time(time)) => saturating_u32(time.micros()),
             };
             // The kernel takes the sum, and refuses more than 200 ms.
-            let room = saturating_u32(MOST_TIMER.micros()).saturating_sub(abi.rto_least_us);
+            let room = saturating_u32(MOST_TIMER.micros()).saturating_sub(abi.rto_min_us);
             abi.rto_jitter_us = jitter.min(room);
             abi.tick_us = tick_us;
             abi.rto_linear = u16::from(rto.backoff == Backoff::Linear);

@@ -52,7 +52,7 @@ fn lfn_has_both_laws_and_acknowledges_in_time() {
         breaker_hold_ms: 1_000,
         half_life_ms: 60_000,
         phases: 1,
-        rto_least_us: 8_000,
+        rto_min_us: 8_000,
         rto_jitter_us: 4_000,
         delayed_ack_us: 8_000,
         tick_us: TICK_US,
@@ -101,7 +101,7 @@ fn every_key_reaches_the_kernel_side_in_its_unit() {
         breaker_hold_ms: 60_000,
         initial_rate_bps: 31_250_000,
         half_life_ms: 1_500,
-        rto_least_us: 20_000,
+        rto_min_us: 20_000,
         rto_jitter_us: 6_000,
         delayed_ack_us: 12_000,
         tick_us: TICK_US,
@@ -142,7 +142,7 @@ fn empty_tables_and_a_target_that_is_off_change_nothing() {
 fn times_under_two_ticks_are_raised_and_named() {
     let policy = parse("name = 't'\nrto.least = '5ms'\nack.delay = '2ms'");
     let abi = policy.to_abi(TICK_US);
-    assert_eq!((abi.rto_least_us, abi.delayed_ack_us), (8_000, 8_000));
+    assert_eq!((abi.rto_min_us, abi.delayed_ack_us), (8_000, 8_000));
     let raised: Vec<_> = policy
         .raised(TICK_US)
         .iter()
@@ -155,7 +155,7 @@ fn times_under_two_ticks_are_raised_and_named() {
             "ack.delay = \"2ms\" is under two ticks of this kernel; \"8ms\" is used",
         ]
     );
-    assert_eq!(policy.to_abi(1_000).rto_least_us, 5_000);
+    assert_eq!(policy.to_abi(1_000).rto_min_us, 5_000);
     assert_eq!(policy.raised(1_000), []);
 }
 
@@ -440,11 +440,11 @@ proptest! {
     #[test]
     fn the_kernel_never_gets_a_timer_that_it_refuses(policy in policy(), tick in prop::sample::select(vec![1_000u32, 3_333, 4_000, 10_000])) {
         let abi = policy.to_abi(tick);
-        for timer in [abi.rto_least_us, abi.delayed_ack_us] {
+        for timer in [abi.rto_min_us, abi.delayed_ack_us] {
             prop_assert!(timer == 0 || (2 * tick..=200_000).contains(&timer));
         }
-        prop_assert!(abi.rto_least_us + abi.rto_jitter_us <= 200_000);
-        prop_assert!(abi.rto_jitter_us == 0 || abi.rto_least_us > 0);
+        prop_assert!(abi.rto_min_us + abi.rto_jitter_us <= 200_000);
+        prop_assert!(abi.rto_jitter_us == 0 || abi.rto_min_us > 0);
     }
 
     #[test]

@@ -144,9 +144,9 @@ fn lockdown() -> Check {
 fn timers() -> Check {
     let tick = tick::tick();
     let hz = (1.0 / tick.as_secs_f64()).round();
-    let least = milliseconds(tick::least_rto_us().into());
+    let minimum = milliseconds(tick::min_rto_us().into());
     let found = format!(
-        "tick {} (HZ={hz}), least RTO {least}",
+        "tick {} (HZ={hz}), minimum RTO {minimum}",
         milliseconds(tick::tick_us().into())
     );
     if hz >= 250.0 {

@@ -38,7 +38,7 @@ pub(super) fn changes(job: &pl_job) -> Vec<String> {
             rate(policy.initial_rate_bps.saturating_mul(8))
         ));
     }
-    if policy.rto_least_us != 0 {
+    if policy.rto_min_us != 0 {
         let jitter = match policy.rto_jitter_us {
             0 => String::new(),
             jitter => format!(" plus up to {}", milliseconds(jitter.into())),
@@ -48,8 +48,8 @@ pub(super) fn changes(job: &pl_job) -> Vec<String> {
             _ => ", not doubled while little is in flight",
         };
         changes.push(format!(
-            "least RTO {}{jitter}{backoff}",
-            milliseconds(policy.rto_least_us.into())
+            "minimum RTO {}{jitter}{backoff}",
+            milliseconds(policy.rto_min_us.into())
         ));
     }
     if policy.delayed_ack_us != 0 {
@@ -133,9 +133,9 @@ pub(super) fn why(record: &pl_connection_record, policy: &pl_policy) -> String {
             rate(record.spacing_bps.saturating_mul(8))
         ));
     }
-    if policy.rto_least_us != 0 {
-        let least = u64::from(record.rto_least_ticks) * tick::tick().as_micros() as u64;
-        parts.push(format!("least RTO {}", milliseconds(least)));
+    if policy.rto_min_us != 0 {
+        let minimum = u64::from(record.rto_min_ticks) * tick::tick().as_micros() as u64;
+        parts.push(format!("minimum RTO {}", milliseconds(minimum)));
     }
     if parts.is_empty() {
         parts.push("under the policy".to_owned());

@@ -401,7 +401,7 @@ mod tests {
         let screen = screen(&view, 80, 24);
         assert!(line(&screen, "lfn").contains("bulk"));
         line(&screen, "/sys/fs/cgroup/user/paceline.99.0");
-        line(&screen, "asks of each connection: least RTO 8 ms");
+        line(&screen, "asks of each connection: minimum RTO 8 ms");
         line(&screen, "5 connections governed so far, 0 refused");
     }
 

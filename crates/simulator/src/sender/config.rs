@@ -203,8 +203,8 @@ impl SenderConfig {
     /// Paceline's laws, and what else a policy sets. For senders with Linux's habits.
     pub fn follow(&mut self, policy: &Policy) {
         let abi = policy.to_abi(TICK_US);
-        if abi.rto_least_us != 0 {
-            self.rto.floor_ns = u64::from(abi.rto_least_us) * US;
+        if abi.rto_min_us != 0 {
+            self.rto.floor_ns = u64::from(abi.rto_min_us) * US;
         }
         if abi.delayed_ack_us != 0 {
             self.ack_delay_ns = u64::from(abi.delayed_ack_us) * US;

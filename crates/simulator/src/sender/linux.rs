@@ -72,7 +72,7 @@ impl Sender {
             self.timer_ns = config.runs_out_ns(now, timeout);
             return;
         }
-        // For a single segment with the receiver's delayed ACK: the least RTO stands for it.
+        // For a single segment with the receiver's delayed ACK: the minimum RTO stands for it.
         let more = match self.max - self.una {
             1 => config.rto.floor_ns,
             _ => LEAST_WAIT_NS,
