@@ -109,7 +109,7 @@ static __always_inline void give_pacing_back(struct sock *sk, struct pl_connecti
  * Pacing ends once the time for the next packet has come. The kernel stamps each packet
  * with that time, later than now by up to a packet's length at the pace: one that is sent
  * at once, because nothing paces it any more, would seem to have had a shorter round
- * trip than the path has, and the least RTT would be wrong for minutes.
+ * trip than the path has, and the minimum RTT would be wrong for minutes.
  */
 static __always_inline void stop_pacing(struct sock *sk, struct pl_connection *conn)
 {

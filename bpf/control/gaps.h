@@ -25,7 +25,7 @@
 #define PL_GAP_LOSING 5 /* by so much more often do messages time out than not: a window is too much; */
 #define PL_GAP_TIMEOUTS 2 /* of one message so many count at most */
 #define PL_GAP_MAX_US 20000 /* between segments: of 64 senders over 50 Mbit/s */
-#define PL_GAP_NOISE 4 /* who waits for less than this part of the least RTT found nobody there: */
+#define PL_GAP_NOISE 4 /* a wait below min_rtt divided by this means no competing traffic: */
 #define PL_GAP_FREE 2 /* by a part of so many a gap is shorter then, */
 #define PL_GAP_FASTER 4 /* and by this where less than a third of the queue was waited for; */
 #define PL_GAP_SLOWER 16 /* by this it is longer where more than two thirds were */

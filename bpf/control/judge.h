@@ -26,9 +26,9 @@ static __always_inline int pl_others_queue(const struct pl_path *path, __u64 rat
 static __always_inline void pl_see_longer_path(const struct pl_start *s, struct pl_path *path,
 					       const struct pl_tcp *tcp, int has_room)
 {
-	if (!has_room || s->least_rtt_us <= path->min_rtt_us + path->min_rtt_us / PL_MIN_RTT_ROSE)
+	if (!has_room || s->min_rtt_us <= path->min_rtt_us + path->min_rtt_us / PL_MIN_RTT_ROSE)
 		return;
-	path->min_rtt_us = s->least_rtt_us;
+	path->min_rtt_us = s->min_rtt_us;
 	path->min_rtt_at_us = tcp->now_us;
 	path->lead_rtt_us = 0;
 }

@@ -13,7 +13,7 @@
  * and let go count as they were sent.
  *
  * Where a train begins nothing of ours waits in the path: what its first ACK took beyond the
- * least RTT, it was held up on its way, by a busy host, or the segments before it that it
+ * minimum RTT, it was held up on its way, by a busy host, or the segments before it that it
  * acknowledges too were on the link. The others came closer to it than they were sent if they
  * were not held up as much. Counted from when it was due, with all its segments, what is held
  * up later makes a rate too low; so the lower of both counts.

@@ -49,7 +49,7 @@
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
 #define PL_USEC_PER_SEC 1000000ull
 #define PL_MIN_RTT_AGE_US (300 * PL_USEC_PER_SEC) /* tcp_min_rtt_wlen: routes change */
-#define PL_MIN_RTT_NEAR 32 /* a sample above it by less than this part confirms the least RTT: timers jitter */
+#define PL_MIN_RTT_NEAR 32 /* a sample above it by less than this part confirms the minimum RTT: timers jitter */
 #define PL_MIN_RTT_ROSE 8 /* a start whose RTTs all stay above it by this part, on a path with room, says otherwise */
 #define PL_USUAL_MSS 1448 /* bytes; MTU 1500 with timestamps: amounts of data are counted in segments of it */
 #define PL_FEW_SEGS 4 /* of large ones: their ACKs have three gaps, or one where every second one is acknowledged */
@@ -114,13 +114,13 @@ struct pl_start {
 	__u32 paced_segs; /* sent under pacing when the first ACK came */
 	__u32 paced_end; /* snd_nxt at that moment */
 	__u32 flight_segs; /* largest flight of this burst */
-	__u32 train_rtt_us; /* least RTT of the train's second half; 0: none yet */
+	__u32 train_rtt_us; /* minimum RTT of the train's second half; 0: none yet */
 	__u32 base_cwnd; /* the base's own window while lead and probe go out */
 	__u32 round_end; /* snd_nxt when this round trip began */
 	__u32 round_segs; /* the path's acked_segs at that moment */
 	__u32 round_cwnd; /* and the window */
-	__u32 round_rtt_us; /* least RTT of this round trip; 0: none yet */
-	__u32 least_rtt_us; /* of this burst; 0: none yet */
+	__u32 round_rtt_us; /* minimum RTT of this round trip; 0: none yet */
+	__u32 min_rtt_us; /* of this burst; 0: none yet */
 	__u32 waited_us; /* what waited of the RTT of the last segment whose RTT is known */
 	__u32 epoch; /* of the path, when this connection was counted */
 	__u32 burst_segs; /* that arrived of the last burst */
@@ -221,7 +221,7 @@ static __always_inline __u64 pl_believed(struct pl_path *path, const struct pl_p
 }
 
 /*
- * The path's least RTT, of all connections. Its date is that of the last sample that was
+ * The path's minimum RTT, of all connections. Its date is that of the last sample that was
  * as small, or near: the kernel's own value is a minimum of up to 300 s, and has none.
  */
 static __always_inline void pl_see_rtt(struct pl_path *path, __u32 rtt_us, __u64 now_us)
@@ -376,7 +376,7 @@ static __always_inline int pl_cautious(const struct pl_path *path, __u32 mss)
 	return path->wary && path->burst_segs < pl_amount(PL_LONG_TRAIN_SEGS, mss);
 }
 
-/* Segments that waited in the path at least, when the least RTT of a while was `rtt_us`. */
+/* Segments that waited in the path at least, when the minimum RTT of a while was `rtt_us`. */
 static __always_inline __u32 pl_queued(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp,
 				       __u32 rtt_us)
 {

@@ -13,7 +13,7 @@
  * - The paper keeps ssthresh, per connection and for two classes, and forces slow
  *   start at each switch, which starts pacing at the restored ssthresh. Target
  *   `ssthresh` does that, for PL_PHASE_SLOTS classes per connection.
- * - Target `delivery-rate` keeps a whole path per class besides: rate, least RTT,
+ * - Target `delivery-rate` keeps a whole path per class besides: rate, minimum RTT,
  *   who is on it. With nothing in flight the next burst starts at the class's own
  *   rate; with data in flight the window becomes the class's at once, and what is
  *   missing in the path is sent paced.

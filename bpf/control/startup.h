@@ -210,7 +210,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->train_acked_us = 0;
 		s->train_rtt_us = 0;
 		s->waited_us = path->min_rtt_us;
-		s->least_rtt_us = 0;
+		s->min_rtt_us = 0;
 		idle_us = tcp->now_us - s->began_us;
 		s->began_us = tcp->now_us;
 		s->went_us = tcp->now_us;
@@ -382,8 +382,8 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	pl_see_rtt(path, tcp->rtt_us, tcp->now_us);
 	if (!s->learning && (over || pl_tells(s, tcp->delivered_segs, tcp->una)))
 		pl_see_arrivals(s, path, tcp, pl_is_telling(s), path->min_rtt_us / 2);
-	if (tcp->rtt_us && (!s->least_rtt_us || tcp->rtt_us < s->least_rtt_us))
-		s->least_rtt_us = tcp->rtt_us;
+	if (tcp->rtt_us && (!s->min_rtt_us || tcp->rtt_us < s->min_rtt_us))
+		s->min_rtt_us = tcp->rtt_us;
 	/* The final ACK may be a delayed one. */
 	if (tcp->rtt_us && !(s->gapped && over))
 		s->waited_us = tcp->rtt_us > path->min_rtt_us ? tcp->rtt_us - path->min_rtt_us : 0;

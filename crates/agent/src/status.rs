@@ -128,7 +128,7 @@ pub struct Path {
     /// What a start would be led by now, payload in bits per second: what the path delivered,
     /// halved with age as the law does; 0: not known, or not any more.
     pub rate_bits_per_s: u64,
-    /// Least RTT of any connection, microseconds; 0: none yet.
+    /// Minimum RTT of any connection, microseconds; 0: none yet.
     pub min_rtt_us: u32,
     /// Connections that are in a burst now and divide the rate.
     pub active: u32,

@@ -155,7 +155,7 @@ fn paths(job: &JobStatus) -> String {
                     0 => "rate not known".to_owned(),
                     known => rate(known),
                 },
-                format!("least RTT {}", milliseconds(path.min_rtt_us.into())),
+                format!("minimum RTT {}", milliseconds(path.min_rtt_us.into())),
                 format!("{} active", path.active),
                 match path.wary_starts {
                     0 => String::new(),

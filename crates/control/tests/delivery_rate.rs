@@ -386,7 +386,7 @@ fn a_longer_route_is_believed_at_once_and_a_shorter_one_too() {
         world.burst(700, SECOND);
     }
     assert_eq!(world.path.min_rtt_us / 1000, 20);
-    // The kernel's own least RTT goes on saying 20 for five minutes.
+    // The kernel's own minimum RTT goes on saying 20 for five minutes.
     world.link.rtt_ns = 100 * MS;
     world.burst(700, SECOND);
     assert_eq!(world.path.min_rtt_us / 1000, 100);

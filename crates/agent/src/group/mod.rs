@@ -59,7 +59,7 @@ pub struct Stream {
     pub max_segs: u32,
     /// Smoothed RTT, microseconds.
     pub srtt_us: u32,
-    /// Least RTT, microseconds.
+    /// Minimum RTT, microseconds.
     pub min_rtt_us: u32,
     /// Payload that the peer has acknowledged.
     pub acked_bytes: u64,

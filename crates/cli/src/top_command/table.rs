@@ -285,7 +285,7 @@ fn connection(seen: &Seen, job: &JobStatus, connection: &Connection) -> Row {
             ),
             one.why.clone(),
             format!(
-                "RTO {}, least RTT {}, ssthresh {}, pace of its last start {}",
+                "RTO {}, minimum RTT {}, ssthresh {}, pace of its last start {}",
                 milliseconds(one.rto_us),
                 milliseconds(one.min_rtt_us.into()),
                 match one.ssthresh_segs {

@@ -56,7 +56,7 @@ pub struct Scoreboard {
     config: ScoreboardConfig,
     scores: BTreeMap<u32, f64>,
     goal_segs: Option<f64>,
-    least_rtt: Option<Duration>,
+    min_rtt: Option<Duration>,
 }
 
 impl Scoreboard {
@@ -66,7 +66,7 @@ impl Scoreboard {
             config,
             scores: BTreeMap::new(),
             goal_segs: None,
-            least_rtt: None,
+            min_rtt: None,
         }
     }
 
@@ -98,7 +98,7 @@ impl Algorithm for Scoreboard {
         });
         let rtts = streams.iter().map(|s| s.sample.min_rtt_us);
         let least = rtts.filter(|rtt| *rtt > 0).min();
-        self.least_rtt = least.map(|rtt| Duration::from_micros(rtt.into()));
+        self.min_rtt = least.map(|rtt| Duration::from_micros(rtt.into()));
         for stream in streams {
             if stream.sample.inflight_segs > 0 {
                 self.vote(f64::from(stream.sample.inflight_segs));
@@ -119,7 +119,7 @@ impl Algorithm for Scoreboard {
             Round::Fixed(period) => return period,
             Round::RoundTrips(trips) => trips,
         };
-        match self.least_rtt {
+        match self.min_rtt {
             Some(rtt) => rtt.mul_f64(trips).clamp(LEAST_ROUND, LONGEST_ROUND),
             None => LONGEST_ROUND,
         }

@@ -26,7 +26,7 @@ pub struct Sample {
     /// Smoothed, and least ever.
     pub srtt_ns: u64,
     /// Least ever.
-    pub least_rtt_ns: u64,
+    pub min_rtt_ns: u64,
     /// First segment that is not acknowledged.
     pub una: u32,
     /// First that is not sent.

@@ -244,7 +244,7 @@ mod tests {
                         acked: 1,
                         rtt_ns: 100 * MS,
                         srtt_ns: 100 * MS,
-                        least_rtt_ns: 100 * MS,
+                        min_rtt_ns: 100 * MS,
                         una: 0,
                         nxt: 0,
                         limited: true,

@@ -302,7 +302,7 @@ impl Sender {
             acked: if config.counts_segments { acked } else { 1 },
             rtt_ns,
             srtt_ns: self.rtt.smoothed_ns(&config.rto),
-            least_rtt_ns: self.rtt.least_ns(),
+            min_rtt_ns: self.rtt.least_ns(),
             una: self.una,
             nxt: self.nxt,
             limited: self.is_limited(config),

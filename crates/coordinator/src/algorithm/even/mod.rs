@@ -149,16 +149,16 @@ impl Even {
     }
 
     fn choose_period(&mut self, streams: usize) {
-        let least_rtt = self
+        let min_rtt = self
             .routes
             .iter()
             .map(|(_, known)| known.route.base_us())
             .filter(|base| *base > 0.0)
             .fold(f64::MAX, f64::min);
-        if least_rtt == f64::MAX {
+        if min_rtt == f64::MAX {
             return;
         }
-        let by_rtt = Duration::from_micros(least_rtt as u64) / ROUNDS_PER_RTT;
+        let by_rtt = Duration::from_micros(min_rtt as u64) / ROUNDS_PER_RTT;
         let by_load = Duration::from_secs_f64(streams as f64 / STREAMS_PER_S);
         let period = by_rtt.max(by_load).clamp(LEAST_PERIOD, LONGEST_PERIOD);
         self.period = Some(period);
