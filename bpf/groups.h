@@ -148,7 +148,7 @@ static __noinline void pl_leave_group(struct pl_connection *conn)
 	if (!conn->slot)
 		return;
 	conn->slot = 0;
-	/* The base goes on from the window that is in force, which nobody bounds any more. */
+	/* The base goes on from the effective cwnd; no bound applies to it any more. */
 	pl_window_set(&conn->window);
 	conn->window.ceiling = 0;
 	conn->window.pacing = 0;

@@ -38,7 +38,7 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.breaker_open = conn->start.breaker_until_us > bpf_ktime_get_ns() / 1000;
 	r.reason = conn->reason;
 	r.error = conn->error;
-	r.cwnd_segs = pl_window_own(&conn->window, tp->snd_cwnd);
+	r.cwnd_segs = pl_window_base_cwnd(&conn->window, tp->snd_cwnd);
 	r.ssthresh_segs = tp->snd_ssthresh;
 	r.inflight_segs = in_flight(tp);
 	r.mss = tp->mss_cache;
@@ -57,7 +57,7 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.start_rate_bps = conn->start.share_bps;
 	if (conn->slot)
 		__builtin_memcpy(r.group, conn->group.name, sizeof(r.group));
-	r.uwnd_segs = conn->window.own ? conn->window.in_force : 0;
+	r.uwnd_segs = conn->window.base_cwnd ? conn->window.effective_cwnd : 0;
 	r.spacing_bps = conn->spaced ? conn->spacing_bps : 0;
 	r.acked_bytes = tp->bytes_acked;
 	bpf_probe_read_kernel_str(r.congestion, sizeof(r.congestion),
@@ -97,9 +97,9 @@ int pl_streams(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.tcp_state = sk->__sk_common.skc_state;
 	r.mss = tp->mss_cache;
 	r.inflight_segs = in_flight(tp);
-	r.cwnd_segs = pl_window_own(&conn->window, tp->snd_cwnd);
+	r.cwnd_segs = pl_window_base_cwnd(&conn->window, tp->snd_cwnd);
 	r.ssthresh_segs = tp->snd_ssthresh;
-	r.uwnd_segs = conn->window.own ? conn->window.in_force : 0;
+	r.uwnd_segs = conn->window.base_cwnd ? conn->window.effective_cwnd : 0;
 	/* By the copy: before 6.2 what an iterator is given may be no key. */
 	own = bpf_map_lookup_elem(&pl_bounds, &r.cookie);
 	if (own && bpf_ktime_get_ns() / 1000 < own->until_us) {

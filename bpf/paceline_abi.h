@@ -172,7 +172,7 @@ struct pl_member {
 	__u64 cookie; /* the kernel's socket cookie */
 	__u64 acked_bytes; /* that the peer has acknowledged */
 	__u64 total_bytes; /* that it will carry, by TCP_STREAMBYTES; 0: not said */
-	__u32 inflight_segs, cwnd_segs, uwnd_segs; /* uwnd: window in force while a bound is; or 0 */
+	__u32 inflight_segs, cwnd_segs, uwnd_segs; /* uwnd: effective cwnd under a bound; else 0 */
 	__u32 mss; /* bytes */
 	__u32 srtt_us;
 	__u32 retransmitted_segs;
@@ -332,11 +332,11 @@ struct pl_connection_record {
 	__u32 breaker_opened; /* times the breaker opened */
 	__u32 process; /* that made the socket or its listener; 0: not known */
 	__u64 start_rate_bps; /* rate of the last paced start, this connection's share */
-	char congestion[PL_CC_NAME_LEN]; /* the algorithm in force */
+	char congestion[PL_CC_NAME_LEN]; /* the algorithm in use */
 	__u32 phase; /* the phase that its parameters are of */
 	__u32 phase_switches; /* so far */
 	char group[PL_NAME_LEN]; /* whose windows it is seen and bounded with; empty if none */
-	__u32 uwnd_segs; /* window in force while a bound is; 0: none is */
+	__u32 uwnd_segs; /* effective cwnd under a bound; 0: no bound */
 	__u32 reserved;
 	__u64 spacing_bps; /* rate at which its packets are spaced now; 0: they are not */
 	__u64 acked_bytes; /* payload that the peer has acknowledged */

@@ -19,19 +19,19 @@
 #include "paths.h"
 
 /*
- * pl_window_own, as a function that the verifier looks at once: its two outcomes would
+ * pl_window_base_cwnd, as a function that the verifier looks at once: its two outcomes would
  * double the paths through all that follows.
  */
-__weak __noinline u32 pl_own_window(u32 own, u32 in_force, u32 binds, u32 cwnd)
+__weak __noinline u32 pl_base_cwnd(u32 base_cwnd, u32 effective_cwnd, u32 binds, u32 cwnd)
 {
-	struct pl_window window = { .own = own, .in_force = in_force, .binds = binds };
+	struct pl_window window = { .base_cwnd = base_cwnd, .effective_cwnd = effective_cwnd, .binds = binds };
 
-	return pl_window_own(&window, cwnd);
+	return pl_window_base_cwnd(&window, cwnd);
 }
 
-static __always_inline u32 own_window(const struct pl_connection *conn, u32 cwnd)
+static __always_inline u32 base_cwnd_of(const struct pl_connection *conn, u32 cwnd)
 {
-	return pl_own_window(conn->window.own, conn->window.in_force, conn->window.binds, cwnd);
+	return pl_base_cwnd(conn->window.base_cwnd, conn->window.effective_cwnd, conn->window.binds, cwnd);
 }
 
 static __always_inline u8 ca_state(const struct tcp_sock *tp)
@@ -63,7 +63,7 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	tcp->now_us = tp->tcp_mstamp;
-	tcp->cwnd = own_window(conn, tp->snd_cwnd);
+	tcp->cwnd = base_cwnd_of(conn, tp->snd_cwnd);
 	tcp->ssthresh = tp->snd_ssthresh;
 	tcp->srtt_us = tp->srtt_us >> 3;
 	/* Before the first sample it is all ones. */
@@ -345,8 +345,8 @@ static __always_inline void sample(const struct sock *sk, struct pl_connection *
 		return;
 	member->acked_bytes = tp->bytes_acked;
 	member->inflight_segs = in_flight(tp);
-	member->cwnd_segs = pl_window_own(&conn->window, tp->snd_cwnd);
-	member->uwnd_segs = conn->window.own ? conn->window.in_force : 0;
+	member->cwnd_segs = pl_window_base_cwnd(&conn->window, tp->snd_cwnd);
+	member->uwnd_segs = conn->window.base_cwnd ? conn->window.effective_cwnd : 0;
 	member->mss = tp->mss_cache;
 	member->srtt_us = tp->srtt_us >> 3;
 	member->retransmitted_segs = tp->total_retrans;
@@ -379,25 +379,25 @@ static __noinline int bound(struct sock *sk, struct pl_connection *conn)
 static __noinline int after_ack_in_group(struct sock *sk, struct pl_connection *conn)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 own = pl_window_before_ack(&conn->window, tp->snd_cwnd);
+	u32 base_cwnd = pl_window_before_ack(&conn->window, tp->snd_cwnd);
 
 	sample(sk, conn);
-	if (own != tp->snd_cwnd)
-		tp->snd_cwnd = own;
+	if (base_cwnd != tp->snd_cwnd)
+		tp->snd_cwnd = base_cwnd;
 	return 0;
 }
 
 /*
- * After the base has looked at an ACK of a connection in a group. If it tells of a loss,
- * that is one of what is in force.
+ * After the base has handled an ACK of a connection in a group. A loss that it reports is a
+ * loss of the effective cwnd.
  */
 static __always_inline void end_ack(struct sock *sk, struct pl_connection *conn)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 in_force = pl_window_after_ack(&conn->window, tp->snd_cwnd);
+	u32 effective_cwnd = pl_window_after_ack(&conn->window, tp->snd_cwnd);
 
-	if (in_force != tp->snd_cwnd)
-		tp->snd_cwnd = in_force;
+	if (effective_cwnd != tp->snd_cwnd)
+		tp->snd_cwnd = effective_cwnd;
 }
 
 /* The base is about to grow. */
@@ -405,13 +405,13 @@ static __always_inline void before_growth(struct sock *sk)
 {
 	struct pl_connection *conn = governed(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 own;
+	u32 base_cwnd;
 
 	if (!conn || !conn->slot)
 		return;
-	own = pl_window_before_growth(&conn->window, tp->snd_cwnd);
-	if (own != tp->snd_cwnd)
-		tp->snd_cwnd = own;
+	base_cwnd = pl_window_before_growth(&conn->window, tp->snd_cwnd);
+	if (base_cwnd != tp->snd_cwnd)
+		tp->snd_cwnd = base_cwnd;
 }
 
 /*
@@ -526,7 +526,7 @@ static __always_inline void before_loss(struct sock *sk)
 	struct pl_connection *conn = governed(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	if (conn && (conn->slot || conn->window.own))
+	if (conn && (conn->slot || conn->window.base_cwnd))
 		tp->snd_cwnd = pl_window_lost(&conn->window, tp->snd_cwnd, tp->packets_out);
 }
 

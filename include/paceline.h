@@ -149,7 +149,7 @@ struct paceline_stream {
 	unsigned long long total_bytes; /* by TCP_STREAMBYTES */
 	unsigned int inflight_segs; /* sent, and neither acknowledged nor taken for lost */
 	unsigned int cwnd_segs; /* the algorithm's own window */
-	unsigned int uwnd_segs; /* the window in force where a limit makes it another; or 0 */
+	unsigned int uwnd_segs; /* the effective cwnd where a limit makes it differ; else 0 */
 	unsigned int mss; /* bytes */
 	unsigned int srtt_us; /* smoothed round trip */
 	unsigned int retransmitted_segs;

@@ -2,34 +2,34 @@
 /*
  * A bound of the window from outside: `uwnd` of kamezawa-2004, 5.1 and 5.2.
  *
- * uwnd.max caps what is sent and uwnd.min lifts it, apart from the congestion window,
- * which stays the base algorithm's. The paper changed the kernel's test whether a packet
- * may leave; here the window is written just before each transmission, and is the base's
- * own again when that lets it grow:
+ * uwnd.max caps the effective cwnd and uwnd.min lifts it. The base algorithm keeps a cwnd
+ * of its own, base_cwnd. The paper changed the kernel's test whether a packet may leave.
+ * Here the effective cwnd is written to snd_cwnd just before each transmission, and
+ * base_cwnd is written back when the base lets it grow:
  *
- *     before each transmission     in force = own, lifted to min, capped by max
- *     before the base grows        a lifted window is its own again; one that a cap made
- *                                  smaller is not, and what it adds to it is dropped
+ *     before each transmission     effective = base_cwnd, lifted to min, capped by max
+ *     before the base grows        a lift is taken back; a cap stays, and the growth on top
+ *                                  of it is dropped
  *     at a loss                    the base sees what was in flight, within the two
  *
- * - While a cap binds, the base's window is held (RFC 7661): the kernel still reports that
- *   the window limits the connection, so that it would grow without end, unproven, and
- *   leave as one burst when the cap goes.
- * - At a loss the base starts from what was in flight, or the connection would not give way:
- *   70 % of a window of 500 is no less than the 100 that are in force. A lifted window that
- *   was in flight is reduced as any other too: repairing 130 segments with 70 % of the
- *   base's own 60 would leave the path half empty. And where a cap of 100 came while 200 were
- *   in flight, 100 is what is left of them: 70 would be a second reduction. For the same
- *   reason the kernel's recovery (PRR) sees what is in force: it reduces in proportion to
- *   the window before the loss. An undo gives the base's own window back.
- * - Where a larger window comes into force at once (a cap is raised or goes, a lift begins)
- *   it doubles per round trip at most, as slow start does, and what it adds is paced over
- *   a round trip. A window that has not been used for long is so tried again with care.
+ * - While a cap binds, base_cwnd is held (RFC 7661): the kernel still reports that the
+ *   connection is cwnd-limited, so base_cwnd would grow without end, unproven, and leave as
+ *   one burst when the cap goes.
+ * - At a loss the base starts from the inflight. Else the connection would not back off:
+ *   70 % of a base_cwnd of 500 is more than an effective cwnd of 100. A lifted window that
+ *   was in flight is reduced as any other: repairing 130 segments with 70 % of a base_cwnd
+ *   of 60 would leave the path half empty. Where a cap of 100 came while 200 were in flight,
+ *   100 is what is left of them: 70 would be a second reduction. For the same reason the
+ *   kernel's recovery (PRR) sees the effective cwnd: it reduces in proportion to the window
+ *   before the loss. An undo restores base_cwnd.
+ * - Where the effective cwnd rises at once (a cap is raised or goes, a lift begins) it
+ *   doubles per round trip at most, as slow start does, and the increase is paced over a
+ *   round trip. So a window that has not been used for long is probed again with care.
  * - In CWR, Recovery and Loss nothing is lifted, and PRR's windows are capped as any other.
- * - A bound has a lease. When it ends there is none; nobody has to take it back.
+ * - A bound has a lease and expires by itself.
  *
- * What a cap cannot hold back: a tail-loss probe and a retransmission after a timeout,
- * which the kernel sends without asking for the window, one segment each.
+ * A cap does not hold back a tail-loss probe or a retransmission after a timeout: the kernel
+ * sends them without a test of the window, one segment each.
  *
  * Integer arithmetic only; no clock, no kernel type. State is one connection's, whose
  * socket lock the caller holds.
@@ -41,12 +41,12 @@
 
 /* State of one connection. All zero is the right beginning: nothing is bounded. */
 struct pl_window {
-	__u64 step_us; /* when the window in force was last let grow */
-	__u32 own; /* the base's own window while another is in force; 0: that one is */
-	__u32 in_force; /* what was last written */
+	__u64 step_us; /* when the effective cwnd was last let grow */
+	__u32 base_cwnd; /* the base algorithm's cwnd while the effective one differs; else 0 */
+	__u32 effective_cwnd; /* last written to the socket */
 	__u32 ceiling; /* what the last bound left; grows to what is wanted; 0: no bound */
-	__u32 undo; /* the base's own window before the last loss; 0: it was in force */
-	__u8 binds; /* 1: less than the base's own window is in force */
+	__u32 undo; /* base_cwnd before the last loss; 0: it was the effective one */
+	__u8 binds; /* 1: the effective cwnd is less than base_cwnd */
 	__u8 held; /* 1: and the base was not told since that it may grow again */
 	__u8 pacing; /* 1: what the window adds is being paced */
 };
@@ -62,36 +62,37 @@ static __always_inline void pl_uwnd_add(struct pl_uwnd *to, const struct pl_uwnd
 		to->min_segs = other->min_segs < PL_MOST_SEGS ? other->min_segs : PL_MOST_SEGS;
 }
 
-/* The base's own window, where the socket has `cwnd`: it is smaller than what was in force after a loss alone. */
-static __always_inline __u32 pl_window_own(const struct pl_window *w, __u32 cwnd)
+/* base_cwnd, where the socket has `cwnd`. Only a loss makes `cwnd` smaller than the effective cwnd. */
+static __always_inline __u32 pl_window_base_cwnd(const struct pl_window *w, __u32 cwnd)
 {
-	return w->own && (cwnd == w->in_force || (w->binds && cwnd > w->in_force)) ? w->own : cwnd;
+	return w->base_cwnd && (cwnd == w->effective_cwnd || (w->binds && cwnd > w->effective_cwnd)) ? w->base_cwnd : cwnd;
 }
 
 /* The base is about to grow: the window that it is to see, where the socket has `cwnd`. */
 static __always_inline __u32 pl_window_before_growth(struct pl_window *w, __u32 cwnd)
 {
-	__u32 own = pl_window_own(w, cwnd);
+	__u32 base_cwnd = pl_window_base_cwnd(w, cwnd);
 
 	if (w->binds)
 		return cwnd;
-	w->own = 0;
-	return own;
+	w->base_cwnd = 0;
+	return base_cwnd;
 }
 
 /*
- * A loss, with so many segments in flight: the window that the base is to see. What becomes
- * of it is its own again. Between its own and what is in force it is what was used: not all
- * of a lift may have been, and a cap that fell a moment ago is not what was overfilled.
+ * A loss, with so many segments in flight: the window that the base is to see, and which is
+ * base_cwnd from then on. It is the inflight, clamped to between base_cwnd and the effective
+ * cwnd: a lift may not have been used up, and a cap that fell a moment ago did not overfill
+ * the queue.
  */
 static __always_inline __u32 pl_window_lost(struct pl_window *w, __u32 cwnd, __u32 packets_out)
 {
-	__u32 own = pl_window_own(w, cwnd);
-	__u32 less = own < cwnd ? own : cwnd;
-	__u32 more = own < cwnd ? cwnd : own;
+	__u32 base_cwnd = pl_window_base_cwnd(w, cwnd);
+	__u32 less = base_cwnd < cwnd ? base_cwnd : cwnd;
+	__u32 more = base_cwnd < cwnd ? cwnd : base_cwnd;
 
-	w->undo = own != cwnd ? own : 0;
-	w->own = 0;
+	w->undo = base_cwnd != cwnd ? base_cwnd : 0;
+	w->base_cwnd = 0;
 	w->binds = 0;
 	if (packets_out <= less)
 		return less;
@@ -99,24 +100,24 @@ static __always_inline __u32 pl_window_lost(struct pl_window *w, __u32 cwnd, __u
 }
 
 /*
- * What the base is shown of a lifted window while it looks at an ACK, where the socket has
- * `cwnd`: its own. It may still turn out to be a loss, of what is in force.
+ * The window that the base sees of a lifted one while it handles an ACK, where the socket has
+ * `cwnd`: base_cwnd. The ACK may still report a loss, of the effective cwnd.
  */
 static __always_inline __u32 pl_window_before_ack(const struct pl_window *w, __u32 cwnd)
 {
-	return w->binds ? cwnd : pl_window_own(w, cwnd);
+	return w->binds ? cwnd : pl_window_base_cwnd(w, cwnd);
 }
 
-/* And after it: what is in force, unless another law has set the window. */
+/* The window after that ACK: the effective cwnd, unless another law has set the window. */
 static __always_inline __u32 pl_window_after_ack(const struct pl_window *w, __u32 cwnd)
 {
-	return w->own && !w->binds && cwnd == w->own ? w->in_force : cwnd;
+	return w->base_cwnd && !w->binds && cwnd == w->base_cwnd ? w->effective_cwnd : cwnd;
 }
 
-/* The loss was none. `cwnd`: what the base takes its window back to. */
+/* The loss was spurious. `cwnd`: the window that the base's undo restores. */
 static __always_inline __u32 pl_window_undo(struct pl_window *w, __u32 cwnd)
 {
-	w->own = 0;
+	w->base_cwnd = 0;
 	w->binds = 0;
 	return w->undo ? w->undo : cwnd;
 }
@@ -124,11 +125,11 @@ static __always_inline __u32 pl_window_undo(struct pl_window *w, __u32 cwnd)
 /* Another law sets the base's window. */
 static __always_inline void pl_window_set(struct pl_window *w)
 {
-	w->own = 0;
+	w->base_cwnd = 0;
 	w->binds = 0;
 }
 
-/* How far the window in force may grow at once, and when again. */
+/* How far the effective cwnd may grow at once, and when again. */
 static __always_inline void pl_window_grow(struct pl_window *w, __u32 wanted, const struct pl_tcp *tcp)
 {
 	/* A small step is less than any TCP may send at once (RFC 6928). */
@@ -144,8 +145,8 @@ static __always_inline void pl_window_grow(struct pl_window *w, __u32 wanted, co
 }
 
 /*
- * Called before each transmission, after all others have had their say. `tcp->cwnd` is
- * the base's own window, `uwnd` what bounds it now: zero where nothing does.
+ * Called before each transmission, after all other laws. `tcp->cwnd` is base_cwnd, `uwnd`
+ * the bound now: zero where there is none.
  * orders->cwnd is the window; orders->settled says that the base may grow again after it
  * had been held; orders->stop that what was paced has left.
  */
@@ -153,17 +154,17 @@ static __always_inline void pl_window_before_send(struct pl_window *w, const str
 						  const struct pl_tcp *tcp, struct pl_orders *orders)
 {
 	__u32 most = uwnd->max_segs ? uwnd->max_segs : ~0u;
-	__u32 own = tcp->cwnd, wanted = own;
+	__u32 base_cwnd = tcp->cwnd, wanted = base_cwnd;
 
-	if (uwnd->min_segs > own && !tcp->recovering)
+	if (uwnd->min_segs > base_cwnd && !tcp->recovering)
 		wanted = uwnd->min_segs;
 	if (wanted > most)
 		wanted = most;
-	if (!w->ceiling && wanted > own)
-		w->ceiling = own;
+	if (!w->ceiling && wanted > base_cwnd)
+		w->ceiling = base_cwnd;
 	if (w->ceiling && wanted > w->ceiling)
 		pl_window_grow(w, wanted, tcp);
-	else if (w->ceiling || wanted < own)
+	else if (w->ceiling || wanted < base_cwnd)
 		w->ceiling = wanted;
 	/* What was added goes out over a round trip; then the ACKs keep time again. */
 	if (w->pacing && w->ceiling >= wanted &&
@@ -176,16 +177,16 @@ static __always_inline void pl_window_before_send(struct pl_window *w, const str
 	orders->cwnd = wanted;
 	if (w->pacing)
 		orders->pacing_bps = pl_rate(wanted, tcp->mss, tcp->srtt_us);
-	w->in_force = wanted;
-	w->own = wanted == own ? 0 : own;
-	w->binds = wanted < own;
+	w->effective_cwnd = wanted;
+	w->base_cwnd = wanted == base_cwnd ? 0 : base_cwnd;
+	w->binds = wanted < base_cwnd;
 	if (w->binds) {
 		w->held = 1;
 		return;
 	}
 	orders->settled = w->held;
 	w->held = 0;
-	if (!w->own && !w->pacing)
+	if (!w->base_cwnd && !w->pacing)
 		w->ceiling = 0;
 }
 

@@ -147,7 +147,7 @@ pub enum Error {
     AlreadyAttached {
         /// The cgroup.
         path: PathBuf,
-        /// Name of the policy in force.
+        /// Name of the policy it has.
         policy: String,
     },
 
@@ -158,7 +158,7 @@ pub enum Error {
     SharedWithOther {
         /// The cgroup.
         path: PathBuf,
-        /// Name of the policy in force.
+        /// Name of the policy it has.
         policy: String,
         /// Name of the group; empty if none.
         group: String,

@@ -155,7 +155,7 @@ pub struct Connection {
     pub cookie: u64,
     /// TCP state.
     pub state: &'static str,
-    /// Congestion control in force.
+    /// Congestion control in use.
     pub congestion: String,
     /// What Paceline does on it now and why, in words.
     pub why: String,
@@ -205,7 +205,7 @@ pub struct Connection {
     /// The group whose windows it is seen and bounded with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The window in force where a bound makes it another than `cwnd_segs`, segments.
+    /// The effective cwnd, where a bound makes it differ from `cwnd_segs`, segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uwnd_segs: Option<u32>,
     /// Rate at which its packets are spaced now, payload in bits per second; 0: they are

@@ -39,7 +39,7 @@ const IOCTLS: [(u32, u32); 2] = [
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
 
-/// What is refused, ready to be put in force between fork and exec.
+/// The filter of refused calls, ready to be installed between fork and exec.
 #[derive(Debug)]
 pub(crate) struct Filter(Vec<sock_filter>);
 

@@ -7,12 +7,12 @@ use std::fs;
 /// What the kernel is locked down against; `none` where it is not.
 pub const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
-/// The mode in force, if the kernel has lockdown: `none [integrity] confidentiality`.
+/// The active mode, if the kernel has lockdown: `none [integrity] confidentiality`.
 pub fn lockdown() -> Option<String> {
-    in_force(&fs::read_to_string(LOCKDOWN).ok()?)
+    active(&fs::read_to_string(LOCKDOWN).ok()?)
 }
 
-fn in_force(modes: &str) -> Option<String> {
+fn active(modes: &str) -> Option<String> {
     let mode = modes.split_whitespace().find_map(|mode| {
         let mode = mode.strip_prefix('[')?;
         mode.strip_suffix(']')
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn the_mode_in_force_is_the_one_in_brackets() {
         let modes = "none [integrity] confidentiality\n";
-        assert_eq!(in_force(modes).as_deref(), Some("integrity"));
-        assert_eq!(in_force(""), None);
+        assert_eq!(active(modes).as_deref(), Some("integrity"));
+        assert_eq!(active(""), None);
     }
 }

@@ -88,9 +88,9 @@ void paceline_uwnd_add(struct pl_uwnd *to, const struct pl_uwnd *other, __u64 no
 	pl_uwnd_add(to, other, now_us);
 }
 
-__u32 paceline_window_own(const struct pl_window *window, __u32 cwnd)
+__u32 paceline_window_base_cwnd(const struct pl_window *window, __u32 cwnd)
 {
-	return pl_window_own(window, cwnd);
+	return pl_window_base_cwnd(window, cwnd);
 }
 
 __u32 paceline_window_before_growth(struct pl_window *window, __u32 cwnd)

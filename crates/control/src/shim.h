@@ -29,7 +29,7 @@ __u32 paceline_phase_stale(const struct pl_phases *phases, __u32 phase);
 __u32 paceline_phase_class(__u32 phase);
 __u64 paceline_remembered(const struct pl_path *path, const struct pl_policy *policy, __u64 now_us);
 void paceline_uwnd_add(struct pl_uwnd *to, const struct pl_uwnd *other, __u64 now_us);
-__u32 paceline_window_own(const struct pl_window *window, __u32 cwnd);
+__u32 paceline_window_base_cwnd(const struct pl_window *window, __u32 cwnd);
 __u32 paceline_window_before_growth(struct pl_window *window, __u32 cwnd);
 void paceline_window_before_send(struct pl_window *window, const struct pl_uwnd *uwnd, const struct pl_tcp *tcp,
 				 struct pl_orders *orders);

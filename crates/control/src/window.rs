@@ -13,8 +13,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Tells the law that a transmission is about to happen. `tcp.cwnd` is the base's own
-    /// window ([`Window::own`]). The orders' window is what is in force; it never is 0
+    /// Tells the law that a transmission is about to happen. `tcp.cwnd` is the base's cwnd
+    /// ([`Window::base_cwnd`]). The orders' window is the effective cwnd; it never is 0
     /// unless the base's is.
     pub fn before_send(&mut self, uwnd: &pl_uwnd, tcp: &pl_tcp) -> pl_orders {
         let mut orders = pl_orders::default();
@@ -23,10 +23,10 @@ impl Window {
         orders
     }
 
-    /// The base's own window, where the connection has `cwnd`.
-    pub fn own(&self, cwnd: u32) -> u32 {
+    /// The base algorithm's cwnd, where the connection has `cwnd`.
+    pub fn base_cwnd(&self, cwnd: u32) -> u32 {
         // SAFETY: as above.
-        unsafe { bindings::paceline_window_own(&self.window, cwnd) }
+        unsafe { bindings::paceline_window_base_cwnd(&self.window, cwnd) }
     }
 
     /// The window that the base is to grow from.
@@ -41,7 +41,7 @@ impl Window {
         unsafe { bindings::paceline_window_before_ack(&self.window, cwnd) }
     }
 
-    /// And what is in force after it.
+    /// And the effective cwnd after it.
     pub fn after_ack(&self, cwnd: u32) -> u32 {
         // SAFETY: as above.
         unsafe { bindings::paceline_window_after_ack(&self.window, cwnd) }

@@ -195,7 +195,7 @@ fn a_segment_leaves_in_each_gap() {
     assert_eq!(host.ask().cwnd, 9);
     host.send(SEGS - 6);
     let over = host.arrive(GAP_US, 0);
-    assert_eq!((over.cwnd, over.stop), (10, 1), "the base's own window");
+    assert_eq!((over.cwnd, over.stop), (10, 1), "the base's cwnd");
 }
 
 /// A repair that is lost, too, is waited for no longer than the first time.

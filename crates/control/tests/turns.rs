@@ -239,7 +239,7 @@ fn the_window_grows_where_it_is_used_and_has_a_floor() {
     host.one[0].tcp.cwnd = 9;
     host.send(0, 9);
     host.arrive(0, 0);
-    assert_eq!(host.turn.window, ten + 10, "the base's own is smaller");
+    assert_eq!(host.turn.window, ten + 10, "the base's cwnd is smaller");
     for _ in 0..100 {
         host.later(u64::from(PL_TURN_LEASE_US) + 1);
         host.one[0].tcp.unsent = SEGS * MSS as u32;

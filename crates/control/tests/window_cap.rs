@@ -58,7 +58,7 @@ impl Connection {
 
     /// Returns the pace, if there is one.
     fn send(&mut self, uwnd: &pl_uwnd) -> u64 {
-        let mut tcp = tcp(self.now_us, self.window.own(self.cwnd));
+        let mut tcp = tcp(self.now_us, self.window.base_cwnd(self.cwnd));
         tcp.recovering = self.recovering.into();
         let orders = self.window.before_send(uwnd, &tcp);
         self.cwnd = orders.cwnd;
@@ -77,8 +77,8 @@ impl Connection {
         self.recovering = true;
     }
 
-    fn own(&self) -> u32 {
-        self.window.own(self.cwnd)
+    fn base_cwnd(&self) -> u32 {
+        self.window.base_cwnd(self.cwnd)
     }
 }
 
@@ -105,7 +105,7 @@ fn a_cap_holds_the_base_and_goes_without_a_burst() {
         connection.send(&cap(100));
         assert_eq!(connection.cwnd, 100);
     }
-    assert_eq!(connection.own(), 500, "held");
+    assert_eq!(connection.base_cwnd(), 500, "held");
     // Its lease ends: it doubles per round trip, paced, up to what it was.
     let mut windows = Vec::new();
     for _ in 0..5 {
@@ -124,7 +124,7 @@ fn a_cap_holds_the_base_and_goes_without_a_burst() {
     assert_eq!(windows, [200, 400, 500, 500, 500]);
     assert_eq!(connection.send(&pl_uwnd::default()), 0, "and is free again");
     connection.grow(7);
-    assert_eq!(connection.own(), 507);
+    assert_eq!(connection.base_cwnd(), 507);
 }
 
 #[test]
@@ -146,11 +146,11 @@ fn a_lift_is_paced_and_leaves_the_base_its_own() {
         assert!(connection.cwnd <= 10 << (round + 1));
         highest = connection.cwnd;
         connection.grow(1);
-        assert_eq!(connection.own(), 11 + round);
+        assert_eq!(connection.base_cwnd(), 11 + round);
         connection.now_us += RTT_US;
     }
     assert_eq!(highest, 200);
-    // When it goes the base's own window is back at once: less in flight bursts nothing.
+    // When it goes the base's cwnd is back at once: less in flight bursts nothing.
     connection.send(&pl_uwnd::default());
     assert_eq!(connection.cwnd, 16);
 }
@@ -185,7 +185,7 @@ fn a_lift_that_was_not_used_is_not_reduced() {
             connection.now_us += RTT_US;
         }
         assert_eq!(connection.window.lost(connection.cwnd, in_flight), seen);
-        assert_eq!(connection.window.undo(seen), 100, "the base's own");
+        assert_eq!(connection.window.undo(seen), 100, "the base's cwnd");
     }
 }
 
@@ -197,12 +197,12 @@ fn a_cap_that_fell_a_moment_ago_is_not_what_was_overfilled() {
         connection.send(&cap(50));
         assert_eq!(connection.cwnd, 50);
         assert_eq!(connection.window.lost(connection.cwnd, in_flight), seen);
-        assert_eq!(connection.window.undo(seen), 200, "the base's own");
+        assert_eq!(connection.window.undo(seen), 200, "the base's cwnd");
     }
 }
 
 #[test]
-fn an_ack_shows_the_base_its_own_and_a_loss_what_is_in_force() {
+fn an_ack_shows_the_base_its_own_and_a_loss_the_effective_cwnd() {
     let mut connection = Connection::new(100);
     for _ in 0..5 {
         connection.send(&lift(200));
@@ -211,7 +211,7 @@ fn an_ack_shows_the_base_its_own_and_a_loss_what_is_in_force() {
     connection.cwnd = connection.window.before_ack(connection.cwnd);
     assert_eq!(connection.cwnd, 100);
     connection.cwnd = connection.window.after_ack(connection.cwnd);
-    assert_eq!((connection.cwnd, connection.own()), (200, 100));
+    assert_eq!((connection.cwnd, connection.base_cwnd()), (200, 100));
     // Another law set the window meanwhile.
     connection.cwnd = 50;
     connection.window.set();
@@ -223,14 +223,14 @@ fn a_capped_connection_gives_way_and_an_undo_gives_back() {
     let mut connection = Connection::new(500);
     connection.send(&cap(100));
     connection.lose();
-    assert_eq!(connection.cwnd, 70, "of what was in force");
+    assert_eq!(connection.cwnd, 70, "of the effective cwnd");
     connection.send(&cap(100));
     assert_eq!(connection.cwnd, 70);
     connection.cwnd = connection.window.undo(connection.cwnd.max(100));
     connection.recovering = false;
-    assert_eq!(connection.own(), 500);
+    assert_eq!(connection.base_cwnd(), 500);
     connection.send(&cap(100));
-    assert_eq!((connection.cwnd, connection.own()), (100, 500));
+    assert_eq!((connection.cwnd, connection.base_cwnd()), (100, 500));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn what_the_base_takes_back_by_itself_is_its_own() {
     connection.send(&cap(100));
     // The kernel's restart after idle.
     connection.cwnd = 10;
-    assert_eq!(connection.own(), 10);
+    assert_eq!(connection.base_cwnd(), 10);
     connection.send(&cap(100));
     assert_eq!(connection.cwnd, 10);
 }
@@ -401,7 +401,7 @@ fn event() -> impl Strategy<Value = (Event, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// A cap is never exceeded; nothing is lifted in recovery; the window in force more than
+    /// A cap is never exceeded; nothing is lifted in recovery; the effective cwnd more than
     /// doubles in no round trip beyond the base's own; nothing is zero.
     #[test]
     fn what_always_holds(first in 1..2000u32, events in prop::collection::vec(event(), 1..100)) {
@@ -410,7 +410,7 @@ proptest! {
             connection.now_us += later_us;
             match event {
                 Event::Send(min, max) => {
-                    let own = connection.own();
+                    let own = connection.base_cwnd();
                     let uwnd = pl_uwnd { min_segs: min, max_segs: max, until_us: 0 };
                     let pace = connection.send(&uwnd);
                     prop_assert!(connection.cwnd >= 1);
@@ -422,21 +422,21 @@ proptest! {
                     } else {
                         prop_assert!(connection.cwnd <= own.max(min));
                     }
-                    prop_assert_eq!(connection.own(), own, "the base's own stays what it is");
+                    prop_assert_eq!(connection.base_cwnd(), own, "the base's cwnd stays");
                     if pace != 0 {
                         prop_assert_eq!(pace, u64::from(connection.cwnd) * 1448 * 1_000_000 / RTT_US);
                     }
                 }
                 Event::Grow(segs) => {
-                    let (own, held) = (connection.own(), connection.window.raw().binds != 0);
+                    let (own, held) = (connection.base_cwnd(), connection.window.raw().binds != 0);
                     connection.grow(segs);
-                    let grown = connection.own();
+                    let grown = connection.base_cwnd();
                     prop_assert_eq!(grown, if held { own } else { own + segs });
                 }
                 Event::Lose if connection.cwnd > 1 => {
                     let before = connection.cwnd;
                     connection.lose();
-                    prop_assert_eq!(connection.own(), before * 7 / 10, "of what was in force");
+                    prop_assert_eq!(connection.base_cwnd(), before * 7 / 10, "of the effective cwnd");
                     connection.cwnd = connection.cwnd.max(1);
                 }
                 Event::Lose => {}
@@ -450,13 +450,13 @@ proptest! {
                 Event::Set(cwnd) => {
                     connection.cwnd = cwnd;
                     connection.window.set();
-                    prop_assert_eq!(connection.own(), cwnd);
+                    prop_assert_eq!(connection.base_cwnd(), cwnd);
                 }
             }
         }
     }
 
-    /// Any bits at all: nothing overflows, and the base's own window survives.
+    /// Any bits at all: nothing overflows, and the base's cwnd survives.
     #[test]
     fn any_bits(
         calls in prop::collection::vec((any::<u64>(), any::<[u32; 6]>(), any::<u8>()), 1..50)
@@ -466,7 +466,7 @@ proptest! {
         for (now_us, value, what) in calls {
             let tcp = pl_tcp {
                 now_us,
-                cwnd: window.own(cwnd),
+                cwnd: window.base_cwnd(cwnd),
                 srtt_us: value[0],
                 mss: value[1],
                 unsent: value[2],

@@ -51,7 +51,7 @@ pub struct Stream {
     pub cwnd_segs: u32,
     /// Slow-start threshold, segments.
     pub ssthresh_segs: u32,
-    /// The window in force where a bound makes it another than `cwnd_segs`.
+    /// The effective cwnd, where a bound makes it differ from `cwnd_segs`.
     pub uwnd_segs: Option<u32>,
     /// The stream's own bounds, set by [`Group::apply`], while their lease lasts; 0: none.
     pub min_segs: u32,

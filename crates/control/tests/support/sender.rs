@@ -163,7 +163,7 @@ impl Sender {
         let counter = |value: u64| (value as u32).wrapping_add(self.offset);
         pl_tcp {
             now_us: now / 1000,
-            cwnd: self.window.own(self.cwnd),
+            cwnd: self.window.base_cwnd(self.cwnd),
             ssthresh: self.ssthresh,
             srtt_us: self.srtt_us,
             min_rtt_us: self.min_rtt_us,

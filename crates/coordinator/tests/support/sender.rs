@@ -56,7 +56,7 @@ pub struct Sender {
     pub lease: u64,
     pub stopped: bool,
     pub next_send: u64,
-    in_force: f64,
+    effective_cwnd: f64,
     /// Grows to what is wanted; 0: nothing bounds the window.
     ceiling: f64,
     stepped: u64,
@@ -93,7 +93,7 @@ impl Sender {
             lease: 0,
             stopped: false,
             next_send: 0,
-            in_force: FIRST_WINDOW,
+            effective_cwnd: FIRST_WINDOW,
             ceiling: 0.0,
             stepped: 0,
             pacing: false,
@@ -169,7 +169,7 @@ impl Sender {
         if self.ceiling > 0.0 {
             wanted = wanted.min(self.ceiling);
         }
-        self.in_force = wanted;
+        self.effective_cwnd = wanted;
         if min == 0.0 && max == 0.0 && wanted >= own && !self.pacing {
             self.ceiling = 0.0;
         }
@@ -192,13 +192,13 @@ impl Sender {
     pub fn gap(&mut self, now: u64) -> Option<u64> {
         self.bound(now);
         let paced = self.pacing && self.srtt > 0.0;
-        paced.then(|| (self.srtt / self.in_force.max(1.0)) as u64)
+        paced.then(|| (self.srtt / self.effective_cwnd.max(1.0)) as u64)
     }
 
     /// The number of the next packet, if one may be sent.
     pub fn send(&mut self, now: u64) -> Option<u64> {
         self.bound(now);
-        if self.outstanding.len() as f64 + 1.0 > self.in_force + 1e-9 {
+        if self.outstanding.len() as f64 + 1.0 > self.effective_cwnd + 1e-9 {
             return None;
         }
         let segment = match self.lost.pop_front() {
@@ -236,7 +236,7 @@ impl Sender {
         let Some(place) = self.outstanding.iter().position(|p| p.number == number) else {
             return;
         };
-        let limited = self.outstanding.len() as f64 + 1.0 >= self.in_force;
+        let limited = self.outstanding.len() as f64 + 1.0 >= self.effective_cwnd;
         let packet = self.outstanding.remove(place).expect("just found");
         self.delivered += 1;
         self.last_progress = now;
@@ -322,9 +322,12 @@ impl Sender {
     }
 
     fn decrease(&mut self) {
-        // Between its own window and what is in force the base starts from what was in flight.
+        // Between its own window and the effective cwnd the base starts from what was in flight.
         let flight = (self.outstanding.len() + self.lost.len()) as f64;
-        let (less, more) = (self.cwnd.min(self.in_force), self.cwnd.max(self.in_force));
+        let (less, more) = (
+            self.cwnd.min(self.effective_cwnd),
+            self.cwnd.max(self.effective_cwnd),
+        );
         self.cwnd = flight.clamp(less, more);
         let cubic = &mut self.cubic;
         cubic.epoch = None;

@@ -21,7 +21,7 @@ const SOCKET_BYTES: u64 = 4 << 20;
 pub(super) struct Bounded {
     uwnd: pl_uwnd,
     window: Window,
-    /// The part of the base's own window behind the point, while another is in force.
+    /// The fraction of the base's cwnd, while the effective cwnd differs from it.
     fraction: f64,
 }
 
@@ -82,13 +82,13 @@ impl Sender {
         }
     }
 
-    /// The base's own window, whatever is in force.
+    /// The base's cwnd, whatever the effective cwnd is.
     pub(super) fn own_window(&self) -> f64 {
         let cwnd = self.window.cwnd;
         let Some(bounded) = &self.bounded else {
             return cwnd;
         };
-        match bounded.window.own(cwnd as u32) {
+        match bounded.window.base_cwnd(cwnd as u32) {
             own if own == cwnd as u32 => cwnd,
             own => f64::from(own) + bounded.fraction,
         }

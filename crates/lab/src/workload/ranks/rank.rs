@@ -269,7 +269,7 @@ fn exchange_across(mesh: &mut Mesh, bytes: u64) -> Result<(), CaseError> {
 }
 
 fn transfer(mesh: &mut Mesh, to: usize, bytes: u64) -> Result<Transfer, CaseError> {
-    /// One write, after which the windows of the new phase are in force.
+    /// One write, after which the windows of the new phase apply.
     const FIRST_BYTES: u64 = 64_000;
     let windows = |counters: &Counters| Windows {
         cwnd: counters.cwnd,
