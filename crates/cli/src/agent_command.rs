@@ -6,15 +6,15 @@ use std::process::ExitCode;
 
 use paceline_agent::service::{Config, Service, DEFAULT_CONFIG, DIRECTORY};
 
-/// Runs in the foreground until SIGTERM or SIGINT; jobs go on without it.
+/// Runs in the foreground until SIGTERM or SIGINT. Running jobs continue without it.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which groups may run jobs with which policies
+    /// Configuration: the groups that may run jobs, and their policies
     #[arg(long, value_name = "FILE", help = format!(
-        "Which groups may run jobs, and with which policies [default: {DEFAULT_CONFIG}, if it exists]"
+        "Configuration: the groups that may run jobs, and their policies [default: {DEFAULT_CONFIG}, if it exists]"
     ))]
     config: Option<PathBuf>,
-    /// Where its sockets are made
+    /// Directory of the agent's sockets
     #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     directory: PathBuf,
 }

@@ -10,24 +10,24 @@ use paceline_policy::Policy;
 
 #[derive(clap::Args)]
 pub struct AttachArgs {
-    /// The cgroup: its directory, or its name as in /proc/PID/cgroup
+    /// The cgroup: its directory, or its path as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: PathBuf,
     /// A preset (see paceline policy list) or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "lfn")]
     policy: String,
-    /// The group that its connections belong to (see docs/parallel-streams.md); for it their
-    /// algorithm is wrapped, whatever the policy
+    /// Group of parallel streams that its connections join (docs/parallel-streams.md). Their
+    /// congestion control is then wrapped, whatever the policy
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// Allow --cgroup to be the root of the hierarchy: all processes of this host
+    /// Allow the root of the hierarchy as --cgroup: it holds all processes of this host
     #[arg(long)]
     whole_host: bool,
 }
 
 #[derive(clap::Args)]
 pub struct DetachArgs {
-    /// The cgroup: its directory, or its name as in /proc/PID/cgroup
+    /// The cgroup: its directory, or its path as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: PathBuf,
 }
@@ -46,13 +46,13 @@ pub fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     report(
         &changed,
         &format!("under policy {}", options.policy.name),
-        "came under it",
+        "now follow it",
     )
 }
 
 pub fn detach(args: DetachArgs) -> anyhow::Result<ExitCode> {
     let changed = attach::detach(&args.cgroup)?;
-    report(&changed, "detached", "went back to what they had")
+    report(&changed, "detached", "have their former settings again")
 }
 
 fn report(changed: &Changed, state: &str, what: &str) -> anyhow::Result<ExitCode> {

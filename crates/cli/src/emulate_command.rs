@@ -24,7 +24,7 @@ use paceline_input::Percent;
 use crate::interface::Place;
 use crate::trusted_path;
 
-/// Exit status of a run that is not to be trusted.
+/// Exit status of an invalid run.
 const INVALID: u8 = 3;
 /// How long a run may be whose bins are recorded, if its length is not said.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -44,11 +44,11 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 enum EmulateCommand {
-    /// Join two interfaces by a link until Ctrl-C: exit status 3 if it is not to be trusted
+    /// Connect two interfaces by a link until Ctrl-C; exit status 3 if the run is invalid
     Run(Box<RunArgs>),
     /// Change a running link
     Change(ChangeArgs),
-    /// Show what a running link did so far, as JSON
+    /// Print the report of a running link so far, as JSON
     Show {
         /// The control socket of `emulate run --control`
         socket: PathBuf,
@@ -57,47 +57,47 @@ enum EmulateCommand {
 
 #[derive(ClapArgs, Debug)]
 struct RunArgs {
-    /// One interface: IF, or NETNS:IF of a named network namespace
+    /// First interface: IF, or NETNS:IF of a named network namespace
     first: Place,
-    /// The other
+    /// Second interface
     second: Place,
-    /// The link as TOML, each direction of its own: docs/emulator.md
+    /// The link as TOML, with separate directions: docs/emulator.md
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "delay", "buffer", "loss", "jitter", "seed"])]
     file: Option<PathBuf>,
-    /// Rate each way, framing included
+    /// Rate of each direction, framing included
     #[arg(long, required_unless_present = "file")]
     rate: Option<Rate>,
-    /// Delay one way
+    /// One-way delay
     #[arg(long, default_value = "0s")]
     delay: Time,
-    /// Drop-tail buffer in front of the line
+    /// Size of the drop-tail buffer in front of the line
     #[arg(long, required_unless_present = "file")]
     buffer: Option<Size>,
-    /// Share of packets that the line loses
+    /// Random loss, as a share of packets
     #[arg(long, value_name = "PERCENT")]
     loss: Option<Percent>,
-    /// Up to so much more or less delay, evenly
+    /// Jitter: up to this much more or less delay, uniformly distributed
     #[arg(long, value_name = "TIME")]
     jitter: Option<Time>,
-    /// Of what is random
+    /// Seed of the random impairments
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// End after this time
+    /// Stop after this time
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Time>,
-    /// Write report.json, load and drops there, as CSV and Parquet
+    /// Write report.json, and load and drops as CSV and Parquet, to this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Width of the bins of load
+    /// Bin width of the load
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     bin: Time,
-    /// Write what comes and goes there, as pcapng
+    /// Capture packets in and out to this pcapng file
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Bytes of each packet that are captured
+    /// Bytes captured of each packet
     #[arg(long, value_name = "BYTES", default_value_t = 128)]
     snap: u32,
-    /// Listen there for `emulate change` and `emulate show`
+    /// Control socket for `emulate change` and `emulate show`
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
     /// Print the report as JSON
@@ -109,25 +109,25 @@ struct RunArgs {
 struct ChangeArgs {
     /// The control socket of `emulate run --control`
     socket: PathBuf,
-    /// Only from the first interface to the second, or only back
+    /// Only the direction from the first interface to the second, or back
     #[arg(long, value_enum)]
     direction: Option<Direction>,
     /// Rate, framing included
     #[arg(long)]
     rate: Option<Rate>,
-    /// Delay one way
+    /// One-way delay
     #[arg(long)]
     delay: Option<Time>,
-    /// Drop-tail buffer
+    /// Size of the drop-tail buffer
     #[arg(long)]
     buffer: Option<Size>,
-    /// Share of packets that the line loses
+    /// Random loss, as a share of packets
     #[arg(long, value_name = "PERCENT")]
     loss: Option<Percent>,
-    /// Lose all that is under way
+    /// Lose all packets on the line
     #[arg(long)]
     cut: bool,
-    /// For so long the line sends nothing
+    /// Stop the line for this time
     #[arg(long, value_name = "TIME")]
     outage: Option<Time>,
 }
@@ -210,7 +210,7 @@ fn ask(path: &Path, request: &Request) -> Result<Answer> {
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             match socket::remove_dead(path) {
                 Ok(()) => bail!(
-                    "no link listens at {} any more: its emulate was killed, and the socket is removed now",
+                    "no link listens at {} any more: its process was killed; the stale socket is removed now",
                     path.display()
                 ),
                 Err(_) => bail!("no link listens at {}", path.display()),
@@ -224,12 +224,12 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 fn run_link(args: &RunArgs) -> Result<ExitCode> {
     if !nix::unistd::geteuid().is_root() {
-        bail!("packet sockets are root's: sudo paceline emulate run ...");
+        bail!("packet sockets need root: sudo paceline emulate run ...");
     }
     let (first, second) = (open(&args.first)?, open(&args.second)?);
     if first.interface == second.interface {
         bail!(
-            "{} is both ends: a link joins two interfaces, and what came from one would return to it for ever",
+            "{} is given for both ends: a link connects two different interfaces",
             args.first.name
         );
     }
@@ -283,7 +283,7 @@ fn run_link(args: &RunArgs) -> Result<ExitCode> {
     }
     let problems = report.problems();
     for problem in &problems {
-        eprintln!("paceline: not to be trusted: {problem}");
+        eprintln!("paceline: invalid run: {problem}");
     }
     Ok(match problems.is_empty() {
         true => ExitCode::SUCCESS,
@@ -335,7 +335,7 @@ fn observe(args: &RunArgs) -> Result<Observe> {
         .is_none_or(|bins| bins > MOST_BINS)
     {
         bail!(
-            "--bin {}: that would be more than {MOST_BINS} bins; a wider one, or a shorter --for",
+            "--bin {}: more than {MOST_BINS} bins: give a wider --bin or a shorter --for",
             args.bin
         );
     }
@@ -367,7 +367,7 @@ fn wait(emulator: &Emulator, length: Option<Duration>) {
         };
         bar.set_position(start.elapsed().as_secs());
         bar.set_message(format!(
-            "{:.1} Mbit/s there, {:.1} back; dropped {}, late by {} us (99 of 100)",
+            "{:.1} Mbit/s forward, {:.1} back; dropped {}, late by {} us (99th percentile)",
             rate(&report.forward, &told.1.forward),
             rate(&report.reverse, &told.1.reverse),
             report.forward.dropped.packets + report.reverse.dropped.packets,
@@ -429,7 +429,7 @@ fn show(report: &Report, names: &[String; 2], captured: Option<Captured>) {
             );
         }
         println!(
-            "  late by {:.1} us (median), {:.1} us (99 of 100), {:.1} us at most; queue {} bytes at most",
+            "  late by {:.1} us (median), {:.1} us (99th percentile), {:.1} us (maximum); queue {} bytes at most",
             way.lateness.median_ns as f64 / 1e3,
             way.lateness.p99_ns as f64 / 1e3,
             way.lateness.max_ns as f64 / 1e3,

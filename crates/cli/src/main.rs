@@ -29,15 +29,15 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    success
   1    failure; doctor: Paceline cannot run here; lab, sim: a claim does not hold
-  2    wrong usage, or an experiment, topology, scenario or link file that is wrong
-  3    lab: the run is invalid; emulate, burst: it is not to be trusted
+  2    wrong usage, or an invalid experiment, topology, scenario or link file
+  3    lab, emulate, burst: the run is invalid
   125  run, lab exec: paceline itself failed, the command was not started
   126  run, lab exec: the command was found but cannot be executed
   127  run, lab exec: the command was not found
   *    run, lab exec: otherwise the command's own; run: or 128 plus the signal that
        ended it";
 
-/// What is logged, instead of what `--verbose` says.
+/// Log filter, instead of `--verbose`.
 const LOG: &str = "PACELINE_LOG";
 
 /// Exit status where a file that the user wrote is wrong, as where the command line is.
@@ -47,7 +47,7 @@ const BAD_FILE: u8 = 2;
 #[derive(Parser)]
 #[command(name = "paceline", version, after_help = EXIT_CODES)]
 struct Cli {
-    /// Say more on stderr; twice for the BPF verifier's words
+    /// More messages on stderr; twice: also the BPF verifier's log
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -56,33 +56,33 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a command whose TCP connections get a policy
+    /// Run a command and apply a policy to its TCP connections
     Run(run_command::Args),
-    /// Put an existing cgroup's connections under a policy
+    /// Apply a policy to the connections of an existing cgroup
     Attach(attach_command::AttachArgs),
-    /// Take the policy off a cgroup that was attached
+    /// Remove the policy from an attached cgroup
     Detach(attach_command::DetachArgs),
-    /// Serve jobs to users who are not root
+    /// Run jobs for users without root
     Agent(agent_command::Args),
-    /// Show the jobs, what is changed on each connection, and why
+    /// Show the jobs, the changes to each connection, and the reasons
     Status(status_command::Args),
-    /// The same, live: jobs, connections and groups of parallel streams
+    /// Live view of jobs, connections and groups of parallel streams
     Top(top_command::Args),
-    /// Say what this kernel and machine can do, and what to do about the rest
+    /// Check this kernel and host, with a remedy for each failed check
     Doctor(doctor_command::Args),
     /// List, show and check policies
     Policy(policy_command::Args),
-    /// Run experiments; make networks for programs of your own
+    /// Run experiments; build networks for other programs
     Lab(lab_command::Args),
-    /// Let parallel streams of many hosts finish together
+    /// Coordinate parallel streams of many hosts so that they finish together
     Coordinate(coordinate_command::Args),
-    /// A WAN link between two interfaces
+    /// Emulate a WAN link between two interfaces
     Emulate(emulate_command::Args),
-    /// How bursty traffic is: packets per window of time at an interface
+    /// Measure burstiness: packets per window of time at an interface
     Burst(burst_command::Args),
     /// Print the JSON schema of a kind of file, for editors
     Schema(schema_command::Args),
-    /// TCP in simulated time: hundreds of flows to a million, RED, and how bursty it gets
+    /// Simulate TCP: hundreds to a million flows, RED, burstiness
     Sim(sim_command::Args),
 }
 

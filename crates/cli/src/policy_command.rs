@@ -36,7 +36,7 @@ enum PolicyCommand {
     },
     /// Check a policy file: exit status 0 if it is valid, 1 if not
     Check {
-        /// The file, whatever its name
+        /// The file; any name is allowed
         file: String,
         /// Print a JSON object with `file`, `valid`, `name` and `problems`
         #[arg(long)]

@@ -22,20 +22,20 @@ pub struct Args {
     /// A preset (see paceline policy list) or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "lfn")]
     policy: String,
-    /// The group that its connections belong to (see docs/parallel-streams.md); for it their
-    /// algorithm is wrapped, whatever the policy
+    /// Group of parallel streams that its connections join (docs/parallel-streams.md). Their
+    /// congestion control is then wrapped, whatever the policy
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     /// Run the command as this user (with sudo: --user "$USER")
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Without root: where the agent's sockets are
+    /// Without root: directory of the agent's sockets
     #[arg(long, value_name = "DIR", default_value = service::DIRECTORY)]
     agent: PathBuf,
-    /// Load the MPI shim into the command, whatever it is (see docs/phases.md)
+    /// Preload the MPI shim into the command, whatever it is (docs/phases.md)
     #[arg(long, conflicts_with = "no_preload")]
     preload: bool,
-    /// Load it into no command; without either, into MPI launchers and their ranks
+    /// Never preload it [default: only into MPI launchers and their ranks]
     #[arg(long)]
     no_preload: bool,
     /// The command and its arguments
@@ -80,7 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         job::run_in_job(&options, &mut command)
     } else {
         if args.user.is_some() {
-            bail!("--user needs root: the agent runs a job as the user who asks for it");
+            bail!("--user needs root: the agent runs a job as the requesting user");
         }
         // The agent has its own copy of what it allows, and may read what we may not.
         match Policy::load(&args.policy) {
@@ -106,7 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn load_shim(choice: Choice, words: &[String], command: &mut Command) -> anyhow::Result<()> {
     if !choice.includes(words, |name| std::env::var(name).ok()) {
-        tracing::info!("the MPI shim is not loaded: no MPI launcher, and no --preload");
+        tracing::info!("the MPI shim is not preloaded: the command is no MPI launcher, and --preload is not given");
     } else if !preload::load_shim(command) {
         if choice == Choice::Always {
             bail!(
@@ -115,7 +115,7 @@ fn load_shim(choice: Choice, words: &[String], command: &mut Command) -> anyhow:
             );
         }
         tracing::info!(
-            "{} is not installed: MPI programs are not followed",
+            "{} is not installed: phases of MPI programs are not detected",
             preload::SHIM
         );
     }

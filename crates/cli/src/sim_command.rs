@@ -25,13 +25,13 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 enum SimCommand {
-    /// Run one point of a scenario: exit status 1 if a claim fails, 2 if it is wrong
+    /// Run one point of a scenario: exit status 1 if a claim fails, 2 if the file is invalid
     Run(RunArgs),
-    /// Run every point of a scenario, on all cores; goes on where it was interrupted
+    /// Run every point of a scenario on all cores; resumes where it was interrupted
     Sweep(SweepArgs),
     /// Join the directories of a sweep's shards
     Merge(MergeArgs),
-    /// The stochastic model of TCP Reno (feng-2000, section 4) for a scenario's clients
+    /// Evaluate the stochastic model of TCP Reno (feng-2000, section 4) for a scenario's clients
     Model(ModelArgs),
 }
 
@@ -39,13 +39,13 @@ enum SimCommand {
 struct RunArgs {
     /// The scenario's TOML
     scenario: PathBuf,
-    /// The point: AXIS=VALUE; an axis that is not named has its first value
+    /// The point: AXIS=VALUE; an axis that is not named takes its first value
     #[arg(long = "at", value_name = "AXIS=VALUE")]
     at: Vec<String>,
-    /// Only this variant; may be given several times
+    /// Only this variant; may be repeated
     #[arg(long = "variant", value_name = "NAME")]
     variants: Vec<String>,
-    /// Only so many seeds
+    /// Number of seeds, instead of the scenario's
     #[arg(long, value_name = "N")]
     seeds: Option<u32>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ struct RunArgs {
 struct SweepArgs {
     /// The scenario's TOML
     scenario: PathBuf,
-    /// Only part I of N, to be joined by `sim merge`
+    /// Run only part I of N; `sim merge` joins the parts
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ struct MergeArgs {
     /// Directories that `sim sweep --shard` wrote
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
-    /// Where the results go [default: results/SCENARIO]
+    /// Directory for the results [default: results/SCENARIO]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print results.json instead of a summary
@@ -80,7 +80,7 @@ struct MergeArgs {
 struct ModelArgs {
     /// The scenario's TOML
     scenario: PathBuf,
-    /// Results of a sweep to draw beside the model
+    /// Results of a sweep to plot beside the model
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
     #[command(flatten)]
@@ -89,13 +89,13 @@ struct ModelArgs {
 
 #[derive(clap::Args, Debug)]
 struct Common {
-    /// Where results.json, the CSV files and report.html go [default: results/SCENARIO]
+    /// Directory for results.json, the CSV files and report.html [default: results/SCENARIO]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Seed of the first run, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Runs at once [default: one for each CPU]
+    /// Parallel runs [default: one per CPU]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     jobs: usize,
     /// Print results.json instead of a summary

@@ -71,7 +71,7 @@ fn job_text(job: &JobStatus) -> String {
         let _ = writeln!(text, "    {}", foreign(change));
     }
     if job.changes.is_empty() {
-        let _ = writeln!(text, "    nothing is changed");
+        let _ = writeln!(text, "    no changes");
     }
     let processes: Vec<String> = job
         .processes
@@ -90,7 +90,7 @@ fn job_text(job: &JobStatus) -> String {
     let _ = writeln!(text, "  processes: {}", processes.join(", "));
     let _ = writeln!(
         text,
-        "  connections: {} now, {} governed so far, {} refused by the kernel",
+        "  connections: {} now, {} under the policy so far, {} refused by the kernel",
         job.connections.len(),
         job.governed,
         job.refused
@@ -116,7 +116,7 @@ fn connections(job: &JobStatus) -> String {
         "srtt",
         "rto",
         "retr",
-        "what and why",
+        "changes and reasons",
     ]
     .map(str::to_owned)
     .to_vec()];
@@ -152,23 +152,23 @@ fn paths(job: &JobStatus) -> String {
                 path.peer.to_string(),
                 format!("class {}", path.class),
                 match path.rate_bits_per_s {
-                    0 => "rate not known".to_owned(),
+                    0 => "rate unknown".to_owned(),
                     known => rate(known),
                 },
                 format!("minimum RTT {}", milliseconds(path.min_rtt_us.into())),
                 format!("{} active", path.active),
                 match path.wary_starts {
                     0 => String::new(),
-                    _ => "wary: its last starts lost".to_owned(),
+                    _ => "backing off after loss".to_owned(),
                 },
                 match path.spread_us {
                     0 => String::new(),
-                    spread => format!("short messages over {}", milliseconds(spread.into())),
+                    spread => format!("short messages spread over {}", milliseconds(spread.into())),
                 },
             ]
         })
         .collect();
-    format!("  paths remembered:\n{}", output::table("    ", &rows))
+    format!("  known paths:\n{}", output::table("    ", &rows))
 }
 
 /// Apart from the jobs: a group may have connections of several.

@@ -39,8 +39,8 @@ pub fn check(path: &Path) -> Result<()> {
     if !geteuid().is_root() {
         return Ok(());
     }
-    let path = std::path::absolute(path)
-        .with_context(|| format!("cannot tell where {} is", path.display()))?;
+    let path =
+        std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?;
     Trusted::here().check(&path)
 }
 
@@ -96,7 +96,7 @@ impl Trusted {
             };
             if !self.users.contains(&found.uid()) {
                 bail!(
-                    "root does not write to {}: {} belongs to user {}, who could have it lead anywhere; choose a place of root's",
+                    "root does not write to {}: {} belongs to user {}, who could replace it by a symbolic link; choose a directory that only root can change",
                     path.display(),
                     next.display(),
                     found.uid()
@@ -117,7 +117,7 @@ impl Trusted {
             }
             if found.is_dir() && self.others_write(&found) {
                 bail!(
-                    "root does not write to {}: others may write to {}; choose a place of root's",
+                    "root does not write to {}: other users may write to {}; choose a directory that only root can change",
                     path.display(),
                     next.display()
                 );

@@ -89,14 +89,14 @@ fn new_connections_of_an_attached_cgroup_are_adapted() {
     let (_net, service, mut client, mut server) = serving();
     let attached = output(&["attach", "--cgroup", service.path(), "--policy", "pace"]);
     assert!(
-        String::from_utf8_lossy(&attached.stdout).contains("came under it: 0"),
+        String::from_utf8_lossy(&attached.stdout).contains("now follow it: 0"),
         "{attached:?}"
     );
     let (active, _) = connect(&mut client, &mut server, SERVER4);
     assert_eq!(active, "paceline_cubic");
     let detached = output(&["detach", "--cgroup", service.path()]);
     assert!(
-        String::from_utf8_lossy(&detached.stdout).contains("went back to what they had: 1"),
+        String::from_utf8_lossy(&detached.stdout).contains("have their former settings again: 1"),
         "{detached:?}"
     );
     client.end();

@@ -77,7 +77,7 @@ fn serve_status_set_and_a_clean_end() {
     let status = output(&["status", "--to", socket]);
     let text = String::from_utf8(status.stdout).expect("text");
     assert!(
-        text.contains("scoreboard:headroom=4 for new groups"),
+        text.contains("algorithm of new groups scoreboard:headroom=4"),
         "{text}"
     );
     let busy = error(&["serve", "--listen", socket], 1);

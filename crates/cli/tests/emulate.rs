@@ -285,7 +285,7 @@ fn a_running_link_is_changed_and_a_dead_ones_socket_is_replaced() {
     let control = link.control.to_str().unwrap();
     let told = output(&["emulate", "show", control]);
     let told = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(told.contains("its emulate was killed"), "{told}");
+    assert!(told.contains("its process was killed"), "{told}");
     assert!(!link.control.exists());
     let mut link = place.start(&options);
     link.child.kill().unwrap();
@@ -314,7 +314,7 @@ fn what_cannot_be_is_one_clear_error() {
     let cases: [(&[&str], &str); 5] = [
         (
             &[&first, &first, "--rate", "1mbit", "--buffer", "64KiB"],
-            " is both ends",
+            " is given for both ends",
         ),
         (
             &[&first, &second, "--file", file.to_str().unwrap()],

@@ -66,24 +66,27 @@ fn a_job_its_connections_and_its_group() {
     top.press("\t");
     let screen = top.until_shown("POLICY");
     assert_eq!(row(&screen, "bulk")[1..3], ["lfn", &*uid], "{screen}");
-    assert!(screen.contains("4 connections governed so far"), "{screen}");
+    assert!(
+        screen.contains("4 connections under the policy so far"),
+        "{screen}"
+    );
 
     // A wider window has room for a reason on each line.
     top.press("c");
     top.resize(40, 160);
-    let screen = top.until_shown("WHAT AND WHY");
+    let screen = top.until_shown("CHANGES AND REASONS");
     assert!(screen
         .lines()
         .any(|line| line.contains(&peer) && line.contains("minimum RTO")));
     top.resize(24, 80);
     top.press("?");
-    top.until_shown("any key goes back");
+    top.until_shown("any key returns");
     top.press("x");
 
     // With the job the kernel side ends; it goes on looking, and sees the next one.
     client.end();
     server.end();
-    top.until_shown("No job runs.");
+    top.until_shown("No job runs:");
     let client = net.job(0, "pace");
     top.press("j");
     top.until("the next job", |screen| {
@@ -105,18 +108,18 @@ fn every_end_gives_the_terminal_back() {
     };
     for keys in ["q", "\x03", "\x1b"] {
         let mut top = top();
-        top.until_shown("No job runs.");
+        top.until_shown("No job runs:");
         top.press(keys);
         assert_eq!(top.end().0.code(), Some(0), "{keys:?}");
     }
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let top = top();
-        top.until_shown("No job runs.");
+        top.until_shown("No job runs:");
         kill(Pid::from_raw(top.process.id() as i32), signal).unwrap();
         assert_eq!(top.end().0.code(), Some(0), "{signal}");
     }
     let top = top();
-    top.until_shown("No job runs.");
+    top.until_shown("No job runs:");
     assert!(top.hang_up().code().is_some(), "it ends by itself");
 }
 

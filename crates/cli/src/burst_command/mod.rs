@@ -35,25 +35,25 @@ pub struct Args {
     /// Interface: IF, or NETNS:IF of a named network namespace
     #[arg(long, value_name = "IF")]
     dev: Place,
-    /// Length of a window; the paper takes the round-trip propagation delay
+    /// Length of a window; feng-2000 uses the round-trip propagation delay
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     window: Time,
-    /// Packets received, given to the interface to send, or both summed
+    /// Packets received, packets queued for transmission, or the sum of both
     #[arg(long, value_enum, default_value = "in")]
     direction: Way,
-    /// Which packets: "tcp dst port 5001 src host 10.0.0.0/8"; docs/burst.md
+    /// Count only these packets: "tcp dst port 5001 src host 10.0.0.0/8"; docs/burst.md
     #[arg(long, value_name = "TERMS", default_value = "")]
     filter: Filter,
-    /// Count a packet that is cut later, or was joined (GSO, GRO), as one and not as its segments
+    /// Count a GSO or GRO packet as one packet, not as its segments
     #[arg(long)]
     whole_packets: bool,
-    /// End after so many windows
+    /// Stop after this many windows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     windows: Option<u64>,
-    /// End after the windows of this time
+    /// Stop after this time, in whole windows
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
-    /// CLOCK_MONOTONIC at which a window begins, as started_ns of a link's report
+    /// CLOCK_MONOTONIC time at which a window begins, such as started_ns of a link's report
     #[arg(
         long,
         value_name = "NANOSECONDS",
@@ -61,7 +61,7 @@ pub struct Args {
         hide_default_value = true
     )]
     align: u64,
-    /// The kernel's hook: tcx where it is there, else tc's cls_bpf; xdp sees packets before GRO
+    /// Hook; auto: tcx where the kernel has it, else tc (cls_bpf); xdp sees packets before GRO
     #[arg(long, value_enum, default_value = "auto")]
     attach: Hook,
     /// One JSON object per line: each window, and statistics once a second
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let ahead_ns = args.align.saturating_sub(monotonic_ns());
     if ahead_ns > MOST_WINDOW_NS {
         bail!(
-            "--align {}: CLOCK_MONOTONIC is there only in {} hours; an hour ahead at most",
+            "--align {}: CLOCK_MONOTONIC reaches it in {} hours; it may be at most one hour ahead",
             args.align,
             ahead_ns / MOST_WINDOW_NS
         );
@@ -165,7 +165,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
-        "paceline: not to be trusted: {} windows are missing, as this process was stopped for longer than the kernel holds them",
+        "paceline: invalid run: {} windows are missing, because this process was stopped for longer than the kernel keeps them",
         history.lost()
     );
     Ok(ExitCode::from(INVALID))

@@ -60,8 +60,8 @@ impl Setting {
     pub fn text(&self) -> String {
         let direction = match self.direction {
             Direction::In => "received",
-            Direction::Out => "to be sent",
-            Direction::Both => "both ways",
+            Direction::Out => "sent",
+            Direction::Both => "received and sent",
         };
         let filter = match self.filter.as_str() {
             "" => "all packets",

@@ -32,7 +32,7 @@ const ROUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// How often the live view is drawn.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Windows of many hosts' streams, agreed so that all end together.
+/// Coordinates the windows of many hosts' streams so that all finish together.
 #[derive(ClapArgs, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -41,17 +41,17 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 enum CoordinateCommand {
-    /// The coordinator of a transfer or cluster, until Ctrl-C
+    /// Run the coordinator of a transfer or cluster until Ctrl-C
     #[command(after_help = algorithms())]
     Serve(Box<ServeArgs>),
-    /// Take part with this host's streams of a group, until Ctrl-C
+    /// Join with this host's streams of a group until Ctrl-C
     Join(Box<JoinArgs>),
-    /// Show groups, windows, and how far the streams are
+    /// Show groups, windows and the progress of streams
     Status(Box<StatusArgs>),
-    /// Change the algorithm in the middle of a transfer
+    /// Change the algorithm during a transfer
     #[command(after_help = algorithms())]
     Set(Box<SetArgs>),
-    /// Make a token: a new file that only its owner can read
+    /// Create a token: a new file that only its owner can read
     Token {
         /// The file
         file: PathBuf,
@@ -65,60 +65,60 @@ enum CoordinateCommand {
 
 #[derive(ClapArgs, Debug)]
 struct ServeArgs {
-    /// Where to listen: a Unix socket's path, or ADDRESS:PORT [default: the user's own socket]
+    /// Listening address: a Unix socket's path, or ADDRESS:PORT [default: the user's own socket]
     #[arg(long, value_name = "PATH|ADDRESS:PORT")]
     listen: Vec<Endpoint>,
-    /// Serve these groups only [default: any]
+    /// Serve only these groups [default: all]
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
-    /// Which windows the streams get, with parameters: see below
+    /// Algorithm that sets the windows, with its parameters: see below
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]", default_value = "even")]
     algorithm: Choice,
     /// Length of a round, 20ms to 60s [default: the algorithm's own]
     #[arg(long, value_name = "TIME")]
     round: Option<Time>,
-    /// The secret that clients over TCP must know
+    /// File with the token that clients over TCP must prove
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// TLS: this server's certificate (PEM)
+    /// TLS: the coordinator's certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// TLS: its key (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// TLS: clients must show a certificate that this authority issued
+    /// TLS: CA certificate (PEM); clients must present a certificate that this CA issued
     #[arg(long, value_name = "FILE", requires = "cert")]
     ca: Option<PathBuf>,
     /// Another user whose processes may use the Unix socket
     #[arg(long, value_name = "NAME")]
     user: Vec<String>,
-    /// A client that does not report for so long is gone (five rounds, if they are longer)
+    /// Drop a client without a report for this time (or for five rounds, if they are longer)
     #[arg(long, value_name = "TIME", default_value = "3s")]
     timeout: Time,
-    /// Write a line for each round: CSV if it ends so, else JSON
+    /// Log each round to this file: CSV if its name ends in .csv, else JSON lines
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Show the live view here
+    /// Show the live view in this terminal
     #[arg(long)]
     status: bool,
 }
 
-/// How a coordinator is reached.
+/// The address of a coordinator, and the proofs that both sides give.
 #[derive(ClapArgs, Debug)]
 struct AccessArgs {
     /// The coordinator: a Unix socket's path, or HOST:PORT [default: the user's own socket]
     #[arg(long, value_name = "PATH|HOST:PORT")]
     to: Option<Target>,
-    /// The secret that the coordinator wants over TCP
+    /// File with the token that the coordinator requires over TCP
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// TLS: the authority that issued the coordinator's certificate
+    /// TLS: certificate (PEM) of the CA that issued the coordinator's certificate
     #[arg(long, value_name = "FILE", conflicts_with = "pin")]
     ca: Option<PathBuf>,
-    /// TLS: the coordinator's certificate, or its SHA-256
+    /// TLS: the coordinator's certificate (PEM), or its SHA-256 fingerprint
     #[arg(long, value_name = "FILE|FINGERPRINT")]
     pin: Option<String>,
-    /// TLS: the name in its certificate [default: the host of --to]
+    /// TLS: the name in the coordinator's certificate [default: the host of --to]
     #[arg(long, value_name = "NAME", requires = "ca")]
     server_name: Option<String>,
     /// TLS: this client's certificate (PEM)
@@ -127,23 +127,23 @@ struct AccessArgs {
     /// TLS: its key (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// The user to whom the coordinator at the Unix socket belongs
+    /// User that runs the coordinator at the Unix socket
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 }
 
 #[derive(ClapArgs, Debug)]
 struct JoinArgs {
-    /// The group whose streams take part
+    /// Group whose streams join
     #[arg(long, value_name = "NAME")]
     group: String,
-    /// This host's name, for status [default: the system's]
+    /// This host's name in status [default: its hostname]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// Give up when no coordinator could be reached for so long [default: never]
+    /// Give up when no coordinator was reachable for this time [default: never]
     #[arg(long, value_name = "TIME")]
     timeout: Option<Time>,
-    /// Without root: where the agent's sockets are
+    /// Without root: directory of the agent's sockets
     #[arg(long, value_name = "DIR", default_value = service::DIRECTORY)]
     agent: PathBuf,
     #[command(flatten)]
@@ -152,13 +152,13 @@ struct JoinArgs {
 
 #[derive(ClapArgs, Debug)]
 struct StatusArgs {
-    /// One group [default: all]
+    /// Show only this group [default: all]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// Machine-readable output; with --watch a line each second
+    /// Machine-readable output; with --watch one line per second
     #[arg(long)]
     json: bool,
-    /// Again each second, until Ctrl-C
+    /// Repeat every second until Ctrl-C
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -167,10 +167,10 @@ struct StatusArgs {
 
 #[derive(ClapArgs, Debug)]
 struct SetArgs {
-    /// From the next round on
+    /// The algorithm from the next round on
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]")]
     algorithm: Choice,
-    /// For one group [default: for all, and those to come]
+    /// Only for this group [default: for all, new ones included]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     #[command(flatten)]
@@ -222,7 +222,7 @@ async fn stopped() {
         let _ = stop.send(true);
     });
     if let Err(error) = set {
-        tracing::warn!("Ctrl-C will not end it cleanly: {error}");
+        tracing::warn!("cannot catch Ctrl-C, which will end it uncleanly: {error}");
         std::future::pending::<()>().await;
     }
     let _ = stops.changed().await;
@@ -262,10 +262,10 @@ fn allow_files(needed: usize) {
     });
     match raised {
         Ok(most) if most < needed => tracing::warn!(
-            "this process may have {most} files open; for all its clients it needs {needed}: ulimit -Hn"
+            "this process may open {most} files and needs {needed} for all clients: raise the limit (ulimit -Hn)"
         ),
         Ok(_) => {}
-        Err(errno) => tracing::warn!("the number of open files cannot be raised: {errno}"),
+        Err(errno) => tracing::warn!("cannot raise the limit of open files: {errno}"),
     }
 }
 
@@ -317,7 +317,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
         return Ok(server.run(stopped()).await?);
     }
     let Some(socket) = local else {
-        bail!("--status looks through the Unix socket: add --listen PATH");
+        bail!("--status reads from the Unix socket: add --listen PATH");
     };
     let access = Access::new(Target::Local(socket));
     // A view that cannot be drawn is no reason to end; Ctrl-C is.
@@ -359,7 +359,7 @@ impl AccessArgs {
         access.tls = match trust {
             Some(trust) => Some(client_tls(&trust, own)?),
             None if own.is_some() => {
-                bail!("--cert: the coordinator must be known, too: add --ca or --pin")
+                bail!("--cert: the client must verify the coordinator, too: add --ca or --pin")
             }
             None => None,
         };

@@ -14,13 +14,13 @@ const MOST_ROUNDS: usize = 10;
 
 pub fn readable(status: &Status) -> String {
     let mut text = format!(
-        "coordinator, up {:.0} s, {} for new groups, {} refused\n",
+        "coordinator, up {:.0} s, algorithm of new groups {}, {} refused\n",
         status.uptime_s, status.algorithm, status.refused
     );
     for refusal in &status.refusals {
         let _ = writeln!(
             text,
-            "  refused, {}: {}, the last {} ago: {}",
+            "  refused, {}: {}, last {} ago: {}",
             refusal.reason,
             refusal.count,
             time(refusal.last_ago_s),
@@ -38,7 +38,7 @@ pub fn readable(status: &Status) -> String {
 
 fn group_text(group: &GroupStatus) -> String {
     let mut text = format!(
-        "group {}: {}, a round each {}, windows hold {}\n",
+        "group {}: {}, round of {}, lease of {}\n",
         foreign(&group.group),
         group.algorithm,
         time(group.period_s),
@@ -50,7 +50,7 @@ fn group_text(group: &GroupStatus) -> String {
     let latency = &group.latency;
     let _ = writeln!(
         text,
-        "  rounds took {:.1} ms at the median, {:.1} ms for 99 %, {:.1} ms at most",
+        "  round latency {:.1} ms (median), {:.1} ms (99th percentile), {:.1} ms (maximum)",
         latency.p50_ms, latency.p99_ms, latency.max_ms
     );
     if let Some(last) = &group.last {

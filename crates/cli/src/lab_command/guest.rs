@@ -19,16 +19,16 @@ use paceline_machine::{
 /// Arguments of `lab guest`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The guest's kernel: a suite of Debian or a directory with packages
+    /// The guest's kernel: a Debian suite or a directory of packages
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<Choice>,
-    /// Also there, at the same path: a program with its libraries, a file, a directory
+    /// Copy into the guest, at the same path: a program with its libraries, a file, a directory
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<PathBuf>,
-    /// A variable of the command's environment
+    /// Environment variable of the command
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     environment: Vec<(String, String)>,
-    /// The guest is given up when it prints nothing for so long
+    /// Stop the guest when it prints nothing for this time
     #[arg(long, value_name = "TIME", default_value = "10min")]
     patience: Time,
     /// The command and its arguments; `paceline` is this program
@@ -59,7 +59,9 @@ pub fn run(args: Args, log: Option<String>) -> Result<ExitCode> {
     let (mut words, mut files) = (args.command, args.files);
     if words[0] != "paceline" {
         let program = match words[0].contains('/') {
-            true => std::path::absolute(&words[0]).context("cannot tell where this is")?,
+            true => {
+                std::path::absolute(&words[0]).context("cannot find the path of this program")?
+            }
             false => find_program(&words[0])?,
         };
         words[0] = program

@@ -22,7 +22,7 @@ use paceline_report::{table, Report};
 
 use crate::trusted_path;
 
-/// Exit status of a run that says nothing.
+/// Exit status of an invalid run.
 const INVALID: u8 = 3;
 /// Columns of a table that goes to a file.
 const PLAIN_WIDTH: usize = 100;
@@ -39,30 +39,30 @@ enum LabCommand {
     /// Run an experiment: exit status 1 if a claim fails, 2 if the file is wrong, 3 if the
     /// run is invalid
     Run(RunArgs),
-    /// Show the results of earlier runs and write their pages again; several in one page
+    /// Show the results of earlier runs and write their pages again; several make one page
     Report(ReportArgs),
-    /// Make a network of a topology on this machine, which stays until `lab down`
+    /// Build the network of a topology on this machine; it stays until `lab down`
     Up(testbed::UpArgs),
-    /// Take a lab down, with all that runs inside; also after a crash
+    /// Take a lab down and end the processes inside, also after a crash
     Down(testbed::DownArgs),
     /// List the labs that are up
     List(testbed::ListArgs),
-    /// Show what a lab is: asked, read back, and carried so far
+    /// Show a lab: its requested and measured properties, and its traffic so far
     Show(testbed::ShowArgs),
-    /// Execute a command on a node of a lab: its exit status is the command's
+    /// Run a command on a node of a lab; the exit status is the command's
     Exec(testbed::ExecArgs),
     /// Start an MPI program on the hosts of a lab: mpirun OPTIONS -- PROG
     Mpirun(testbed::MpirunArgs),
     /// Run a command of this machine in a guest of the virtual lab
     #[command(hide = true)]
     Guest(guest::Args),
-    /// What `lab up` starts
+    /// Started by `lab up`
     #[command(hide = true)]
     Keep(testbed::KeepArgs),
-    /// What launchers use as their remote shell
+    /// The remote shell of MPI launchers
     #[command(hide = true)]
     Shell(testbed::ShellArgs),
-    /// What `lab run` starts beside a program
+    /// Started by `lab run` beside a program
     #[command(hide = true)]
     Guard(testbed::GuardArgs),
 }
@@ -85,7 +85,7 @@ struct ReportArgs {
     /// Directories that `lab run` wrote
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
-    /// One page about all of them: who won, by how much, how sure
+    /// Write one page that compares all of them: best variant, ratio, confidence interval
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     /// Print results.json instead of the table
@@ -97,37 +97,37 @@ struct ReportArgs {
 struct RunArgs {
     /// The experiment's TOML
     experiment: PathBuf,
-    /// Where it runs: a virtual machine (no root), this machine's kernel (root), or the
-    /// simulator, which has no kernel at all (no root, CUBIC, Reno and the control laws)
+    /// Run in a virtual machine (no root), on this machine's kernel (root), or in the
+    /// simulator (no root, no kernel: CUBIC, Reno and the control laws)
     #[arg(long, value_enum, default_value = "virtual")]
     backend: BackendName,
-    /// The smaller counts that the experiment names
+    /// Use the smaller counts that the experiment gives
     #[arg(long)]
     quick: bool,
-    /// Where results.json, series/ and report.html go [default: results/EXPERIMENT]
+    /// Directory for results.json, series/ and report.html [default: results/EXPERIMENT]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Instead of the experiment's
+    /// Seed, instead of the experiment's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Only this variant; may be given several times. Claims about others are not judged
+    /// Only this variant; may be repeated. Claims about other variants are not evaluated
     #[arg(long = "variant", value_name = "NAME")]
     variants: Vec<String>,
     /// Print results.json instead of the table
     #[arg(long)]
     json: bool,
-    /// Live: repeated until each ratio to cubic (or the first variant) is known to within so
-    /// many percent, three times at least; --quick: once
+    /// Live: repeat until each ratio to cubic (or the first variant) is known to within this
+    /// many percent, at least three times; with --quick: once
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     precision: f64,
-    /// Live: no round begins that would end later
+    /// Live: time limit; start no round that would exceed it
     #[arg(long, value_name = "TIME", default_value = "30min")]
     budget: Time,
-    /// Virtual: the kernel, from a suite of Debian (bookworm, trixie, sid, experimental) or a
-    /// directory with packages [default: what this machine's distribution ships]
+    /// Virtual: the kernel, from a Debian suite (bookworm, trixie, sid, experimental) or a
+    /// directory of packages [default: this machine's distribution]
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<Choice>,
-    /// Virtual machines at once [default: one for each CPU]
+    /// Virtual machines in parallel [default: one per CPU]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     jobs: usize,
 }
@@ -218,7 +218,7 @@ fn run_experiment(args: &RunArgs, log: Option<String>) -> Result<ExitCode> {
         .clone()
         .unwrap_or_else(|| PathBuf::from("results").join(name));
     if args.kernel.is_some() && !matches!(args.backend, BackendName::Virtual) {
-        bail!("--kernel is what a virtual machine boots: it goes with --backend virtual");
+        bail!("--kernel selects the kernel of a virtual machine: add --backend virtual");
     }
     // A file that is wrong leaves no directory.
     Experiment::load(&args.experiment)?;

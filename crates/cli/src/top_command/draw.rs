@@ -28,19 +28,19 @@ const MOST: Color = Color::Yellow;
 const TOTAL: Color = Color::Green;
 
 const HELP: [&str; 13] = [
-    "q, Esc, Ctrl-C    leave",
+    "q, Esc, Ctrl-C    quit",
     "j, c, g, Tab      jobs, connections, groups",
     "s                 sort by the next column",
     "Up, Down, PageUp, PageDown, Home, End",
-    "                  choose a row",
+    "                  select a row",
     "",
-    "RETR     segments retransmitted by the connections that there are",
-    "INFL     in flight, segments; CWND: the algorithm's own window",
-    "WIND     the window in force: another than CWND under a bound",
-    "BIT/S    what the peer acknowledged since the last look",
+    "RETR     segments retransmitted by the open connections",
+    "INFL     in flight, segments; CWND: the base algorithm's cwnd",
+    "WIND     effective cwnd: differs from CWND under a bound",
+    "BIT/S    rate acknowledged by the peer since the last refresh",
     "LEAST, MOST, TOTAL    in flight of a group's streams, segments",
-    "SLOWEST, FASTEST      what was acknowledged of one stream so far",
-    "RATIO    of these: 1 is all streams alike",
+    "SLOWEST, FASTEST      acknowledged bytes of one stream so far",
+    "RATIO    FASTEST to SLOWEST: 1 if all streams are equal",
 ];
 
 /// Title, keys of the panes, the pane's table, what is below it, and the last line.
@@ -130,7 +130,7 @@ fn last_line(view: &View) -> Paragraph<'static> {
     match &view.problem {
         Some(problem) => {
             let words = format!(
-                " not seen since {}: {}",
+                " no data since {}: {}",
                 age(view.seen.at.as_secs()),
                 foreign(problem)
             );
@@ -138,8 +138,7 @@ fn last_line(view: &View) -> Paragraph<'static> {
         }
         None => {
             let sort = view.pane.columns()[view.sort()].title.to_lowercase();
-            let words =
-                format!(" q leaves, s sorts: by {sort}, arrows choose, Tab goes on, ? helps");
+            let words = format!(" q quit, s sort: by {sort}, arrows select, Tab next view, ? help");
             Paragraph::new(words).dim()
         }
     }
@@ -149,7 +148,7 @@ fn last_line(view: &View) -> Paragraph<'static> {
 fn nothing(view: &View) -> &'static str {
     match view.pane {
         _ if view.seen.jobs.is_empty() => {
-            "No job runs. Jobs are seen as soon as paceline run or attach makes one."
+            "No job runs: paceline run or paceline attach starts one."
         }
         Pane::Groups => "No connection is in a group: paceline run --group NAME makes one.",
         _ => "The jobs have no connections.",
@@ -286,7 +285,7 @@ fn help(frame: &mut Frame) {
         Constraint::Length(lines.min(area.height)),
     );
     let words = HELP.map(|line| Line::from(format!(" {line}")));
-    let block = Block::bordered().title(" paceline top: any key goes back ");
+    let block = Block::bordered().title(" paceline top: any key returns ");
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(words.to_vec()).block(block), area);
 }
@@ -401,8 +400,8 @@ mod tests {
         let screen = screen(&view, 80, 24);
         assert!(line(&screen, "lfn").contains("bulk"));
         line(&screen, "/sys/fs/cgroup/user/paceline.99.0");
-        line(&screen, "asks of each connection: minimum RTO 8 ms");
-        line(&screen, "5 connections governed so far, 0 refused");
+        line(&screen, "changes to each connection: minimum RTO 8 ms");
+        line(&screen, "5 connections under the policy so far, 0 refused");
     }
 
     #[test]
@@ -428,7 +427,7 @@ mod tests {
     #[test]
     fn without_jobs_it_says_so_and_a_failed_look_too() {
         let mut view = empty();
-        line(&screen(&view, 80, 24), "No job runs.");
+        line(&screen(&view, 80, 24), "No job runs:");
         view.problem = Some("the kernel refused".to_owned());
         line(&screen(&view, 80, 24), "the kernel refused");
     }
@@ -445,6 +444,6 @@ mod tests {
         }
         let mut view = view(3);
         press(&mut view, KeyCode::Char('?'));
-        line(&screen(&view, 80, 24), "any key goes back");
+        line(&screen(&view, 80, 24), "any key returns");
     }
 }

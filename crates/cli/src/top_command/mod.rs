@@ -33,7 +33,7 @@ const NOTICE: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// From one look to the next, 100ms to 60s
+    /// Refresh interval, 100ms to 60s
     #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Time,
 }
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         bail!("--interval {}: expected 100ms to 60s", args.interval);
     }
     if !std::io::stdout().is_terminal() {
-        bail!("paceline top draws on a terminal, and stdout is none; paceline status --json is for programs");
+        bail!("paceline top needs a terminal, and stdout is none: use paceline status --json in programs");
     }
     let looks = look_again_and_again(interval)?;
     let (at, status) = looks.recv().map_err(|_| anyhow!(GONE))?;
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Why there are no more looks: a panic, whose words have been said.
-const GONE: &str = "paceline top cannot look any more";
+const GONE: &str = "paceline top cannot read the kernel side any more";
 
 /// Looks from a thread of its own: another `paceline` may hold the lock of jobs for long, and
 /// keys are heard all the same.

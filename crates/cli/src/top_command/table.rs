@@ -52,7 +52,7 @@ const CONNECTIONS: [Column; 9] = [
     column("SRTT MS", 7),
     column("BIT/S", 7),
     column("RETR", 5),
-    column("WHAT AND WHY", 0),
+    column("CHANGES AND REASONS", 0),
 ];
 const GROUPS: [Column; 9] = [
     column("GROUP", 0),
@@ -215,14 +215,14 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
     };
     let short_place = place.rsplit('/').next().unwrap_or_default();
     let changes = match job.changes.is_empty() {
-        true => "nothing is changed".to_owned(),
+        true => "no changes".to_owned(),
         false => foreign(&job.changes.join("; ")),
     };
     // What changes and what is wrong first: the last lines may find no room.
     let mut details = vec![
         foreign(&place),
         format!(
-            "{} connections governed so far, {} refused by the kernel; breakers opened {opened} times",
+            "{} connections under the policy so far, {} refused by the kernel; breakers opened {opened} times",
             job.governed, job.refused
         ),
     ];
@@ -231,7 +231,7 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
             .iter()
             .map(|warning| format!("warning: {}", foreign(warning))),
     );
-    details.push(format!("asks of each connection: {changes}"));
+    details.push(format!("changes to each connection: {changes}"));
     Row {
         key: job.id.to_string(),
         cells: vec![
@@ -285,7 +285,7 @@ fn connection(seen: &Seen, job: &JobStatus, connection: &Connection) -> Row {
             ),
             one.why.clone(),
             format!(
-                "RTO {}, minimum RTT {}, ssthresh {}, pace of its last start {}",
+                "RTO {}, minimum RTT {}, ssthresh {}, pacing rate of the last start {}",
                 milliseconds(one.rto_us),
                 milliseconds(one.min_rtt_us.into()),
                 match one.ssthresh_segs {

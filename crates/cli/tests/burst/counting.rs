@@ -262,7 +262,7 @@ fn what_cannot_be_is_one_clear_error() {
         (&[&there, "--duration", "10ms"], "shorter than a window"),
         (
             &[&there, "--align", "18446744073709551615"],
-            "an hour ahead at most",
+            "it may be at most one hour ahead",
         ),
         (
             &[&there, "--attach", "xdp", "--direction", "out"],

@@ -306,7 +306,7 @@ impl Peer {
 }
 
 /// A connection from `client` to `server` at this address; both ends' answers
-/// are the congestion control in force.
+/// are the congestion control in use.
 pub fn connect(client: &mut Peer, server: &mut Peer, address: &str) -> (String, String) {
     let port = server.ask(&format!("listen {address}"));
     let active = client.ask(&format!("connect {address} {port}"));

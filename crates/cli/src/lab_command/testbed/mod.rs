@@ -22,10 +22,10 @@ use crate::output::{print, print_json};
 pub struct UpArgs {
     /// The topology's TOML
     topology: PathBuf,
-    /// What the lab is called [default: the file's name without .toml]
+    /// Name of the lab [default: the file's name without .toml]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Print what `list --json` has of it
+    /// Print the lab as `list --json` does
     #[arg(long)]
     json: bool,
 }
@@ -33,14 +33,14 @@ pub struct UpArgs {
 /// Arguments of `lab down`.
 #[derive(clap::Args, Debug)]
 pub struct DownArgs {
-    /// Which [default: the only one]
+    /// Name of the lab [default: the only one]
     name: Option<String>,
 }
 
 /// Arguments of `lab list`.
 #[derive(clap::Args, Debug)]
 pub struct ListArgs {
-    /// Everything, as JSON
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
 }
@@ -48,7 +48,7 @@ pub struct ListArgs {
 /// Arguments of `lab show`.
 #[derive(clap::Args, Debug)]
 pub struct ShowArgs {
-    /// Which [default: the only one]
+    /// Name of the lab [default: the only one]
     name: Option<String>,
     /// Write a page with a picture of the topology to this file instead
     #[arg(long, value_name = "FILE")]
@@ -61,7 +61,7 @@ pub struct ShowArgs {
 /// Arguments of `lab exec`.
 #[derive(clap::Args, Debug)]
 pub struct ExecArgs {
-    /// Which lab [default: the only one]
+    /// Name of the lab [default: the only one]
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
     /// A host, such as near0, or a cluster's switch, such as near
@@ -79,10 +79,10 @@ pub struct ExecArgs {
 /// Arguments of `lab mpirun`.
 #[derive(clap::Args, Debug)]
 pub struct MpirunArgs {
-    /// Which lab [default: the only one]
+    /// Name of the lab [default: the only one]
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
-    /// Whose launcher [default: the one that mpirun is]
+    /// MPI library whose launcher to use [default: that of mpirun in PATH]
     #[arg(long, value_enum)]
     mpi: Option<LibraryName>,
     /// The launcher's options, then --, then the program: -np 8 -- ./prog
@@ -98,7 +98,7 @@ pub struct MpirunArgs {
 /// Arguments of the hidden `lab keep`.
 #[derive(clap::Args, Debug)]
 pub struct KeepArgs {
-    /// For whoever looks at the list of processes
+    /// Name of the lab, for lists of processes
     _lab: String,
 }
 
@@ -167,7 +167,7 @@ pub fn down(args: &DownArgs) -> Result<ExitCode> {
     if processes > 0 {
         // Jobs that were inside: as every command does.
         if let Err(error) = paceline_agent::clean_up() {
-            tracing::info!("jobs of the lab are cleaned up by the next command: {error}");
+            tracing::info!("cannot clean up the lab's jobs; the next command tries again: {error}");
         }
     }
     let ended = match processes {
@@ -233,7 +233,7 @@ pub fn mpirun(args: &MpirunArgs) -> Result<ExitCode> {
     // Only the launcher knows which of its options have values.
     let (options, program) = match args.words.iter().position(|word| word == "--") {
         Some(end) if end + 1 < args.words.len() => (&args.words[..end], &args.words[end + 1..]),
-        _ => bail!("say where the program begins: paceline lab mpirun -np 8 -- ./prog"),
+        _ => bail!("\"--\" before the program is missing: paceline lab mpirun -np 8 -- ./prog"),
     };
     require_root("mpirun")?;
     let state: State = client::describe(&client::find(args.lab.as_deref())?)?;
@@ -284,7 +284,7 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode> {
     if site::guard(&args.mark, &args.directory)? {
         // The program's job: as every command does.
         if let Err(error) = paceline_agent::clean_up() {
-            tracing::info!("the job is cleaned up by the next command: {error}");
+            tracing::info!("cannot clean up the job; the next command tries again: {error}");
         }
     }
     Ok(ExitCode::SUCCESS)

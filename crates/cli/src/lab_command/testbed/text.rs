@@ -51,7 +51,7 @@ pub fn details(state: &State) -> String {
         state.keeper,
         state.topology
     );
-    text += "\nLinks, as asked / as read back when the lab was made\n";
+    text += "\nLinks, requested / measured when the lab was built\n";
     let mut rows = Vec::new();
     for wan in &state.wans {
         for (from, to, line) in [
@@ -68,7 +68,7 @@ pub fn details(state: &State) -> String {
         &["NAME", "DIRECTION", "RATE", "ONE WAY", "BUFFER", "SO FAR"],
     );
 
-    text += "\nQueues of the kernel, as asked / as the kernel has them\n";
+    text += "\nKernel queues, requested / read back\n";
     let mut rows = Vec::new();
     // A cluster's ports are all the same, or should be.
     let mut seen: BTreeMap<String, Vec<&Port>> = BTreeMap::new();
@@ -111,7 +111,7 @@ pub fn details(state: &State) -> String {
     text += &none_or_table(routes.collect(), &["WAY", "LINKS"]);
 
     if state.settings().next().is_some() {
-        text += "\nSettings of each host, as asked / as read back\n";
+        text += "\nSettings of each host, requested / read back\n";
         let settings = state.settings().map(|(key, reading)| {
             let read = reading.read.as_deref().unwrap_or("?");
             vec![key.to_owned(), format!("{} / {read}", reading.asked)]
@@ -182,7 +182,7 @@ fn line_cells(line: &Line) -> [String; 4] {
     let peak = line.traffic.peak_queue_bytes.unwrap_or_default();
     let late = line.traffic.late_s.map_or_else(String::new, |late| {
         format!(
-            ", 99 of 100 late by {:.0} us in the last seconds, {:.0} us since lab up",
+            ", 99th percentile of lateness {:.0} us in the last seconds, {:.0} us since lab up",
             late.recent * 1e6,
             late.whole * 1e6
         )
@@ -229,5 +229,5 @@ fn traffic(traffic: Traffic) -> String {
 }
 
 fn unknown() -> String {
-    "not told".to_owned()
+    "unknown".to_owned()
 }
