@@ -139,7 +139,7 @@ pub fn detach(path: &Path) -> Result<Changed> {
             connections: 0,
             namespaces: 0,
             unreachable: vec![
-                "another Paceline build made them; they keep its policy until they close"
+                "another Paceline build applied its policy to them; they keep it until they close"
                     .to_owned(),
             ],
             outside: Vec::new(),

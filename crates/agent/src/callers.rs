@@ -33,7 +33,7 @@ struct Waiting {
     until: Instant,
 }
 
-/// A caller that has said what it wants.
+/// A caller whose request is known.
 #[derive(Debug)]
 pub(crate) struct Call {
     /// To answer by; it does not block.
@@ -61,7 +61,7 @@ impl Callers {
             let caller = match Waiting::new(stream) {
                 Ok(caller) => caller,
                 Err(error) => {
-                    tracing::info!("a caller is not served: {error}");
+                    tracing::info!("cannot serve a caller: {error}");
                     continue;
                 }
             };

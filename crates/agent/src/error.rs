@@ -20,7 +20,7 @@ pub enum Error {
 
     /// Neither that, nor an agent to ask.
     #[error(
-        "paceline run needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN together: sudo paceline ...; or an agent that starts jobs for others (paceline agent), and none listens at {}",
+        "paceline run needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN together: sudo paceline ...; or a running agent (paceline agent), and no process listens at {}",
         socket.display()
     )]
     NoAgent {
@@ -40,14 +40,14 @@ pub enum Error {
     },
 
     /// Two agents at one place.
-    #[error("another agent listens at {}: end it first, or give this one its own --directory", socket.display())]
+    #[error("another agent listens at {}: stop it first, or give this one its own --directory", socket.display())]
     AgentRunning {
         /// Where.
         socket: PathBuf,
     },
 
     /// A service manager's socket that is none of the agent's.
-    #[error("the service manager listens at {}, which is none of the agent's sockets: jobs.sock, agent.sock and groups.sock in its --directory", path.display())]
+    #[error("the service manager passes the socket {}, which is none of the agent's: jobs.sock, agent.sock and groups.sock in its --directory", path.display())]
     StrangeSocket {
         /// Where.
         path: PathBuf,
@@ -58,7 +58,9 @@ pub enum Error {
     Configuration(#[from] paceline_input::Problems),
 
     /// A group that the kernel side could not name.
-    #[error("{name:?} is no group's name: 1 to {longest} bytes without control characters")]
+    #[error(
+        "{name:?} is not a valid group name: write 1 to {longest} bytes without control characters"
+    )]
     GroupName {
         /// As given.
         name: String,
@@ -67,14 +69,14 @@ pub enum Error {
     },
 
     /// Bounds that no window fits.
-    #[error("the windows are not bounded: {why}")]
+    #[error("cannot bound the windows: {why}")]
     Bounds {
         /// What is wrong.
         why: String,
     },
 
     /// The process that asked the agent has ended.
-    #[error("process {process}, which asked for the job, has ended")]
+    #[error("process {process}, which requested the job, has ended")]
     PeerGone {
         /// Its number.
         process: u32,
@@ -88,7 +90,9 @@ pub enum Error {
     },
 
     /// One user has as many jobs as the agent starts for one.
-    #[error("this user has {limit} jobs already, which is the limit for one user")]
+    #[error(
+        "this user already has {limit} jobs, which is the limit per user: wait until one ends"
+    )]
     TooManyJobsOfUser {
         /// The limit.
         limit: usize,
@@ -101,12 +105,12 @@ pub enum Error {
     NoCgroup2,
 
     /// Processes have other numbers here than the kernel side sees.
-    #[error("phases need the first PID namespace: run paceline on the host, not in a container")]
+    #[error("phases need the initial PID namespace: run paceline on the host, not in a container")]
     OtherPidNamespace,
 
     /// The hierarchy is there but cannot be written.
     #[error(
-        "the cgroup v2 hierarchy at {} is mounted read-only, as in most containers: a job's cgroup cannot be made. Run paceline on the host, or start the container with a writable cgroup (docker: --privileged --cgroupns=host)",
+        "the cgroup v2 hierarchy at {} is mounted read-only, as in most containers, so Paceline cannot create a job's cgroup. Run paceline on the host, or start the container with a writable cgroup (docker: --privileged --cgroupns=host)",
         path.display()
     )]
     CgroupReadOnly {
@@ -116,7 +120,7 @@ pub enum Error {
 
     /// The caller's own cgroup is not below any mounted hierarchy.
     #[error(
-        "this process is in cgroup {own}, which no mounted cgroup v2 hierarchy contains (mount a cgroup2 in this namespace)"
+        "this process is in cgroup {own}, which is in no mounted cgroup v2 hierarchy: mount a cgroup2 in this namespace"
     )]
     CgroupOutside {
         /// Path from /proc/self/cgroup.
@@ -134,7 +138,7 @@ pub enum Error {
 
     /// `attach` on the cgroup of all processes.
     #[error(
-        "{} is the cgroup of all processes of this host: attach to the service's own, or say --whole-host if that is meant",
+        "{} is the cgroup of all processes of this host: attach to the service's own cgroup, or confirm with --whole-host",
         path.display()
     )]
     WholeHost {
@@ -143,7 +147,7 @@ pub enum Error {
     },
 
     /// `attach` on a cgroup that is a job already.
-    #[error("{} has policy {policy} already; detach it first: paceline detach --cgroup {}", path.display(), path.display())]
+    #[error("{} already has policy {policy}: detach it first: paceline detach --cgroup {}", path.display(), path.display())]
     AlreadyAttached {
         /// The cgroup.
         path: PathBuf,
@@ -153,7 +157,7 @@ pub enum Error {
 
     /// `run` in a step or container whose cgroup has another policy, or another group.
     #[error(
-        "{} has policy {policy}{} already, and all of it shares one on this host: run this with the same, or in a step of its own (srun), or after the other has ended", path.display(), if group.is_empty() { String::new() } else { format!(" and group {group}") }
+        "{} already has policy {policy}{}, and all jobs in it share one policy on this host: use the same policy, a step of its own (srun), or wait until the other job ends", path.display(), if group.is_empty() { String::new() } else { format!(" and group {group}") }
     )]
     SharedWithOther {
         /// The cgroup.
@@ -175,7 +179,7 @@ pub enum Error {
 
     /// What should be the lock is somebody else's.
     #[error(
-        "{} is not a file that root alone can open, so it is no lock: remove it",
+        "{} is not a regular file that only root can open, so it cannot be the lock: remove it",
         path.display()
     )]
     LockFile {
@@ -184,7 +188,7 @@ pub enum Error {
     },
 
     /// PL_MAX_JOBS jobs exist.
-    #[error("{limit} jobs run on this host already, which is the limit")]
+    #[error("{limit} jobs already run on this host, which is the limit: wait until one ends")]
     TooManyJobs {
         /// The limit.
         limit: u32,
@@ -192,7 +196,7 @@ pub enum Error {
 
     /// Another version of Paceline has live jobs.
     #[error(
-        "the kernel side of another Paceline build ({found}; this is {ours}) carries running jobs: {jobs}. Wait until they end, detach those that were attached (paceline detach), or use the paceline that started them"
+        "running jobs use the kernel side of another Paceline build ({found}; this is {ours}): {jobs}. Wait until they end, detach attached ones (paceline detach), or use the paceline that started them"
     )]
     OtherBuild {
         /// Identity found in the kernel.
@@ -203,8 +207,8 @@ pub enum Error {
         jobs: String,
     },
 
-    /// The policy wants an algorithm that this kernel cannot wrap.
-    #[error("policy {policy} is based on {base}, which this kernel cannot wrap: {why}")]
+    /// The policy's base is an algorithm that cannot be wrapped on this kernel.
+    #[error("policy {policy} has base {base}, which Paceline cannot wrap on this kernel: {why}")]
     BaseUnavailable {
         /// Name of the policy.
         policy: String,

@@ -149,10 +149,10 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
     match job.end() {
         Ok(true) => verdict::tell(counts, &options.policy.name, command),
         Ok(false) => tracing::info!(
-            "the job goes on in {}: processes of it are still running, and keep its policy",
+            "the job continues in {}: some of its processes still run, and keep its policy",
             path.display()
         ),
-        Err(error) => tracing::warn!("the job has ended but is not cleaned up yet: {error}"),
+        Err(error) => tracing::warn!("the job has ended, but its cleanup failed: {error}"),
     }
     Ok(outcome)
 }
@@ -161,7 +161,7 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
 pub(crate) fn told(policy: &str, cgroup: &Path, shared: bool) -> String {
     let cgroup = cgroup.display();
     match shared {
-        true => format!("policy {policy} for all of {cgroup}, which a scheduler or a container's runtime made: a cgroup of its own would hide the program from it"),
+        true => format!("policy {policy} for all processes of {cgroup}, which a scheduler or a container runtime created: a child cgroup would hide the program from it"),
         false => format!("policy {policy} for cgroup {cgroup}"),
     }
 }
@@ -174,7 +174,7 @@ fn serve_pages(options: &JobOptions) -> Result<Option<PageServer>> {
     match PageServer::start(&Hierarchy::find()?) {
         Ok(server) => Ok(Some(server)),
         Err(error) => {
-            tracing::info!("the job's phases are not followed: {error}");
+            tracing::info!("cannot detect the job's phases: {error}");
             Ok(None)
         }
     }

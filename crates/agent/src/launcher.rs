@@ -99,7 +99,7 @@ pub fn warning(
         _ => return None,
     };
     Some(format!(
-        "{why}: those processes are outside of this job and keep the kernel's TCP. The form that works: {form}"
+        "{why}: those processes are outside this job and keep the kernel's TCP. Write instead: {form}"
     ))
 }
 

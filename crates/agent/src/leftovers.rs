@@ -57,7 +57,7 @@ pub(crate) fn clean_for_next(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Clea
             continue;
         }
         if let Err(error) = remove_job(found.as_ref(), &directory) {
-            tracing::warn!("leftover of an ended job stays: {error}");
+            tracing::warn!("cannot remove the leftovers of an ended job: {error}");
             continue;
         }
         tracing::debug!(
@@ -73,7 +73,7 @@ pub(crate) fn clean_for_next(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Clea
     };
     for id in found.job_ids() {
         if let Err(error) = end_shared(hierarchy, &found, id) {
-            tracing::warn!("leftover of an ended job stays: {error}");
+            tracing::warn!("cannot remove the leftovers of an ended job: {error}");
         }
         if !hierarchy.exists(id) {
             let ended = found.delete_job(id)?;

@@ -100,7 +100,7 @@ impl Handed {
     /// # Errors
     /// Where one is no Unix socket at a path.
     pub(crate) fn from_environment() -> Result<Self> {
-        let what = "a socket of the service manager is none of a path (ListenStream=/PATH)";
+        let what = "a socket from the service manager has no path: write ListenStream=/PATH";
         let failed = |error| Error::system(what, error);
         let mut given = ListenFd::from_env();
         let mut all = Vec::new();

@@ -92,7 +92,7 @@ fn lock_file(path: &Path) -> Result<Option<Flock<File>>> {
                         | io::ErrorKind::ReadOnlyFilesystem
                 ) =>
             {
-                tracing::debug!("no lock at {}: {error}", path.display());
+                tracing::debug!("cannot lock {}: {error}", path.display());
                 return Ok(None);
             }
             Err(error) => return Err(failed(error)),
@@ -106,7 +106,7 @@ fn lock_file(path: &Path) -> Result<Option<Flock<File>>> {
         let locked = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(locked) => locked,
             Err((file, Errno::EWOULDBLOCK)) => {
-                tracing::info!("waiting for another paceline that starts or ends a job");
+                tracing::info!("waiting for another paceline process that starts or ends a job");
                 wait_for(file).map_err(failed)?
             }
             Err((_, errno)) => return Err(failed(errno.into())),
@@ -146,7 +146,7 @@ fn lock_directory(directory: &Path) -> Result<Option<Flock<File>>> {
         let holders = holders(&file);
         if holders.iter().any(|process| is_unprivileged(*process)) || Instant::now() > until {
             tracing::info!(
-                "processes {holders:?} have locked {}: nobody waits for them",
+                "not waiting for processes {holders:?}, which hold a lock on {}",
                 directory.display()
             );
             return Ok(None);

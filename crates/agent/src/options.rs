@@ -51,7 +51,7 @@ impl JobOptions {
             "reno" => self.policy.base = Base::Reno,
             "bbr" => self.policy.base = Base::Bbr,
             other => tracing::warn!(
-                "the windows of this group can be neither seen nor bounded: Paceline does not wrap {other:?}, which the kernel uses here; take a policy with base = \"cubic\", \"reno\" or \"bbr\""
+                "Paceline can neither read nor bound the windows of this group: it does not wrap {other:?}, the default congestion control of this kernel; use a policy with base = \"cubic\", \"reno\" or \"bbr\""
             ),
         }
         self

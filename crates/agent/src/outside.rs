@@ -41,7 +41,7 @@ pub(crate) fn words(hierarchy: &Hierarchy, records: &[pl_outside_record]) -> Vec
         at.sort();
         let at: Vec<String> = at.iter().map(SocketAddr::to_string).collect();
         format!(
-            "process {process} ({}) listens at {} with a socket of {}: what it accepts is not reached; attach to that cgroup, or restart the service inside this one",
+            "process {process} ({}) listens at {} with a socket of {}: the policy does not apply to connections that it accepts; attach to that cgroup, or restart the service inside this one",
             name(process),
             at.join(", "),
             place(cgroup)
@@ -49,7 +49,7 @@ pub(crate) fn words(hierarchy: &Hierarchy, records: &[pl_outside_record]) -> Vec
     });
     let connections = connections.into_iter().map(|((process, cgroup), count)| {
         format!(
-            "process {process} ({}) has {count} connections of {}, which are not reached",
+            "process {process} ({}) has {count} connections of {}, which do not get the policy",
             name(process),
             place(cgroup)
         )

@@ -147,7 +147,9 @@ fn serve(hierarchy: &Hierarchy, socket: &Listening, stop: &OwnedFd, mut clients:
         match poll(&mut sources, callers.timeout()) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => {
-                tracing::warn!("no more pages for the processes of this job: {errno}");
+                tracing::warn!(
+                    "cannot accept more phase requests of this job's processes: {errno}"
+                );
                 return;
             }
         }
@@ -173,7 +175,9 @@ fn serve(hierarchy: &Hierarchy, socket: &Listening, stop: &OwnedFd, mut clients:
             // As with all that jobs share (bpf/accounts.h): for who has none there is one.
             let same = same.count();
             if user != 0 && same + clients.len() >= PL_MAX_PROCESSES as usize {
-                tracing::info!("user {user} has as many processes with pages as it may: {same}");
+                tracing::info!(
+                    "user {user} has reached the limit of processes with phases: {same}"
+                );
                 continue;
             }
             match answer(hierarchy, &call) {
@@ -184,7 +188,7 @@ fn serve(hierarchy: &Hierarchy, socket: &Listening, stop: &OwnedFd, mut clients:
                     clients.push(client);
                 }
                 Ok(None) => {}
-                Err(error) => tracing::info!("a process gets no page: {error}"),
+                Err(error) => tracing::info!("cannot serve phases to a process: {error}"),
             }
         }
     }

@@ -34,10 +34,10 @@ impl Peer {
     /// # Errors
     /// [`Error::PeerGone`], [`Error::PeerOutside`].
     pub fn of(stream: &UnixStream, who: &UnixCredentials) -> Result<Self> {
-        let failed = |error| Error::system("cannot learn who asks", error);
+        let failed = |error| Error::system("cannot identify the requesting process", error);
         if who.pid() <= 0 {
             return Err(Error::PeerOutside {
-                what: "the process that asks",
+                what: "the requesting process",
             });
         }
         let process = who.pid() as u32;
@@ -84,7 +84,7 @@ impl Peer {
         let climbs = |part: Component| part == Component::ParentDir;
         if cgroup.path().components().any(climbs) {
             return Err(Error::PeerOutside {
-                what: "the cgroup of the process that asks",
+                what: "the cgroup of the requesting process",
             });
         }
         Ok(cgroup)

@@ -90,7 +90,7 @@ pub fn load(command: &mut Command, libraries: &[PathBuf]) {
         libraries.iter().partition(|path| can_be_named(path));
     for path in others {
         tracing::warn!(
-            "{} is not loaded: the dynamic linker takes a space or a colon in its path for the end of it",
+            "{} is not preloaded: the dynamic linker ends a path at a space or a colon, and this path has one",
             path.display()
         );
     }

@@ -8,23 +8,23 @@ pub(crate) fn words(full: &pl_shortage) -> Vec<String> {
     [
         (
             full.paths,
-            "times a connection had no start-up law: the job has as many paths (destinations and phases) in use as it may have (paths_full)",
+            "times a connection had no start-up law: the job has reached its limit of paths, one per destination and phase (paths_full)",
         ),
         (
             full.turns,
-            "times a message did not wait for others of its host: the job is in as many network namespaces as it may be (turns_full)",
+            "times a message was sent without turns: the job has reached its limit of network namespaces (turns_full)",
         ),
         (
             full.groups,
-            "times a connection came into no group: the job has as many groups as it may have (groups_full)",
+            "times a connection joined no group: the job has reached its limit of groups (groups_full)",
         ),
         (
             full.members,
-            "times a connection came into no group: the group or the job has as many connections in groups as it may have (members_full)",
+            "times a connection joined no group: the group or the job has reached its limit of connections in groups (members_full)",
         ),
         (
             full.storage,
-            "connections were left alone: the kernel had no memory for what Paceline keeps with a socket (no_storage)",
+            "connections were left unchanged: the kernel had no memory for Paceline's socket storage (no_storage)",
         ),
     ]
     .into_iter()

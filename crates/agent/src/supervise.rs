@@ -50,7 +50,7 @@ impl Signals {
     /// Where that cannot be had, or a process not be waited for: before it is started.
     pub fn take() -> Result<Self> {
         pidfd(std::process::id()).map_err(|error| {
-            let why = "cannot wait for a command by pidfd_open (a seccomp filter may deny it, as those of older container runtimes do; or too many files are open)";
+            let why = "cannot open a pidfd for the command: a seccomp filter denies pidfd_open, as in older container runtimes, or too many files are open";
             Error::system(why, error)
         })?;
         let set: SigSet = [

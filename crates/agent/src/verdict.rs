@@ -82,7 +82,7 @@ fn words_for(counts: Counts, policy: &str) -> Option<String> {
             kinds.push(format!("{mptcp} of Multipath TCP"));
         }
         format!(
-            "it had {}, which are left alone. {}",
+            "it had {}, which Paceline does not change. {}",
             kinds.join(" and "),
             elsewhere(policy)
         )
@@ -96,7 +96,7 @@ fn words_for(counts: Counts, policy: &str) -> Option<String> {
 
 fn elsewhere(policy: &str) -> String {
     format!(
-        "If its processes were started by a daemon (srun, ssh, mpirun on other hosts, a container), Paceline belongs on the other side of the launcher: LAUNCHER [OPTIONS] paceline run --policy {policy} -- ./prog"
+        "If a daemon started its processes (srun, ssh, mpirun on other hosts, a container), put paceline after the launcher: LAUNCHER [OPTIONS] paceline run --policy {policy} -- ./prog"
     )
 }
 

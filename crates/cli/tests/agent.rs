@@ -123,7 +123,7 @@ fn only_the_listed_policies_are_had() {
     };
     let listed = agent.place.join("site.toml");
     let refused = [
-        "not one of those allowed: lfn, pace, ",
+        "is not allowed: use one of lfn, pace, ",
         "site.toml",
         "(policy)",
     ];

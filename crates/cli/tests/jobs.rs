@@ -103,7 +103,10 @@ fn loopback_is_left_alone_and_status_says_so() {
     assert!(connections.len() >= 3, "{connections:?}");
     for connection in connections {
         assert_eq!(connection["reason"], "loopback");
-        assert!(connection["why"].as_str().unwrap().contains("left alone"));
+        assert!(connection["why"]
+            .as_str()
+            .unwrap()
+            .contains("unchanged: both ends"));
     }
     job.end();
 }

@@ -21,7 +21,7 @@ pub(super) fn checks(root: bool, path: PathOptions) -> Vec<Check> {
     checks
 }
 
-const FIXED: &str = "a program that sets SO_SNDBUF or SO_RCVBUF turns the kernel's automatic sizes off for that socket, and no policy can help it";
+const FIXED: &str = "a program that sets SO_SNDBUF or SO_RCVBUF disables the kernel's buffer autotuning for that socket; no policy can undo it";
 
 /// The largest automatic size against what the path needs.
 ///
@@ -30,11 +30,7 @@ const FIXED: &str = "a program that sets SO_SNDBUF or SO_RCVBUF turns the kernel
 fn automatic(name: &'static str, key: &str, path: PathOptions) -> Check {
     let needed = path.bdp_bytes().saturating_mul(2);
     let Some(sizes) = sysctl(key) else {
-        return Check::ok(
-            name,
-            format!("{key} cannot be read here"),
-            "for information",
-        );
+        return Check::ok(name, format!("cannot read {key} here"), "for information");
     };
     let numbers: Vec<u64> = sizes
         .split_whitespace()
@@ -53,7 +49,7 @@ fn automatic(name: &'static str, key: &str, path: PathOptions) -> Check {
         Check::warn(
             name,
             found,
-            "one connection cannot fill the path, whatever the policy; give yours with --rate and --rtt",
+            "one connection cannot fill the path, whatever the policy; describe your path with --rate and --rtt",
             &format!("sysctl -w {key}=\"{least} {initial} {needed}\""),
         )
     }
@@ -81,9 +77,9 @@ fn by_hand(path: PathOptions) -> Check {
     Check::warn(
         "buffer limits",
         found,
-        "a program that sets its own buffers gets less than the BDP; those that do not are not limited by this",
+        "a program that sets its own buffers gets less than the BDP; other programs are not affected",
         &format!(
-            "let the kernel choose (for Open MPI: --mca btl_tcp_sndbuf 0 --mca btl_tcp_rcvbuf 0), or: sysctl -w net.core.rmem_max={0} net.core.wmem_max={0}",
+            "leave buffer sizes to the kernel (Open MPI: --mca btl_tcp_sndbuf 0 --mca btl_tcp_rcvbuf 0), or: sysctl -w net.core.rmem_max={0} net.core.wmem_max={0}",
             path.bdp_bytes()
         ),
     )
@@ -112,7 +108,7 @@ fn pinned(fixed: &[Fixed]) -> Check {
     if fixed.is_empty() {
         return Check::ok(
             "fixed buffers",
-            "none among the running programs' TCP sockets",
+            "no TCP socket of a running program has one",
             FIXED,
         );
     }

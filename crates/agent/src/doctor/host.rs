@@ -26,7 +26,7 @@ pub(super) fn privileges(root: bool, agent: bool) -> Check {
         Check::ok(
             "privileges",
             "CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN",
-            "BPF programs can be loaded, attached and found again",
+            "Paceline can load, attach and find BPF programs",
         )
     } else {
         Check::fail(
@@ -42,16 +42,11 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
     let mut checks = vec![lockdown(), cgroup(root)];
     checks.extend([timers(), default_congestion(), idle_restart()]);
     checks.extend([
-        queueing(
-            root,
-            "fq",
-            "pacing does not need it: the kernel paces by itself",
-            false,
-        ),
+        queueing(root, "fq", "not needed: TCP paces by itself", false),
         queueing(
             root,
             "netem",
-            "only for emulating links by hand; the lab brings its own",
+            "only for manual link emulation; the lab brings its own",
             true,
         ),
     ]);
@@ -59,14 +54,15 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
 }
 
 fn cgroup(root: bool) -> Check {
-    const MEANING: &str = "a job gets a cgroup below the caller's own, so no limit is escaped";
+    const MEANING: &str =
+        "a job's cgroup is a child of the caller's own, so all resource limits still apply";
     let hierarchy = match Hierarchy::find() {
         Ok(hierarchy) => hierarchy,
         Err(error) => {
             return Check::fail(
                 "cgroup",
                 error.to_string(),
-                "jobs cannot be made",
+                "Paceline cannot create jobs",
                 "mount -t cgroup2 none /sys/fs/cgroup/unified",
             )
         }
@@ -75,7 +71,7 @@ fn cgroup(root: bool) -> Check {
         return Check::fail(
             "cgroup",
             format!("{} is mounted read-only", hierarchy.mount().display()),
-            "jobs cannot be made, as in most containers",
+            "Paceline cannot create jobs, as in most containers",
             "run paceline on the host, or start the container with a writable cgroup",
         );
     }
@@ -91,7 +87,7 @@ fn cgroup(root: bool) -> Check {
         Err(error) => Check::fail(
             "cgroup",
             error.to_string(),
-            "jobs cannot be made in the caller's own cgroup",
+            "Paceline cannot create jobs in the caller's own cgroup",
             "start paceline from a cgroup that allows children (a login session, systemd-run --scope)",
         ),
     }
@@ -105,7 +101,7 @@ fn try_cgroup(hierarchy: &Hierarchy) -> Result<PathBuf> {
 }
 
 pub(super) fn leftovers(root: bool) -> Check {
-    const MEANING: &str = "what ended jobs left behind is removed by the next command";
+    const MEANING: &str = "the next command removes the leftovers of ended jobs";
     if !root {
         return Check::unchecked("leftovers", MEANING);
     }
@@ -120,21 +116,21 @@ pub(super) fn leftovers(root: bool) -> Check {
         Err(error) => Check::warn(
             "leftovers",
             error.to_string(),
-            "something of an ended job stays",
-            "paceline status names the jobs that run",
+            "leftovers of an ended job remain",
+            "paceline status lists the running jobs",
         ),
     }
 }
 
 /// Lockdown for confidentiality denies BPF to read the kernel's memory.
 fn lockdown() -> Check {
-    const MEANING: &str = "BPF may do what Paceline needs";
+    const MEANING: &str = "BPF programs may use the functions that Paceline needs";
     match refusal::lockdown().as_deref() {
         Some("confidentiality") => Check::fail(
             "lockdown",
-            format!("{} says confidentiality", refusal::LOCKDOWN),
-            "BPF programs may not read the kernel's memory, and are refused",
-            "boot with lockdown=integrity, or without",
+            format!("{} is set to confidentiality", refusal::LOCKDOWN),
+            "BPF programs may not read kernel memory, so the kernel refuses Paceline's",
+            "boot with lockdown=integrity, or without lockdown",
         ),
         Some(mode) => Check::ok("lockdown", mode, MEANING),
         None => Check::ok("lockdown", "none, or not readable here", MEANING),
@@ -150,12 +146,12 @@ fn timers() -> Check {
         milliseconds(tick::tick_us().into())
     );
     if hz >= 250.0 {
-        return Check::ok("timers", found, "\"tick\" in a policy means this");
+        return Check::ok("timers", found, "\"tick\" in a policy refers to this tick");
     }
     Check::warn(
         "timers",
         found,
-        "a short RTO stays long on this kernel",
+        "this tick is too long for a short minimum RTO",
         "boot a kernel built with CONFIG_HZ=250 or 1000 for jobs that need it",
     )
 }
@@ -166,7 +162,7 @@ fn default_congestion() -> Check {
     Check::ok(
         "default control",
         format!("{default} (available: {available})"),
-        "for information: connections outside of jobs keep it",
+        "for information: connections outside jobs keep it",
     )
 }
 
@@ -175,12 +171,12 @@ fn idle_restart() -> Check {
         Some("0") => Check::ok(
             "idle restart",
             "net.ipv4.tcp_slow_start_after_idle = 0",
-            "connections outside of jobs send their old window in one burst after idle; a startup law paces it",
+            "connections outside jobs send their old cwnd in one burst after idle; a startup law paces it",
         ),
         Some(value) => Check::ok(
             "idle restart",
             format!("net.ipv4.tcp_slow_start_after_idle = {value}"),
-            "connections outside of jobs start slowly after idle; a startup law does not",
+            "connections outside jobs slow-start after idle; a startup law does not",
         ),
         None => Check::ok("idle restart", "not readable here", "for information"),
     }
@@ -204,7 +200,7 @@ fn queueing(root: bool, kind: &'static str, meaning: &str, adds_delay: bool) -> 
         tc.pre_exec(|| unshare(CloneFlags::CLONE_NEWNET).map_err(std::io::Error::from));
     }
     let found = match tc.status() {
-        Ok(status) if status.success() => "there",
+        Ok(status) if status.success() => "available",
         Ok(_) => "not in this kernel",
         Err(_) => "not checked: no tc command",
     };

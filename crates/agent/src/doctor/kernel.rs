@@ -34,11 +34,11 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
 }
 
 const SOCKOPS: &str = "each connection of a job gets its policy when it is established";
-const ITERATORS: &str = "attach reaches connections that exist, status reads them";
-const CUBIC: &str = "policies with base = \"cubic\", which the presets are, can wrap it";
+const ITERATORS: &str = "attach changes existing connections, and status reads them";
+const CUBIC: &str = "policies with base = \"cubic\", such as the default preset, can wrap it";
 const RENO: &str = "policies with base = \"reno\" can wrap it";
 const BBR: &str = "policies with base = \"bbr\" can wrap it";
-const REGISTERING: &str = "the kernel takes a congestion control written in BPF";
+const REGISTERING: &str = "the kernel accepts a congestion control written in BPF";
 
 fn version() -> Check {
     let release = sysctl("kernel.osrelease").unwrap_or_default();
@@ -48,17 +48,13 @@ fn version() -> Check {
     let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     let found = format!("Linux {release} on {}", std::env::consts::ARCH);
     if version >= (6, 1) {
-        Check::ok(
-            "kernel",
-            found,
-            "for information: the features below decide",
-        )
+        Check::ok("kernel", found, "for information: the checks below decide")
     } else {
         Check::warn(
             "kernel",
             found,
-            "Paceline is made for Linux 6.1 and later; the features below decide",
-            "boot a newer kernel where one of them fails",
+            "Paceline supports Linux 6.1 and later; the checks below decide",
+            "if one of them fails, boot a newer kernel",
         )
     }
 }
@@ -66,13 +62,17 @@ fn version() -> Check {
 fn btf() -> Check {
     const FILE: &str = "/sys/kernel/btf/vmlinux";
     if Path::new(FILE).exists() {
-        Check::ok("btf", FILE, "programs built elsewhere fit this kernel")
+        Check::ok(
+            "btf",
+            FILE,
+            "BPF programs built elsewhere fit this kernel (CO-RE)",
+        )
     } else {
         Check::fail(
             "btf",
             format!("no {FILE}"),
-            "programs cannot be fitted to this kernel",
-            "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as the distributions' are",
+            "BPF programs cannot be relocated for this kernel (CO-RE)",
+            "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions build it",
         )
     }
 }
@@ -83,18 +83,18 @@ fn jit() -> Check {
         Some("0") => Check::fail(
             "jit",
             format!("{NAME} = 0"),
-            "the kernel registers no congestion control written in BPF without its JIT",
+            "without the JIT, the kernel registers no congestion control written in BPF",
             "sysctl -w net.core.bpf_jit_enable=1",
         ),
         Some(value) => Check::ok(
             "jit",
             format!("{NAME} = {value}"),
-            "BPF programs are compiled",
+            "the kernel compiles BPF programs",
         ),
         None => Check::warn(
             "jit",
-            format!("{NAME} cannot be read"),
-            "in a container this is usual; registering, below, decides",
+            format!("cannot read {NAME}"),
+            "usual in a container; the check \"registering\" below decides",
             "run paceline doctor on the host",
         ),
     }
@@ -110,7 +110,7 @@ fn sockops() -> Check {
             "sockops",
             error.to_string(),
             "connections cannot get a policy",
-            "boot a kernel built with CONFIG_CGROUP_BPF=y; paceline -vv doctor shows the kernel's words",
+            "boot a kernel built with CONFIG_CGROUP_BPF=y; paceline -vv doctor shows the verifier's log",
         ),
     }
 }
@@ -121,7 +121,7 @@ fn iterators() -> Check {
         Err(error) => Check::fail(
             "iterators",
             error.to_string(),
-            "status cannot see connections, attach cannot reach existing ones",
+            "status cannot read connections, and attach cannot change existing ones",
             "boot Linux 6.1 or later",
         ),
     }
@@ -133,7 +133,7 @@ fn congestion(name: &'static str, map: &str, meaning: &str) -> Check {
         Err(error) => {
             let advice = match std::env::consts::ARCH {
                 "aarch64" => "arm64 kernels before 6.10 do not let BPF call these functions: boot a newer one",
-                _ => "boot a kernel that offers them to BPF (Linux 6.1 or later with CONFIG_DYNAMIC_FTRACE=y)",
+                _ => "boot a kernel that exports them to BPF (Linux 6.1 or later with CONFIG_DYNAMIC_FTRACE=y)",
             };
             let no = format!("policies with base = \"{name}\" and a startup law do not run here");
             // Without CUBIC the default policy is gone; the rest is a choice.

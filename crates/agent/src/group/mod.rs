@@ -158,7 +158,7 @@ impl Group {
     /// [`Error::GroupName`], [`Error::NotPermitted`].
     pub fn of_owner(name: &str, owner: u32) -> Result<Self> {
         check_name(name)?;
-        permission::require("looking at a group")?;
+        permission::require("reading a group")?;
         Ok(Self {
             source: Source::Direct(Local::new(name, owner)),
         })
@@ -267,7 +267,7 @@ fn check_bounds(bounds: &[Bounds], lease: Duration) -> Result<u64> {
     let most = Duration::from_millis(PL_LEASE_MAX_MS.into());
     if lease < Duration::from_millis(1) || lease > most {
         return Err(Error::Bounds {
-            why: format!("a lease of {lease:?}: 1ms to {most:?}"),
+            why: format!("a lease is 1ms to {most:?}, not {lease:?}"),
         });
     }
     let wrong = bounds
@@ -277,7 +277,7 @@ fn check_bounds(bounds: &[Bounds], lease: Duration) -> Result<u64> {
         None => Ok(lease.as_micros() as u64),
         Some(bound) => Err(Error::Bounds {
             why: format!(
-                "at least {} segments and at most {}",
+                "min is {} segments and max {}: min must not exceed max",
                 bound.min_segs, bound.max_segs
             ),
         }),

@@ -45,7 +45,7 @@ pub(super) fn read_frame(from: &mut impl Read, longest: usize) -> io::Result<Opt
     }
     let length = u32::from_ne_bytes(length) as usize;
     if length > longest {
-        let what = format!("a frame of {length} bytes, where {longest} are the most");
+        let what = format!("a frame of {length} bytes exceeds the limit of {longest}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     let mut frame = vec![0; length];
@@ -173,7 +173,10 @@ pub fn fuzz(said: &[u8]) {
 }
 
 fn no_answer() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "it is no agent's answer")
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the answer is not from an agent",
+    )
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl GroupServer {
                     ];
                     match poll(&mut sources, PollTimeout::NONE) {
                         Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                        Err(errno) => return tracing::warn!("groups are not served: {errno}"),
+                        Err(errno) => return tracing::warn!("cannot serve groups: {errno}"),
                     }
                     if sources[0].any().unwrap_or(false) {
                         return;
@@ -89,7 +89,7 @@ fn accept(listener: &UnixListener, config: &Config, clients: &Clients) {
         match admit(&stream, config, clients) {
             Ok(place) => spawn(stream, place),
             Err(why) => {
-                tracing::info!("a group's client is not served: {why}");
+                tracing::info!("cannot serve a group's client: {why}");
                 // The client waits for the answer to its first question.
                 let _ = protocol::write_frame(&mut &stream, &protocol::failed_frame(&why));
             }
@@ -107,7 +107,7 @@ fn spawn(stream: UnixStream, place: Place) {
             }
         });
     if let Err(error) = spawned {
-        tracing::warn!("a group's client of user {user} is not served: {error}");
+        tracing::warn!("cannot serve a group's client of user {user}: {error}");
     }
 }
 
@@ -142,7 +142,7 @@ fn admit(stream: &UnixStream, config: &Config, clients: &Clients) -> Result<Plac
     let own = counts.get(&user).copied().unwrap_or(0);
     if own >= MOST_PER_USER || all >= MOST {
         return Err(format!(
-            "user {user} has {own} clients of {MOST_PER_USER}, all users {all} of {MOST}"
+            "too many clients: user {user} has {own} (limit {MOST_PER_USER}), all users together {all} (limit {MOST})"
         ));
     }
     counts.insert(user, own + 1);
@@ -159,13 +159,13 @@ fn serve(mut stream: UnixStream, user: u32) -> io::Result<()> {
     };
     let name = protocol::read_hello(&hello).filter(|name| check_name(name).is_ok());
     let Some(name) = name else {
-        let why = "this client and the agent are of different versions: restart the agent with the installed paceline";
+        let why = "the client's version and the agent's differ: restart the agent with the installed paceline";
         return protocol::write_frame(&mut stream, &protocol::failed_frame(why));
     };
     let mut group = Local::new(&name, user);
     while let Some(frame) = protocol::read_frame(&mut stream, LONGEST_QUESTION)? {
         let answer = match Question::read(&frame) {
-            None => protocol::failed_frame("not a question"),
+            None => protocol::failed_frame("not a valid request"),
             Some(question) => answer(&mut group, question)
                 .unwrap_or_else(|error| protocol::failed_frame(&error.to_string())),
         };

@@ -98,7 +98,7 @@ pub fn bbr_form() -> Option<BbrForm> {
         2 => Some(BbrForm::TwoArguments),
         4 => Some(BbrForm::FourArguments),
         other => {
-            tracing::warn!("this kernel's bbr_main takes {other} arguments, which is a new form");
+            tracing::warn!("this kernel's bbr_main takes {other} arguments: expected 2 or 4");
             None
         }
     }

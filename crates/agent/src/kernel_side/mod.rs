@@ -116,7 +116,7 @@ impl KernelSide {
                 policy: policy.name.clone(),
                 base: policy.base.kernel_name().unwrap_or("keep"),
                 why: format!(
-                    "{error}; see paceline doctor (on arm64, kernels before 6.10 lack the CUBIC and BBR functions), and paceline -vv for the verifier's words"
+                    "{error}; see paceline doctor (on arm64, kernels before 6.10 lack the CUBIC and BBR functions), and paceline -vv for the verifier's log"
                 ),
             },
             (error, _) => error,
@@ -130,7 +130,7 @@ impl KernelSide {
         side.write_identity(lock)?;
         // It holds the programs from here on, until a cgroup does.
         discover::find()?.ok_or(Error::Incomplete {
-            what: "kernel side, although it was just loaded: another program took it away",
+            what: "kernel side, although it was just loaded: another program removed it",
         })
     }
 
@@ -396,8 +396,9 @@ fn choose_congestion(open: &mut OpenObject, congestion: Option<&str>) -> Result<
         }
     }
     if let Some(name) = congestion {
-        btf::fit_operations(open, name)
-            .map_err(|error| Error::bpf(format!("cannot fit {name} to this kernel"), error))?;
+        btf::fit_operations(open, name).map_err(|error| {
+            Error::bpf(format!("cannot relocate {name} for this kernel"), error)
+        })?;
     }
     Ok(())
 }

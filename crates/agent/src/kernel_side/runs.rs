@@ -25,14 +25,14 @@ impl Found {
                 &now_us.to_ne_bytes(),
                 MapFlags::ANY,
             )
-            .map_err(|error| Error::bpf("cannot note a process of the job", error))
+            .map_err(|error| Error::bpf("cannot register a process of the job", error))
     }
 
     /// Forgets one. Gone already is success.
     pub fn delete_run(&self, job: u64, process: u32) -> Result<()> {
         match self.map_of("pl_runs")?.delete(as_bytes(&key(job, process))) {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
-                Err(Error::bpf("cannot forget a process of the job", error))
+                Err(Error::bpf("cannot unregister a process of the job", error))
             }
             _ => Ok(()),
         }

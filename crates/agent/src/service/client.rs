@@ -87,7 +87,7 @@ fn counts(directory: &Path) -> Option<Counts> {
     match ask(directory, &question) {
         Ok(Answer::Connections(counts)) => Some(counts),
         other => {
-            tracing::debug!("no word of the job's connections: {other:?}");
+            tracing::debug!("the agent did not report the job's connections: {other:?}");
             None
         }
     }
@@ -134,7 +134,7 @@ fn ask_patiently(directory: &Path, request: &impl Serialize) -> Result<Answer> {
         }
         if !told {
             tracing::warn!(
-                "no answer at {}: waiting up to {} s for an agent that restarts",
+                "no answer at {}: waiting up to {} s for the agent to restart",
                 directory.join(JOBS_SOCKET).display(),
                 RESTART.as_secs()
             );

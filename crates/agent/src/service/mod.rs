@@ -138,7 +138,7 @@ impl Service {
     /// Where it cannot wait for requests.
     pub fn run(mut self) -> Result<()> {
         if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
-            tracing::warn!("cannot tell the service manager that jobs are served: {error}");
+            tracing::warn!("cannot notify the service manager: {error}");
         }
         tracing::info!("serving jobs at {}", self.socket.path().display());
         loop {
@@ -175,7 +175,7 @@ impl Service {
             });
             for call in self.callers.ready(request::LONGEST, request::is_complete) {
                 if self.calls.push(call.who.uid(), call).is_err() {
-                    tracing::info!("a user has too many calls waiting: one is hung up on");
+                    tracing::info!("too many waiting calls of one user: one is closed");
                 }
             }
             // One, so that those who call meanwhile have their turn.
@@ -208,7 +208,7 @@ impl Service {
                 let found = cleaned.found.filter(|found| found.job_ids().is_empty());
                 self.idle = found.map(Idle::new);
             }
-            Err(error) => tracing::warn!("a job has ended but is not cleaned up yet: {error}"),
+            Err(error) => tracing::warn!("a job has ended, but its cleanup failed: {error}"),
         }
         self.watch.renew(&self.hierarchy);
     }
@@ -226,14 +226,14 @@ impl Service {
             }
             Ok(answer) => answer,
             Err(refused) => {
-                tracing::info!("user {user} gets no job: {}", refused.message);
+                tracing::info!("refused a job of user {user}: {}", refused.message);
                 Answer::Refused(refused)
             }
         };
         let mut stream = call.stream;
         // Into an empty buffer, which has room for it.
         if let Err(error) = stream.write_all(&answer.to_line()) {
-            tracing::info!("user {user} does not hear the answer: {error}");
+            tracing::info!("cannot send the answer to user {user}: {error}");
         }
     }
 
@@ -253,7 +253,7 @@ impl Service {
                 None => {}
             }
         }
-        let what = "the asker is in no job of its own".to_owned();
+        let what = "the requesting process is in no job of its own".to_owned();
         Err(Refused::new(Code::Peer, what))
     }
 
@@ -264,7 +264,7 @@ impl Service {
             return Err(Refused::new(
                 Code::Policy,
                 format!(
-                    "policy {} is not one of those allowed: {}",
+                    "policy {} is not allowed: use one of {}",
                     request.policy,
                     self.config.policy_names()
                 ),
@@ -347,7 +347,7 @@ fn raise_open_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
     if let Err(errno) = raised {
-        tracing::info!("the limit of open files stays as it is: {errno}");
+        tracing::info!("cannot raise the limit of open files: {errno}");
     }
 }
 

@@ -144,12 +144,12 @@ impl Request {
         if abi.is_some_and(|abi| abi != u64::from(PL_ABI_VERSION)) {
             return Err(Refused::new(
                 Code::Version,
-                "this paceline and the agent are of different versions: restart the agent with the installed one"
+                "the versions of this paceline and of the agent differ: restart the agent with the installed paceline"
                     .to_owned(),
             ));
         }
         let request: Self = serde_json::from_value(value)
-            .map_err(|error| malformed(format!("not a request for a job: {error}")))?;
+            .map_err(|error| malformed(format!("not a valid job request: {error}")))?;
         // `status` writes the name to a terminal, which may be root's.
         let group = request.group.as_deref().unwrap_or("");
         if group.chars().any(char::is_control) {

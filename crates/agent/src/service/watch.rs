@@ -44,7 +44,7 @@ impl Watch {
             self.add(cgroup);
         }
         if let Err(error) = self.find_shared(hierarchy) {
-            tracing::warn!("the ends of some jobs are not noticed: {error}");
+            tracing::warn!("cannot detect the end of some jobs: {error}");
         }
     }
 

@@ -19,11 +19,11 @@ pub(super) fn changes(job: &pl_job) -> Vec<String> {
     let group = name_text(&job.group);
     if !group.is_empty() && policy.wrap != 0 {
         changes.push(format!(
-            "windows seen and bounded together, as group {group}: {base} is wrapped for it"
+            "windows read and bounded as group {group}, so {base} is wrapped"
         ));
     }
     if policy.clustered != 0 {
-        changes.push("slow start spread over the round trip".to_owned());
+        changes.push("slow start paced over the round trip".to_owned());
     }
     if policy.gap_bytes != 0 {
         changes.push(format!(
@@ -45,7 +45,7 @@ pub(super) fn changes(job: &pl_job) -> Vec<String> {
         };
         let backoff = match policy.rto_linear {
             0 => "",
-            _ => ", not doubled while little is in flight",
+            _ => ", linear backoff with less than four segments in flight",
         };
         changes.push(format!(
             "minimum RTO {}{jitter}{backoff}",
@@ -82,7 +82,7 @@ fn target(policy: &pl_policy) -> Option<&'static str> {
             Some("paced at ssthresh per RTT")
         }
         target if target == pl_target::PL_TARGET_DELIVERY_RATE as u32 => {
-            Some("paced at what the path delivered")
+            Some("paced at the path's delivery rate")
         }
         _ => None,
     }
@@ -91,17 +91,17 @@ fn target(policy: &pl_policy) -> Option<&'static str> {
 /// Why a connection is as it is, in one line.
 pub(super) fn why(record: &pl_connection_record, policy: &pl_policy) -> String {
     match reason(record.reason) {
-        "loopback" => return "left alone: both ends are on this host".to_owned(),
-        "mptcp" => return "left alone: a subflow of Multipath TCP".to_owned(),
+        "loopback" => return "unchanged: both ends are on this host".to_owned(),
+        "mptcp" => return "unchanged: a subflow of Multipath TCP".to_owned(),
         "refused" => {
             let error = std::io::Error::from_raw_os_error(record.error.saturating_neg());
-            return format!("left alone: the kernel refused a setting of the policy ({error})");
+            return format!("unchanged: the kernel refused a setting of the policy ({error})");
         }
         _ => {}
     }
     if record.breaker_open != 0 {
         return format!(
-            "breaker open: {} of {} paced starts lost more than {} %, so the base algorithm alone for now",
+            "breaker open: {} of {} paced starts lost more than {} %, so the base algorithm runs alone for now",
             record.bad_starts,
             record.starts,
             f64::from(policy.breaker_permille) / 10.0
