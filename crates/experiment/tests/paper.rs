@@ -115,7 +115,7 @@ fn errors_name_file_line_and_key() {
         "1MB = nan,",
         23,
         "paper.values.cubic.1MB",
-        "is no finite number",
+        "is not a finite number",
     );
     wrong(
         "\"0.25 to 0.5\"",

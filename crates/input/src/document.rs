@@ -156,7 +156,7 @@ impl Document {
         let (key, what) = match message.as_str() {
             "duplicate key" => {
                 let key = self.text.get(span.clone()).unwrap_or_default().trim();
-                let what = "is there already: leave one of the two out";
+                let what = "is given already: leave one of the two out";
                 (key.to_owned(), what.to_owned())
             }
             _ => (String::new(), format!("not TOML: {message}")),

@@ -264,7 +264,7 @@ fn number(schema: &Value, value: Option<f64>, text: &str, place: &Place<'_>) {
     });
     let bounded = above.or(least).or(most).is_some();
     if bounded && !value.is_some_and(f64::is_finite) {
-        place.wrong(format!("{} is no finite number", quoted(text)));
+        place.wrong(format!("{} is not a finite number", quoted(text)));
     } else if !fits {
         let range = [
             above.map(|above| format!("above {above}")),

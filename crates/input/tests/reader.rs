@@ -155,8 +155,8 @@ fn what_is_wrong_is_said_with_its_place_and_the_right_form() {
         ("count = 3", "count = 3\nhosts = 0x0b", "4:9: hosts: 0x0b is out of range: 1 to 10"),
         ("count = 3", "count = 3\nweight = 0", "4:10: weight: 0 is out of range: above 0, at most 1"),
         ("count = 3", "count = 3\nweight = 1.5", "4:10: weight: 1.5 is out of range: above 0, at most 1"),
-        ("count = 3", "count = 3\nweight = nan", "4:10: weight: nan is no finite number"),
-        ("count = 3", "count = 3\ncount = 4", "4:1: count: is there already: leave one of the two out"),
+        ("count = 3", "count = 3\nweight = nan", "4:10: weight: nan is not a finite number"),
+        ("count = 3", "count = 3\ncount = 4", "4:1: count: is given already: leave one of the two out"),
         ("rate = \"1gbit\"\n", "", "1:1: rate: missing: write rate = \"500mbit\" at the top of the file"),
         ("\"1gbit\"", "1_000", "4:8: rate: 1000 has no unit: write a rate as \"500mbit\" or \"2.5gbit\""),
         ("\"1gbit\"", "\"1Gbps\"", "4:8: rate: \"Gbps\" is not a unit of a rate: write \"1gbit\""),
@@ -178,7 +178,7 @@ fn what_is_wrong_is_said_with_its_place_and_the_right_form() {
         ("[source.bulk]", "[source]\nblk = {}", "20:1: source.blk: unknown key, did you mean \"bulk\"?; known here: poisson, bulk"),
         ("[source.bulk]", "[source.bulk]\nrate = \"1mbit\"", "20:1: source.bulk.rate: unknown key; known here: size"),
         ("[variant.cubic]", "[variant.\"a b\"]\nx = 1", "17:1: variant.\"a b\".x: unknown key; known here: base"),
-        ("[[step]]", "[step]", "12:3: step: is there already: leave one of the two out"),
+        ("[[step]]", "[step]", "12:3: step: is given already: leave one of the two out"),
         ("count = 3", "count = ", "3:9: not TOML: string values must be quoted, expected literal string"),
     ];
     for (from, to, wanted) in cases {

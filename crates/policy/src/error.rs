@@ -9,9 +9,9 @@ use thiserror::Error;
 /// Why there is no policy.
 #[derive(Debug, Error)]
 pub enum PolicyError {
-    /// Neither a preset nor a path.
+    /// The text names neither a preset nor a path.
     #[error(
-        "there is no preset {name:?}{}; presets are {}; a file is given by its path (./{name} or {name}.toml)",
+        "there is no preset {name:?}{}; presets are {}; give a file by its path (./{name} or {name}.toml)",
         did_you_mean(*nearest),
         known.join(", ")
     )]

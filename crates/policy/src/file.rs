@@ -35,14 +35,14 @@ fn name(text: &str) -> Result<(), String> {
     }
     let text = paceline_input::quoted(text);
     Err(format!(
-        "{text:?} is not a name: 1 to {LONGEST_NAME} of a-z A-Z 0-9 . _ -"
+        "{text:?} is not a name: write 1 to {LONGEST_NAME} characters of a-z A-Z 0-9 . _ -"
     ))
 }
 
 fn line(text: &str) -> Result<(), String> {
     if text.chars().any(char::is_control) || text.chars().count() > LONGEST_DESCRIPTION {
         return Err(format!(
-            "not one line: leave out line breaks and control characters, at most {LONGEST_DESCRIPTION} characters"
+            "must be one line of at most {LONGEST_DESCRIPTION} characters, without control characters"
         ));
     }
     Ok(())

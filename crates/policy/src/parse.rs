@@ -104,13 +104,13 @@ fn startup(keys: &file::Startup, base: Base, place: &Place<'_>) -> Option<Startu
             place.key("target").wrong(NEEDS_BASE);
         }
         (Base::Bbr, Target::Ssthresh) => {
-            place.key("target").wrong("base \"bbr\" keeps no ssthresh to start from: write target = \"delivery-rate\", or base = \"cubic\"");
+            place.key("target").wrong("base \"bbr\" has no ssthresh to start from: write target = \"delivery-rate\", or base = \"cubic\"");
         }
         _ => {}
     }
     let remembers = target == Target::DeliveryRate;
     if !remembers && keys.half_life.is_some() {
-        place.key("half_life").wrong_key("has no effect with target \"ssthresh\", which remembers nothing: write target = \"delivery-rate\", or leave this out");
+        place.key("half_life").wrong_key("has no effect with target \"ssthresh\", which keeps no path state: write target = \"delivery-rate\", or leave this out");
     }
     Some(Startup {
         target,
@@ -141,7 +141,7 @@ fn rto(keys: &file::Rto, base: Base, place: &Place<'_>) -> Option<Rto> {
     };
     let backoff = keys.backoff.unwrap_or_default();
     if backoff == Backoff::Linear && base == Base::Bbr {
-        place.key("backoff").wrong("has no effect with base \"bbr\", which the kernel takes for a stream in its first slow start: leave this out, or write base = \"cubic\"");
+        place.key("backoff").wrong("has no effect with base \"bbr\", because the kernel treats such a connection as in its initial slow start: leave this out, or write base = \"cubic\"");
     }
     if let Some(jitter) = keys.jitter {
         jitter_fits(least, jitter, &place.key("jitter"));
@@ -166,7 +166,7 @@ fn jitter_fits(least: TickTime, jitter: TickTime, place: &Place<'_>) {
             0 => "lower rto.least, or leave this out".to_owned(),
             room => format!("write \"{}\" or less", Time::from_micros(room)),
         };
-        place.wrong(format!("comes to {sum} with rto.least, and the kernel takes {MOST_TIMER} at most (a \"tick\" is up to {LONGEST_TICK}): {right}"));
+        place.wrong(format!("adds up to {sum} with rto.least, and the kernel accepts at most {MOST_TIMER} (a \"tick\" is up to {LONGEST_TICK}): {right}"));
     }
 }
 
@@ -191,9 +191,9 @@ fn spacing(keys: &file::Spacing, base: Base, place: &Place<'_>) -> Option<Spacin
             None
         }
         (None, Some(_)) => {
-            place.key("gap").wrong_key(
-                "says nothing without the interface's rate: write line_rate = \"1gbit\"",
-            );
+            place
+                .key("gap")
+                .wrong_key("needs the interface's rate: write line_rate = \"1gbit\"");
             None
         }
         (None, None) => None,

@@ -260,7 +260,7 @@ impl fmt::Display for Raised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} = \"{}\" is under two ticks of this kernel; \"{}\" is used",
+            "{} = \"{}\" is less than two ticks of this kernel, so \"{}\" applies",
             self.key, self.asked, self.used
         )
     }

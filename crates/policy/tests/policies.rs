@@ -151,8 +151,8 @@ fn times_under_two_ticks_are_raised_and_named() {
     assert_eq!(
         raised,
         [
-            "rto.least = \"5ms\" is under two ticks of this kernel; \"8ms\" is used",
-            "ack.delay = \"2ms\" is under two ticks of this kernel; \"8ms\" is used",
+            "rto.least = \"5ms\" is less than two ticks of this kernel, so \"8ms\" applies",
+            "ack.delay = \"2ms\" is less than two ticks of this kernel, so \"8ms\" applies",
         ]
     );
     assert_eq!(policy.to_abi(1_000).rto_min_us, 5_000);
