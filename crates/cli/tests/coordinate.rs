@@ -81,12 +81,12 @@ fn serve_status_set_and_a_clean_end() {
         "{text}"
     );
     let busy = error(&["serve", "--listen", socket], 1);
-    assert!(busy.contains("listens here already"), "{busy}");
+    assert!(busy.contains("already listens on this socket"), "{busy}");
     assert_eq!(serving.interrupt(), Some(0));
     assert!(!Path::new(socket).exists(), "nothing is left behind");
     let gone = error(&["status", "--to", socket], 1);
     assert!(
-        gone.contains("paceline coordinate serve starts one"),
+        gone.contains("start one with paceline coordinate serve"),
         "{gone}"
     );
 }
@@ -114,7 +114,7 @@ fn a_token_over_loopback() {
     let status = output(&["status", "--to", &place, "--token-file", &token]);
     assert!(status.status.success(), "{status:?}");
     let wrong = error(&["status", "--to", &place, "--token-file", &other], 1);
-    assert!(wrong.contains("not the right one"), "{wrong}");
+    assert!(wrong.contains("wrong token"), "{wrong}");
 }
 
 #[test]
@@ -159,8 +159,12 @@ fn wrong_words() {
     for (arguments, code, part) in [
         (&["serve", "--algorithm", "fair"][..], 2, "there are even"),
         (&["serve", "--round", "5ms"][..], 1, "20ms to 60s"),
-        (&["serve", "--listen", "127.0.0.1"][..], 2, "is no address"),
-        (&["serve", "--group", "a b"][..], 1, "is no name"),
+        (
+            &["serve", "--listen", "127.0.0.1"][..],
+            2,
+            "is not an address",
+        ),
+        (&["serve", "--group", "a b"][..], 1, "is not a name"),
         (&["serve", "--ca", "x"][..], 2, "--cert"),
         (&["status", "--pin", "abc"][..], 1, "64 hexadecimal digits"),
         (&["join"][..], 2, "--group"),

@@ -274,7 +274,7 @@ impl<'a> Streams<'a> {
         let mut streams = match self.local.streams() {
             Ok(streams) => streams,
             Err(error) => {
-                tracing::warn!("streams cannot be listed: {error}");
+                tracing::warn!("cannot list the streams: {error}");
                 return Vec::new();
             }
         };
@@ -282,7 +282,7 @@ impl<'a> Streams<'a> {
         streams.retain(|stream| seen.insert(stream.cookie));
         if streams.len() > MOST_STREAMS {
             tracing::warn!(
-                "{} streams, of which only {MOST_STREAMS} can take part",
+                "{} streams; only the first {MOST_STREAMS} can join",
                 streams.len()
             );
             streams.truncate(MOST_STREAMS);
@@ -291,8 +291,8 @@ impl<'a> Streams<'a> {
             self.empty_told = streams.is_empty();
             match self.empty_told {
                 true => tracing::warn!(
-                    "group {}: no stream on this host (yet): is this the name that \
-                     paceline run --group, or the program, gave it?",
+                    "group {}: no stream on this host yet: check the name that paceline run \
+                     --group, or the program, gave the group",
                     self.group
                 ),
                 false => tracing::info!("group {}: {} streams", self.group, streams.len()),
@@ -311,7 +311,7 @@ impl<'a> Streams<'a> {
         };
         let caps: Vec<Cap> = caps.iter().filter_map(held).collect();
         if let Err(error) = self.local.apply(&caps, lease) {
-            tracing::warn!("windows cannot be bounded: {error}");
+            tracing::warn!("cannot bound windows: {error}");
         }
     }
 }

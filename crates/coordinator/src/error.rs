@@ -23,7 +23,7 @@ pub enum Error {
     /// A message out of turn.
     #[error("unexpected message: {0}")]
     Unexpected(&'static str),
-    /// The server does not want this client.
+    /// The server refuses this client.
     #[error("the coordinator refused: {text}")]
     Refused {
         /// Trying again is of no use.
@@ -40,15 +40,15 @@ pub enum Error {
         limit: usize,
     },
     /// A group that is not served here.
-    #[error("group {group:?} is not served here, but {}", .served.join(", "))]
+    #[error("this coordinator does not serve group {group:?}: it serves {}", .served.join(", "))]
     NoSuchGroup {
         /// As asked for.
         group: String,
         /// Those that are.
         served: Vec<String>,
     },
-    /// No coordinator, for longer than the user wants to wait.
-    #[error("no coordinator within {patience:?}: {last}")]
+    /// No coordinator within the user's timeout.
+    #[error("no coordinator was reachable within {patience:?}: {last}")]
     GivenUp {
         /// How long it was looked for.
         patience: std::time::Duration,
@@ -63,8 +63,10 @@ pub enum Error {
         /// The kernel's word.
         source: io::Error,
     },
-    /// Nobody at a Unix socket.
-    #[error("{path}: no coordinator listens here: paceline coordinate serve starts one")]
+    /// No process listens on a Unix socket.
+    #[error(
+        "{path}: no coordinator listens on this socket: start one with paceline coordinate serve"
+    )]
     Absent {
         /// The socket.
         path: String,
@@ -77,8 +79,8 @@ pub enum Error {
         /// The kernel's word.
         source: io::Error,
     },
-    /// An address that is none.
-    #[error("{address:?} is no address: expected HOST:PORT, [IPV6]:PORT or a socket's path with a slash")]
+    /// Text that is no address.
+    #[error("{address:?} is not an address: expected HOST:PORT, [IPV6]:PORT or a socket's path with a slash")]
     Address {
         /// As given.
         address: String,
@@ -117,15 +119,15 @@ impl Error {
             Self::Security(SecurityError::Stranger { .. }) => "another user",
             Self::Security(SecurityError::Version { .. }) => "another version",
             Self::Security(SecurityError::Purpose { .. }) => "another service",
-            Self::Security(SecurityError::Crowded) => "proved nothing",
+            Self::Security(SecurityError::Crowded) => "no proof",
             Self::Security(SecurityError::Left) => "left at the greeting",
             Self::Security(SecurityError::Malformed | SecurityError::Unexpected(_)) => {
-                "not the protocol"
+                "protocol error"
             }
             Self::Security(_) => "not allowed",
             Self::Frame(FrameError::Slow(_)) => "too slow",
-            Self::Frame(FrameError::Seal) => "changed on its way",
-            Self::Frame(_) | Self::Wire(_) | Self::Unexpected(_) => "not the protocol",
+            Self::Frame(FrameError::Seal) => "frame not authentic",
+            Self::Frame(_) | Self::Wire(_) | Self::Unexpected(_) => "protocol error",
             Self::Full { .. } => "full",
             Self::NoSuchGroup { .. } => "group not served",
             _ => "other",

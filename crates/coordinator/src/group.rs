@@ -130,7 +130,7 @@ impl Group {
     ) -> Result<(), Violation> {
         let current = self.round;
         let Some(member) = self.members.get_mut(&client) else {
-            return Err(Violation("no member of the group"));
+            return Err(Violation("not a member of the group"));
         };
         if round > current {
             return Err(Violation("a report for a round that has not begun"));

@@ -2,7 +2,7 @@
 //! What coordinator and clients say to each other.
 //!
 //! A connection begins with the handshake of [`paceline_security`], in which the client
-//! says what it wants to be ([`Join`]). From then on each frame has one [`Message`] in
+//! names its role ([`Join`]). From then on each frame has one [`Message`] in
 //! postcard's encoding:
 //!
 //! ```text
@@ -53,7 +53,7 @@ pub enum Role {
 /// What a client says of itself, within the handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
-    /// What it wants to be.
+    /// The role that it requests.
     pub role: Role,
     /// A member's group; empty for control.
     pub group: String,

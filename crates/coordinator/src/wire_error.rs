@@ -16,7 +16,7 @@ pub enum WireError {
         most: usize,
     },
     /// Bytes that are no message.
-    #[error("a message cannot be read: {0}")]
+    #[error("cannot decode a message: {0}")]
     Malformed(#[source] postcard::Error),
     /// A message, and more.
     #[error("{0} bytes follow a message in its frame")]
@@ -30,6 +30,6 @@ pub enum WireError {
         limit: usize,
     },
     /// A name that would make a mess of a log or a terminal.
-    #[error("{0:?} is no name: 1 to {MOST_NAME} letters, digits and . _ - : @")]
+    #[error("{0:?} is not a name: write 1 to {MOST_NAME} letters, digits and . _ - : @")]
     Name(String),
 }

@@ -142,14 +142,14 @@ async fn join_gives_up_after_its_time_and_names_the_groups() {
     assert!(matches!(error, Error::GivenUp { .. }), "{error}");
     assert!(error
         .to_string()
-        .starts_with("no coordinator within 50ms: "));
+        .starts_with("no coordinator was reachable within 50ms: "));
 
     start(vec![Endpoint::Local(socket.clone())], "average", false).await;
     let other = config(&socket, "other", None);
     let error = client::join(&other, &mut host, std::future::pending()).await;
     let error = error.expect_err("not served").to_string();
     assert!(
-        error.contains("\"other\" is not served here, but transfer"),
+        error.contains("this coordinator does not serve group \"other\": it serves transfer"),
         "{error}"
     );
 }
@@ -178,7 +178,7 @@ async fn silent_connections_do_not_keep_others_out() {
         }
     }
     let seen = status(&access).await;
-    let crowded = seen.refusals.iter().find(|r| r.reason == "proved nothing");
+    let crowded = seen.refusals.iter().find(|r| r.reason == "no proof");
     let crowded = crowded.expect("it is said that some had to go");
     assert!(crowded.count >= 1000, "{crowded:?}");
     assert!(crowded.last.starts_with("127.0.0.1:"), "{crowded:?}");

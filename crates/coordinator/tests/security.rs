@@ -76,7 +76,7 @@ async fn settings_that_leave_it_open_are_refused() {
         .err()
         .expect("refused");
     assert!(
-        error.to_string().contains("any user could connect"),
+        error.to_string().contains("any user can connect"),
         "{error}"
     );
 }
@@ -88,7 +88,7 @@ async fn only_the_right_token_opens() {
         .await
         .expect("the right one");
     let error = ask(&access(address, Some(b"another token of mine"))).await;
-    assert!(error.expect_err("wrong").contains("not the right one"));
+    assert!(error.expect_err("wrong").contains("wrong token"));
     let error = ask(&access(address, None)).await.expect_err("none");
     assert!(error.contains("--token-file"), "{error}");
 }
@@ -132,9 +132,9 @@ async fn a_false_coordinator_is_found_out() {
     let (address, serving) = other_server(SERVICE, b"another token of mine").await;
     let error = ask(&access(address, Some(SECRET))).await;
     let error = error.expect_err("not believed");
-    assert!(error.contains("not the right one"), "{error}");
+    assert!(error.contains("wrong token"), "{error}");
     let theirs = serving.await.expect("no panic");
-    assert_eq!(theirs, "the token is not the same on both sides");
+    assert_eq!(theirs, "the tokens of the two sides differ");
 }
 
 /// One token for all services is still one for each alone.
@@ -145,10 +145,10 @@ async fn a_service_for_something_else_is_named_on_both_sides() {
     let (address, serving) = other_server(mover, SECRET).await;
     let error = ask(&access(address, Some(SECRET))).await;
     let error = error.expect_err("another service");
-    let told = "the other side's service is move, this one's is coordinate: ";
+    let told = "the other side uses service move, this side coordinate: ";
     assert!(error.starts_with(told), "{error}");
     let theirs = serving.await.expect("no panic");
-    let told = "the other side's service is coordinate, this one's is move: ";
+    let told = "the other side uses service coordinate, this side move: ";
     assert!(theirs.starts_with(told), "{theirs}");
 
     // A mover's client at a coordinator.
@@ -159,9 +159,9 @@ async fn a_service_for_something_else_is_named_on_both_sides() {
     let (token, none) = (Token::new(SECRET), Protection::None);
     let joined = join(&mut reader, &mut writer, &mover, Some(&token), &none, b"").await;
     let error = joined.expect_err("another service").to_string();
-    assert!(error.contains("service is coordinate"), "{error}");
+    assert!(error.contains("uses service coordinate"), "{error}");
     let counted = refusal(address, "another service").await;
-    assert!(counted.last.contains("service is move"), "{counted:?}");
+    assert!(counted.last.contains("uses service move"), "{counted:?}");
 }
 
 /// The version before this one, from its bytes: the server spoke first there, too, and a
@@ -270,7 +270,7 @@ async fn what_was_recorded_cannot_be_played_again() {
     let mut all = Vec::new();
     let _ = stream.read_to_end(&mut all).await;
     let text = String::from_utf8_lossy(&all);
-    assert!(text.contains("the token is not the right one"), "{text}");
+    assert!(text.contains("wrong token"), "{text}");
 
     let twice = middle(address, |number, frame| match number {
         1 => vec![frame.clone(), frame],
@@ -279,8 +279,8 @@ async fn what_was_recorded_cannot_be_played_again() {
     ask(&access(twice.await, Some(SECRET)))
         .await
         .expect("the first time");
-    let counted = refusal(address, "changed on its way").await;
-    assert!(counted.last.contains("cannot be opened"), "{counted:?}");
+    let counted = refusal(address, "frame not authentic").await;
+    assert!(counted.last.contains("is not authentic"), "{counted:?}");
 }
 
 #[tokio::test]
@@ -411,10 +411,7 @@ async fn tls_with_a_pinned_certificate_and_a_token() {
     let (certificate, key) = pair(&pki.server);
     config.tls = Some(server_tls(certificate, key, None).expect("good files"));
     let open = Server::bind(config.clone()).await.err().expect("refused");
-    assert!(
-        open.to_string().contains("any user could connect"),
-        "{open}"
-    );
+    assert!(open.to_string().contains("any user can connect"), "{open}");
     config.token = Some(Token::new(SECRET));
     let address = start(config).await.expect("TCP");
     let pinned = |path: &Path| {
@@ -431,7 +428,7 @@ async fn tls_with_a_pinned_certificate_and_a_token() {
     access.tls = pinned(certificate);
     access.token = Some(Token::new(b"another token of mine"));
     let error = ask(&access).await.expect_err("the wrong token");
-    assert!(error.contains("not the right one"), "{error}");
+    assert!(error.contains("wrong token"), "{error}");
 }
 
 /// Somebody in the middle with a certificate that the client takes, who passes the
@@ -464,7 +461,7 @@ async fn a_proof_cannot_be_passed_on_to_another_connection() {
     let mut access = access(middle_address, Some(SECRET));
     access.tls = Some(client);
     let error = ask(&access).await.expect_err("passed on");
-    assert!(error.contains("not the right one"), "{error}");
+    assert!(error.contains("wrong token"), "{error}");
 }
 
 const SOCKET: &str = "PACELINE_TEST_SOCKET";
@@ -503,7 +500,7 @@ async fn another_users_process_is_turned_away() {
     start(config.clone()).await;
     let stranger = tokio::task::block_in_place(|| run(&socket, 65534));
     assert!(
-        stranger.contains("belongs to user 65534, which may not take part"),
+        stranger.contains("belongs to user 65534, which is not authorized"),
         "{stranger}"
     );
     let friend = tokio::task::block_in_place(|| run(&socket, 1234));

@@ -243,7 +243,7 @@ async fn a_report_counts_once_and_in_its_turn() {
     };
     assert_eq!(
         (refusal.reason.as_str(), refusal.count),
-        ("not the protocol", 2)
+        ("protocol error", 2)
     );
     let last = "hand of group transfer: a report for a round that has not begun";
     assert_eq!(refusal.last, last);
@@ -302,7 +302,10 @@ async fn limits_of_clients_groups_and_streams() {
     let mut host = Host::with(vec![sample(1, 10)]);
     let error = client::join(&other, &mut host, std::future::pending()).await;
     let error = error.expect_err("not served").to_string();
-    assert!(error.contains("\"other\" is not served here"), "{error}");
+    assert!(
+        error.contains("this coordinator does not serve group \"other\""),
+        "{error}"
+    );
     let first = member(&socket, "one", &host);
     until("windows", || host.max_of(1) == Some(10)).await;
     // A second one is told, and tries again when there is room.

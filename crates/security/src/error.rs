@@ -18,34 +18,32 @@ pub enum Error {
         /// Why not, and what would be right.
         what: String,
     },
-    /// TLS does not take what was given.
+    /// TLS refuses the settings.
     #[error("TLS: {0}")]
     Tls(#[source] rustls::Error),
-    /// A certificate that does not convince, or no TLS at all.
+    /// An invalid certificate, or no TLS at all.
     #[error("TLS handshake: {0}")]
     Handshake(#[source] io::Error),
-    /// Settings that leave a door open.
+    /// Settings that would admit any client.
     #[error("{0}")]
     Open(String),
-    /// A process of somebody else's.
-    #[error("the process at the other end belongs to user {user}, which may not take part")]
+    /// A process of another user.
+    #[error("the process at the other end belongs to user {user}, which is not authorized")]
     Stranger {
         /// Its user's number.
         user: u32,
     },
     /// The proof is invalid: another token, purpose or connection.
-    #[error("the token is not the same on both sides")]
+    #[error("the tokens of the two sides differ")]
     Proof,
     /// A token is required, and one side has none.
     #[error("{0}")]
     TokenMissing(&'static str),
-    /// Others wanted the place of a connection that had not proven anything.
-    #[error("too many connections that prove nothing: this was the oldest")]
+    /// Other connections took the place of an unauthenticated one.
+    #[error("too many unauthenticated connections: this was the oldest")]
     Crowded,
     /// The other side is another service.
-    #[error(
-        "the other side's service is {theirs}, this one's is {ours}: is it the right address?"
-    )]
+    #[error("the other side uses service {theirs}, this side {ours}: check the address")]
     Purpose {
         /// The other side's.
         theirs: Purpose,
@@ -67,8 +65,8 @@ pub enum Error {
     },
     /// A client hung up after the greeting, as version 1 of the handshake does.
     #[error(
-        "the other side hung up at the greeting: it does not speak version {VERSION} of the \
-         handshake, or it only probed the port"
+        "the other side closed during the greeting: it does not speak version {VERSION} of \
+         the handshake, or it only probed the port"
     )]
     Left,
     /// The server refused this client.
@@ -80,19 +78,19 @@ pub enum Error {
         text: String,
     },
     /// Bytes that are no message of the handshake.
-    #[error("this is not the handshake of Paceline")]
+    #[error("the other side does not use the handshake of Paceline")]
     Malformed,
     /// A message out of turn.
     #[error("unexpected message: {0}")]
     Unexpected(&'static str),
     /// getrandom(2) failed.
-    #[error("the kernel gives no random numbers")]
+    #[error("getrandom(2) failed")]
     Random,
     /// snow reports an error other than a failed proof.
     #[error("Noise: {0}")]
     Noise(#[source] snow::Error),
     /// No process listens at a Unix socket.
-    #[error("{path}: nobody listens here")]
+    #[error("{path}: no process listens on this socket")]
     Nobody {
         /// The socket.
         path: String,
@@ -112,7 +110,7 @@ pub enum FrameError {
     #[error("connection: {0}")]
     Io(#[source] io::Error),
     /// Not one of ours, or somebody who means harm.
-    #[error("a frame of {length} bytes is not between {least} and {most}")]
+    #[error("a frame has {length} bytes: expected {least} to {most}")]
     Length {
         /// As announced.
         length: usize,
@@ -122,7 +120,7 @@ pub enum FrameError {
         most: usize,
     },
     /// An encrypted frame was changed, or is out of order.
-    #[error("a frame cannot be opened: it was changed, or is not the next one")]
+    #[error("a frame is not authentic: it was changed, or is not the next one")]
     Seal,
     /// It took too long.
     #[error("no answer within {0:?}")]

@@ -201,7 +201,7 @@ where
 /// after [`accept`] has succeeded.
 pub async fn refuse<W: AsyncWrite + Unpin>(writer: &mut Writer<W>, error: &Error) {
     let (for_good, text) = match error {
-        Error::Proof => (true, "the token is not the right one".to_owned()),
+        Error::Proof => (true, "wrong token".to_owned()),
         Error::Stranger { .. } | Error::Version { .. } | Error::Purpose { .. } => {
             (true, error.to_string())
         }
@@ -240,7 +240,7 @@ fn greeted<'t>(
         }
         // Without a proof, any process on this host could be the server.
         (false, _) if *protection == Protection::None => {
-            let what = "the server does not prove a token";
+            let what = "the server did not prove a token";
             Err(Error::TokenMissing(what))
         }
         (true, token) => Ok(token),

@@ -47,13 +47,16 @@ pub fn bind(path: &Path, shared: bool) -> Result<UnixListener, Error> {
     }
     if let Ok(metadata) = fs::symlink_metadata(path) {
         if !metadata.file_type().is_socket() {
-            return Err(file_error(path, "is in the way: it is not a socket"));
+            return Err(file_error(
+                path,
+                "exists and is not a socket: remove it or give another path",
+            ));
         }
         match std::os::unix::net::UnixStream::connect(path) {
             Err(other) if other.kind() == ErrorKind::ConnectionRefused => {
                 fs::remove_file(path).map_err(error)?;
             }
-            _ => return Err(file_error(path, "a service listens here already")),
+            _ => return Err(file_error(path, "a service already listens on this socket")),
         }
     }
     let listener = UnixListener::bind(path).map_err(error)?;
@@ -70,7 +73,7 @@ fn check_directory(directory: &Path) -> Result<(), Error> {
     if !metadata.is_dir() || !ours || (metadata.mode() & 0o022 != 0 && !sticky) {
         return Err(file_error(
             directory,
-            "others could put their own socket here: use a directory of your own",
+            "other users could replace the socket: use a directory that only you can change",
         ));
     }
     Ok(())

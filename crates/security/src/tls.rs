@@ -130,7 +130,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
         .collect::<Result<_, _>>()
         .map_err(error)?;
     match all.is_empty() {
-        true => Err(file_error(path, "there is no certificate (PEM) in it")),
+        true => Err(file_error(path, "the file holds no certificate (PEM)")),
         false => Ok(all),
     }
 }
@@ -139,7 +139,10 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     use std::os::unix::fs::MetadataExt;
     let mode = std::fs::metadata(path).map(|metadata| metadata.mode());
     if mode.is_ok_and(|mode| mode & 0o007 != 0) {
-        return Err(file_error(path, "everybody may use this key: chmod 600 it"));
+        return Err(file_error(
+            path,
+            "other users can read this key: chmod 600 it",
+        ));
     }
     PrivateKeyDer::from_pem_file(path).map_err(|error| file_error(path, error.to_string()))
 }

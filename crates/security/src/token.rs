@@ -46,13 +46,13 @@ impl Token {
         let file = File::open(path).map_err(error)?;
         let metadata = file.metadata().map_err(error)?;
         if !metadata.is_file() {
-            return Err(file_error(path, "a token is kept in a regular file"));
+            return Err(file_error(path, "a token must be in a regular file"));
         }
         if metadata.mode() & 0o077 != 0 {
             let mode = metadata.mode() & 0o777;
             return Err(file_error(
                 path,
-                format!("others may use this token (mode {mode:o}): chmod 600 it"),
+                format!("other users can read this token (mode {mode:o}): chmod 600 it"),
             ));
         }
         let most = *LENGTHS.end() + 1;
@@ -66,7 +66,7 @@ impl Token {
             return Err(file_error(
                 path,
                 format!(
-                    "a token has {} to {} bytes, not {}: paceline coordinate token makes one",
+                    "a token has {} to {} bytes, not {}: create one with paceline coordinate token",
                     LENGTHS.start(),
                     LENGTHS.end(),
                     token.len()

@@ -16,7 +16,7 @@ pub const CHOICES: [(&str, &str, &str); 8] = [
     (
         "even",
         "queue=0.5, prefix4=24, prefix6=64",
-        "all finish together, on a path that is full",
+        "all streams finish together, with the path filled",
     ),
     (
         "scoreboard",
@@ -67,7 +67,7 @@ enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// No such algorithm.
-    #[error("there is no algorithm {name:?}; there are {}", names())]
+    #[error("unknown algorithm {name:?}: use one of {}", names())]
     Unknown {
         /// As given.
         name: String,
@@ -93,7 +93,7 @@ pub enum ChoiceError {
         expected: &'static str,
     },
     /// A parameter without a value.
-    #[error("{text:?} is no parameter: write KEY=VALUE, as in {example}")]
+    #[error("{text:?} is not a parameter: write KEY=VALUE, as in {example}")]
     Form {
         /// As given.
         text: String,

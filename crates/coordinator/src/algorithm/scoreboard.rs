@@ -127,7 +127,7 @@ impl Algorithm for Scoreboard {
 
     fn beliefs(&self) -> Vec<String> {
         match self.goal_segs {
-            None => vec!["no window has voted yet".to_owned()],
+            None => vec!["no window has a vote yet".to_owned()],
             Some(goal) => vec![format!(
                 "best block {goal:.0} segments, limit {:.0}",
                 goal + self.config.headroom_segs

@@ -199,7 +199,7 @@ impl Hub {
         match taken {
             Ok(()) if running.group.complete() => self.finish(&place.group.clone()),
             Ok(()) => {}
-            Err(violation) => self.dismiss(place, "not the protocol", violation.0),
+            Err(violation) => self.dismiss(place, "protocol error", violation.0),
         }
     }
 
@@ -321,7 +321,7 @@ impl Hub {
         let record = running.group.history.last();
         if let (Some(log), Some(record)) = (&mut self.log, record) {
             if let Err(error) = log.add(name, record, latency.as_secs_f64() * 1e3) {
-                tracing::warn!("{error}; no more is written");
+                tracing::warn!("{error}; the log ends here");
                 self.log = None;
             }
         }
@@ -334,7 +334,7 @@ impl Hub {
             .get(&client)
             .is_some_and(|messages| messages.try_send(message).is_err());
         if full {
-            tracing::warn!("a client of group {name} does not take its messages");
+            tracing::warn!("a client of group {name} does not read its messages");
             let place = Place {
                 group: name.to_owned(),
                 client,
@@ -404,11 +404,11 @@ impl Hub {
         let short = text(false)?;
         match fits(&short) {
             true => Ok(short),
-            false => Err("too many clients for one answer: ask for one group".to_owned()),
+            false => Err("too many clients for one answer: request one group".to_owned()),
         }
     }
 }
 
 fn no_group(name: &str) -> String {
-    format!("there is no group {name:?}: paceline coordinate status shows those there are")
+    format!("there is no group {name:?}: paceline coordinate status lists the groups")
 }

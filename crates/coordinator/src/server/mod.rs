@@ -153,7 +153,7 @@ impl ServerConfig {
         }
         if self.token.is_none() && !(self.tls.is_some() && self.client_certificates) {
             return open(format!(
-                "any user could connect to {address}: it needs a token (--token-file), \
+                "any user can connect to {address}: it needs a token (--token-file), \
                  or TLS with clients' certificates (--cert, --key, --ca)"
             ));
         }

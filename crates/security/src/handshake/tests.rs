@@ -146,7 +146,7 @@ async fn a_client_is_taken_by_its_own_service_and_by_no_other() {
                 let (joined, accepted) = (joined.unwrap_err(), accepted.unwrap_err());
                 let text = |theirs: Service, ours: Service| {
                     format!(
-                        "the other side's service is {}, this one's is {}: is it the right address?",
+                        "the other side uses service {}, this side {}: check the address",
                         theirs.purpose, ours.purpose
                     )
                 };
@@ -192,7 +192,7 @@ async fn a_proof_for_one_purpose_is_none_for_another() {
                     continue;
                 }
                 assert!(matches!(accepted, Err(Error::Proof)), "{accepted:?}");
-                let refused = FromServer::refused(true, "the token is not the right one");
+                let refused = FromServer::refused(true, "wrong token");
                 assert_eq!(answer, refused);
             }
         }
@@ -221,7 +221,7 @@ async fn a_proof_is_none_within_another_tls_connection() {
     );
     assert!(matches!(accepted, Err(Error::Proof)), "{accepted:?}");
     let refused = joined.expect_err("passed on").to_string();
-    assert!(refused.contains("not the right one"), "{refused}");
+    assert!(refused.contains("wrong token"), "{refused}");
 }
 
 #[tokio::test]
@@ -237,10 +237,7 @@ async fn a_wrong_token_or_none_is_said_on_both_sides() {
         );
         assert!(matches!(accepted, Err(Error::Proof)), "{accepted:?}");
         let text = joined.expect_err("wrong").to_string();
-        assert_eq!(
-            text,
-            "the other side refused: the token is not the right one"
-        );
+        assert_eq!(text, "the other side refused: wrong token");
 
         let (mut client, mut server) = ends(mode).await;
         let (joined, accepted) = tokio::join!(

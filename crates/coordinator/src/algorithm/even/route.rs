@@ -431,7 +431,7 @@ impl Route {
 
     pub fn belief(&self) -> String {
         let phase = match self.phase {
-            Phase::Start => "looking for the capacity",
+            Phase::Start => "probing the capacity",
             Phase::Drain { .. } => "draining",
             Phase::Follow => "following",
         };
