@@ -245,12 +245,12 @@ fn what_is_wrong_is_said_once_with_file_line_and_key() {
         (
             "[flows.clients]",
             "[group.all]\ncoordinate = \"evn\"\n[flows.clients]",
-            "small.toml:21:14: group.all.coordinate: there is no algorithm \"evn\"; there are even, scoreboard",
+            "small.toml:21:14: group.all.coordinate: unknown algorithm \"evn\": use one of even, scoreboard",
         ),
         (
             "[flows.clients]",
             "[group.all]\ncoordinate = \"even\"\n[flows.clients]\ngroup = \"all\"",
-            "flows.clients.group: windows are bounded in the stack \"linux\"",
+            "flows.clients.group: a group bounds windows only in the stack \"linux\"",
         ),
     ] {
         let text = SCENARIO.replacen(from, to, 1);

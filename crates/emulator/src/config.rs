@@ -43,7 +43,7 @@ pub struct LinkConfig {
     pub slot_ns: u64,
     /// Share of packets that arrive twice, 0 to 1.
     pub duplicate: f64,
-    /// Changes at fixed times, in the order of time.
+    /// Changes at fixed times, in ascending order of time.
     pub steps: Vec<Step>,
     /// Of everything that is random. Each impairment has a sequence of its own, so
     /// that one more does not change the others.
@@ -206,7 +206,7 @@ impl LinkConfig {
         }
     }
 
-    /// Refuses what no line can be, for frames of up to `frame_bytes`.
+    /// Refuses an impossible line, for frames of up to `frame_bytes`.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -217,7 +217,7 @@ impl LinkConfig {
         if i64::from(frame_bytes) + i64::from(self.framing_bytes) <= 0 {
             return Err(EmulatorError::Range {
                 what: "framing",
-                range: "less than what a frame has",
+                range: "less than the size of a frame",
             });
         }
         self.buffer.check(frame_bytes)?;
@@ -237,7 +237,7 @@ impl LinkConfig {
             if most_ns > self.delay_ns {
                 return Err(EmulatorError::Range {
                     what: "jitter",
-                    range: "the delay at most",
+                    range: "at most the delay",
                 });
             }
         }
@@ -248,7 +248,7 @@ impl LinkConfig {
         if !self.steps.is_sorted_by_key(|step| step.at_ns) {
             return Err(EmulatorError::Range {
                 what: "steps",
-                range: "in the order of time",
+                range: "in ascending order of time",
             });
         }
         self.steps
@@ -256,7 +256,7 @@ impl LinkConfig {
             .try_for_each(|step| self.check_change(&step.change, frame_bytes))
     }
 
-    /// Refuses a change that no line like this can make.
+    /// Refuses a change that this line cannot make.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -343,7 +343,7 @@ impl Loss {
                 good,
                 bad,
             } => {
-                above_none("loss's way to good", to_good)?;
+                above_none("loss.to_good", to_good)?;
                 [to_bad, good, bad]
                     .into_iter()
                     .try_for_each(|value| share("loss", value))
@@ -368,6 +368,6 @@ fn above_none(what: &'static str, value: f64) -> Result<(), EmulatorError> {
     }
     Err(EmulatorError::Range {
         what,
-        range: "a share above 0 % up to 100 %",
+        range: "a share above 0 %, at most 100 %",
     })
 }

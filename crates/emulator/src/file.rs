@@ -155,9 +155,10 @@ impl<'a> Direction<'a> {
                 None | Some((None, None)) => {}
                 Some((Some(_), Some(_))) => {
                     let key = self.place.key(table).key(names[1]);
-                    return Err(
-                        key.wrong_key(format!("there is {} already: one of the two", names[0]))
-                    );
+                    return Err(key.wrong_key(format!(
+                        "excludes {}, which is given already: leave one of the two out",
+                        names[0]
+                    )));
                 }
                 Some((first, second)) => return Ok((first.as_ref(), second.as_ref())),
             }
@@ -288,7 +289,7 @@ impl<'a> Direction<'a> {
             }
             let last = config.steps.last();
             if last.is_some_and(|last| last.at_ns > step.at_ns) {
-                place.key("at").wrong("is earlier than the one before it");
+                place.key("at").wrong("is earlier than the step before it");
             }
             if let Err(error) = config.check_change(&step.change, frame_bytes) {
                 place.wrong(error.to_string());

@@ -4,7 +4,7 @@
 //! Ethernet frames that arrive at one interface leave at the other, later:
 //! each direction has its own rate, delay and drop-tail buffer, as the
 //! hardware emulator of matsuda-2005, 3.1 had. It is simple and it is honest:
-//! it measures its own lateness and says when a run is not to be trusted
+//! it measures its own lateness and says when a run is invalid
 //! ([`Report::problems`]).
 //!
 //! - [`Link`] is the arithmetic of one direction, without clock or socket.
@@ -63,7 +63,7 @@ pub enum EmulatorError {
     #[error("a link needs a rate above 0 bit/s")]
     NoRate,
     /// Another rate for a line that follows a trace.
-    #[error("the line follows a trace, whose rate cannot be changed")]
+    #[error("the line follows a trace, so its rate cannot change")]
     RateOfTrace,
     /// A value that is not possible.
     #[error("{what} must be {range}")]
@@ -73,7 +73,7 @@ pub enum EmulatorError {
         /// What it may be.
         range: &'static str,
     },
-    /// A rate trace that is none.
+    /// An invalid rate trace.
     #[error("{file}:{line}: {problem}")]
     Trace {
         /// The file.

@@ -98,7 +98,7 @@ impl ChangeRequest {
         let change = self.change();
         if change == Change::default() {
             return Answer::Error(
-                "nothing to change: name rate, delay, buffer, loss, cut or outage".to_owned(),
+                "nothing to change: give rate, delay, buffer, loss, cut or outage".to_owned(),
             );
         }
         let directions = match self.direction {
@@ -151,7 +151,7 @@ impl Server {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(
                 io::ErrorKind::AddrInUse,
-                "another link listens there",
+                "another link listens on this socket",
             ));
         }
         remove_dead(path)?;
@@ -200,7 +200,7 @@ pub fn remove_dead(path: &Path) -> io::Result<()> {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "there is a file that is no socket",
+            "the path exists and is not a socket",
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),

@@ -14,7 +14,7 @@ use crate::link::Cause;
 /// Usual width of a bin of [`Bins`], nanoseconds.
 pub const BIN_NS: u64 = 1_000_000;
 
-/// Above this 99th percentile of lateness a run is not to be trusted,
+/// Above this 99th percentile of lateness a run is invalid,
 /// nanoseconds: a hundredth of a 20 ms round trip.
 pub const LATENESS_LIMIT_NS: u64 = 200_000;
 
@@ -363,7 +363,7 @@ pub struct Report {
     pub reverse: DirectionReport,
 }
 
-/// Why a run is not to be trusted.
+/// Why a run is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
     /// The 99th percentile of lateness is above [`LATENESS_LIMIT_NS`].
@@ -418,7 +418,7 @@ impl fmt::Display for Problem {
 }
 
 impl Report {
-    /// Everything that makes the run not to be trusted; empty when it is.
+    /// Everything that makes the run invalid; empty when it is valid.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (direction, report) in [("forward", &self.forward), ("reverse", &self.reverse)] {

@@ -54,7 +54,7 @@ impl Trace {
                 .and_then(|millis| millis.checked_mul(NANOS_PER_MILLI))
                 .ok_or_else(|| wrong("not a whole number of milliseconds"))?;
             if moment > LONGEST_NS {
-                return Err(wrong("more than a day: moments are milliseconds"));
+                return Err(wrong("more than a day: a line is a time in milliseconds"));
             }
             if moments.last().is_some_and(|last| *last > moment) {
                 return Err(wrong("earlier than the line before it"));
@@ -66,7 +66,7 @@ impl Trace {
             _ => Err(EmulatorError::Trace {
                 file: name.to_owned(),
                 line: text.lines().count().max(1),
-                problem: "no moment after 0: a trace says when packets may leave, in milliseconds",
+                problem: "no time after 0: a trace lists the times at which a packet may leave, in milliseconds",
             }),
         }
     }

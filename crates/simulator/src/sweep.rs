@@ -37,13 +37,13 @@ pub enum SweepError {
         source: std::io::Error,
     },
     /// A directory that holds something else.
-    #[error("{} holds runs of another scenario, or of another version of this one: give --out another directory", directory.display())]
+    #[error("{} holds runs of another scenario, or of another version of this one: give another directory with --out", directory.display())]
     Another {
         /// The directory.
         directory: PathBuf,
     },
     /// The user stopped it.
-    #[error("interrupted: {done} of {runs} runs are done and kept in {}; the same command goes on with the others", directory.display())]
+    #[error("interrupted: {done} of {runs} runs are done and kept in {}; the same command resumes with the others", directory.display())]
     Interrupted {
         /// So many are done.
         done: usize,
@@ -145,7 +145,7 @@ impl std::str::FromStr for Shard {
         numbers
             .filter(|(index, of)| (1..=*of).contains(index))
             .map(|(index, of)| Shard { index, of })
-            .ok_or_else(|| "a part is I/N, I from 1 to N, such as 2/8".to_owned())
+            .ok_or_else(|| "expected I/N with I from 1 to N, such as 2/8".to_owned())
     }
 }
 

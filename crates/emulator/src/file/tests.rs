@@ -110,7 +110,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "[link]\nrate = \"1mbit\"\nbuffer = \"10KiB\"\njitter = \"1ms\"",
-            "wan.toml:4:10: link.jitter: jitter must be the delay at most",
+            "wan.toml:4:10: link.jitter: jitter must be at most the delay",
         ),
     ];
     for (text, wanted) in cases {
@@ -161,7 +161,7 @@ fn all_that_is_wrong_is_said_once() {
     let several = said(
         "[link]\nrate = \"1mbit\"\nbuffer = \"9KiB\"\n[reverse]\njitter = \"1ms\"\n[[link.step]]\nat = \"1s\"\n",
     );
-    let expected = "wan.toml:5:10: reverse.jitter: jitter must be the delay at most\n\
+    let expected = "wan.toml:5:10: reverse.jitter: jitter must be at most the delay\n\
         wan.toml:6:1: link.step: changes nothing";
     assert!(several.starts_with(expected), "{several}");
 }

@@ -67,7 +67,7 @@ pub(super) fn plan(file: File, place: &Place<'_>, path: &Path) -> Result<Plan, R
     }
     let measured = match &file.measure {
         None if file.link.is_empty() => {
-            Err(place.key("link").wrong("name at least one: [link.gateway]"))
+            Err(place.key("link").wrong("give at least one: [link.gateway]"))
         }
         None => Ok(0),
         Some(name) => index_of(name, "link", &file.link, &place.key("measure")),
@@ -79,7 +79,7 @@ pub(super) fn plan(file: File, place: &Place<'_>, path: &Path) -> Result<Plan, R
     }
     let groups = groups.into_iter().collect::<Result<Vec<_>, _>>()?;
     let Some(first) = groups.first() else {
-        let problem = "name at least one group: [flows.clients]";
+        let problem = "give at least one group: [flows.clients]";
         return Err(place.key("flows").wrong(problem));
     };
     let one_way: u64 = first
@@ -123,7 +123,7 @@ fn flows(
         } else {
             "count"
         };
-        let problem = format!("makes {made} flows; from 1 to {MOST_FLOWS} are possible");
+        let problem = format!("makes {made} flows in all: 1 to {MOST_FLOWS} are possible");
         place.key(which).wrong(problem);
     }
     check_queue(&table.edge_queue, &place.key("edge_queue"));
@@ -186,23 +186,25 @@ fn check_group(file: &File, name: &str, sender: &SenderConfig, place: &Place<'_>
     }
     if file.flows.contains_key(name) {
         place.wrong(format!(
-            "[flows.{name}] and [group.{name}] have one name: their metrics would, too"
+            "[flows.{name}] and [group.{name}] need different names, as their metrics do"
         ));
     }
     if !sender.takes_laws() {
-        place.wrong("windows are bounded in the stack \"linux\", and not of vegas or udp");
+        place.wrong(
+            "a group bounds windows only in the stack \"linux\", and not those of vegas or udp",
+        );
     }
 }
 
 fn check_queue(queue: &QueueTable, place: &Place<'_>) {
     if queue.packets.is_some() && queue.bytes.is_some() {
-        place.wrong("has packets and bytes: give one of them");
+        place.wrong("has packets and bytes: give only one of them");
     }
     if queue
         .red
         .is_some_and(|red| !(red.min < red.max && red.max.is_finite()))
     {
-        let problem = "min and max are packets of the average queue, 0 <= min < max";
+        let problem = "min and max are average queue lengths in packets: 0 <= min < max";
         place.key("red").wrong(problem);
     }
 }
@@ -222,7 +224,7 @@ fn sender(
         (None, Some(_)) => &empty,
         (None, None) => {
             let known = names(file.sender.keys());
-            return Err(place.wrong(format!("there is no sender \"{name}\": give a table [sender.{name}], of which there are {known}, or one of udp, reno, newreno, sack, vegas, cubic, bic")));
+            return Err(place.wrong(format!("there is no sender \"{name}\": give a table [sender.{name}] (there are {known}), or one of udp, reno, newreno, sack, vegas, cubic, bic")));
         }
     };
     let tables = [own, &file.tcp];
@@ -242,13 +244,14 @@ fn sender(
     let modern = matches!(algorithm, Algorithm::Cubic | Algorithm::Bic) || policy.is_some();
     let stack = first!(stack).unwrap_or(if modern { Stack::Linux } else { Stack::Rfc });
     if stack == Stack::Ns3 && !matches!(algorithm, Algorithm::Newreno | Algorithm::Udp) {
-        let problem = "\"ns-3\" is a stack of newreno and udp only";
+        let problem = "the stack \"ns-3\" supports only newreno and udp";
         return Err(at("stack").wrong(problem));
     }
     let mut config = SenderConfig::of(algorithm, stack);
     if let Some(name) = policy {
         if !config.takes_laws() {
-            let problem = "Paceline's laws are for the stack \"linux\", and not for vegas or udp";
+            let problem =
+                "Paceline's laws need the stack \"linux\", and do not support vegas or udp";
             return Err(at("policy").wrong(problem));
         }
         let beside = path.parent().unwrap_or(Path::new("")).join(&name);
@@ -329,7 +332,7 @@ fn source(
         SourceTable::Bulk(bulk) => {
             let place = place.key("bulk");
             if bulk.size.is_none() && sender.algorithm == Algorithm::Udp {
-                return Err(place.wrong("udp without end would never stop: give a size"));
+                return Err(place.wrong("a udp source without a size never stops: give a size"));
             }
             let size = bulk
                 .size
@@ -386,7 +389,7 @@ fn trace(file: &Path, packet_bytes: u32) -> Result<Arc<[(u64, u32)]>, String> {
         let ascends = entries.last().is_none_or(|&(last, _)| time >= last);
         if !(0.0..=1e7).contains(&seconds) || !ascends {
             return Err(format!(
-                "{}:{number}: times are seconds and ascend",
+                "{}:{number}: times must be seconds in ascending order",
                 file.display()
             ));
         }

@@ -40,7 +40,7 @@ pub enum StudyError {
     #[error(transparent)]
     Series(#[from] CsvError),
     /// A point that was not named as one.
-    #[error("--at {0}: needs AXIS=VALUE")]
+    #[error("--at {0}: expected AXIS=VALUE")]
     NotAPoint(String),
     /// None of a point's runs.
     #[error("--seeds 0: at least one run is needed")]

@@ -97,7 +97,7 @@ pub fn model(
 /// The model of a point's clients and link.
 fn of(scenario: &Scenario, point: &Point) -> Result<Model, StudyError> {
     const NO_POISSON: StudyError = StudyError::NotForTheModel(
-        "the model is about Poisson sources: the first group of flows has another source",
+        "the model needs Poisson sources: the first group of flows has another source",
     );
     const NO_LIMIT: StudyError =
         StudyError::NotForTheModel("the model needs a queue with a limit: packets or bytes");
