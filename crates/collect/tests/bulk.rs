@@ -110,7 +110,7 @@ fn errors_name_file_line_and_key() {
             "count = 2",
             "13:17",
             "bulk.sample_repeat",
-            "one, without bursts",
+            "must have one, and no bursts",
         ),
         (
             "\"50ms\"",

@@ -52,7 +52,7 @@ pub enum Record {
         /// For people.
         text: String,
     },
-    /// Why the run is not to be trusted.
+    /// Why the run is invalid.
     Untrusted {
         /// For people.
         text: String,

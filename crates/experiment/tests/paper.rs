@@ -159,7 +159,7 @@ fn errors_name_file_line_and_key() {
         "paper.says",
         "empty",
     );
-    wrong("values.bound = 0.2\n", "", 30, "paper.metric", "together");
+    wrong("values.bound = 0.2\n", "", 30, "paper.metric", "or neither");
     wrong(
         "traffic = [\"cubic\", \"paper\"]",
         "traffic = [\"cubic\"]",

@@ -140,7 +140,7 @@ fn errors_of_programs_name_line_and_key() {
         "file = \"../out\", values = {",
         16,
         "program.result.file",
-        "in the directory",
+        "in the program's working directory",
     );
     told(
         "Mops = ",

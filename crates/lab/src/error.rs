@@ -33,6 +33,6 @@ pub enum CaseError {
     #[error("the run is invalid: {0}")]
     Untrusted(String),
     /// The records could not be handed on.
-    #[error("handing a record on: {0}")]
+    #[error("passing a record on: {0}")]
     Sink(io::Error),
 }

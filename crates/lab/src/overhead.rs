@@ -173,7 +173,7 @@ impl Cable {
             let listener = TcpListener::bind("10.154.0.2:0").doing("listening in the receiver")?;
             let address = listener
                 .local_addr()
-                .doing("asking for the receiver's address")?;
+                .doing("reading the receiver's address")?;
             Ok((listener, address))
         })?;
         Ok(Cable {

@@ -156,10 +156,7 @@ fn bursts(burst: &Burst, file: &File, place: &Place<'_>) {
         } else {
             "sizes"
         };
-        wrong(
-            key,
-            "must be at least 8 bytes for each connection".to_owned(),
-        );
+        wrong(key, "must be at least 8 bytes per connection".to_owned());
     }
     if let Some(header) = burst.header {
         if !(LEAST_HEADER_BYTES..share.max(1)).contains(&header.bytes()) {
@@ -170,7 +167,8 @@ fn bursts(burst: &Burst, file: &File, place: &Place<'_>) {
         }
     }
     if burst.renew.is_some() && burst.fresh {
-        let problem = "goes without fresh: new connections, in the same job, after so many bursts";
+        let problem =
+            "excludes fresh: renew opens new connections in the same job after this many bursts";
         wrong("renew", problem.to_owned());
     }
     let within = |number: u32| (1..=least).contains(&number);
@@ -186,7 +184,7 @@ fn bursts(burst: &Burst, file: &File, place: &Place<'_>) {
     if positions.iter().any(|at| !(1..=all).contains(at)) || positions.len() > MOST_POSITIONS {
         wrong(
             "positions",
-            format!("must be up to {MOST_POSITIONS} numbers of bursts, 1 to {all}"),
+            format!("must be at most {MOST_POSITIONS} burst numbers, each 1 to {all}"),
         );
     }
     for step in &file.link.step {
@@ -210,25 +208,25 @@ fn lists(burst: &Burst, place: &Place<'_>) -> Result<(), Reported> {
             "size",
             "give a size, or a list: sizes = [\"1MB\", \"29KB\"]",
         ),
-        (Some(_), true) => wrong("sizes", "give size or sizes, not both"),
+        (Some(_), true) => wrong("sizes", "give either size or sizes"),
         _ => Ok(()),
     };
     match (burst.gap, gaps) {
         (None, 0) => wrong("gap", "give a gap, or a list: gaps = [\"1s\", \"61s\"]")?,
-        (Some(_), 1..) => wrong("gaps", "give gap or gaps, not both")?,
+        (Some(_), 1..) => wrong("gaps", "give either gap or gaps")?,
         _ => {}
     }
     sizes?;
     if listed && burst.name.is_none() {
         wrong(
             "name",
-            "bursts by a list need a name, as name = \"mixed\": each has a metric such as completion_s/mixed#2",
+            "bursts with lists need a name, such as name = \"mixed\": each burst has a metric such as completion_s/mixed#2",
         )?;
     }
     if burst.name.as_ref().is_some_and(|name| !fits(name)) {
         wrong(
             "name",
-            "a metric's name has none of # + @ * { } , ( ) and space",
+            "a name that is part of a metric must not have # + @ * { } , ( ) or a space",
         )?;
     }
     if !listed && burst.count.is_none() && gaps == 0 {
@@ -240,7 +238,7 @@ fn lists(burst: &Burst, place: &Place<'_>) -> Result<(), Reported> {
         if gaps != sizes && (gaps + 1 != sizes || again(sizes)) {
             wrong(
                 "gaps",
-                "there is one gap for each of the sizes, or for each but the last if the list is gone through once",
+                "give one gap per size, or one less if the list is used once",
             )?;
         }
     }

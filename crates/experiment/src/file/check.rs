@@ -48,7 +48,8 @@ pub fn experiment(experiment: &Experiment, place: &Place<'_>) {
     for (name, variant) in &file.variants {
         let place = place.key("variant").key(name);
         if name.contains(['+', '@', '/', '*', ' ']) || name == "bound" {
-            let problem = "a variant's name has none of + @ / * and space, and is not \"bound\"";
+            let problem =
+                "a variant's name must not have + @ / * or a space, and must not be \"bound\"";
             place.wrong(problem);
         }
         match policy_source(name, variant) {
@@ -82,14 +83,14 @@ fn workloads(file: &File, place: &Place<'_>) {
     let clusters = place.key("link").key("clusters");
     if !dumbbell && !ranks {
         place.key("workload").wrong(
-            "nothing to do: give at least one [[burst]], [[incast]], [[bulk]], \
+            "there is no workload: give at least one [[burst]], [[incast]], [[bulk]], \
             [[streams]], [[switch]], [[alltoall]], [[skeleton]] or [[program]]",
         );
     } else if ranks && file.link.clusters.is_none() {
         clusters.wrong("[[switch]], [[alltoall]], [[skeleton]] and [[program]] need two clusters: clusters = [8, 8]");
     } else if dumbbell && file.link.clusters.is_some() {
         clusters.wrong(
-            "only [[switch]], [[alltoall]], [[skeleton]] and [[program]] run between two clusters",
+            "two clusters support only [[switch]], [[alltoall]], [[skeleton]] and [[program]]",
         );
     }
 }
@@ -158,7 +159,8 @@ fn sizes(sizes: &[Size], place: &Place<'_>) {
 fn skeletons(file: &File, place: &Place<'_>) {
     let half = RANKS as u32 / 2;
     if !file.skeleton.is_empty() && file.link.clusters != Some([half, half]) {
-        let problem = format!("[[skeleton]] is for {RANKS} ranks: clusters = [{half}, {half}]");
+        let problem =
+            format!("[[skeleton]] needs {RANKS} ranks: write clusters = [{half}, {half}]");
         place.key("link").key("clusters").wrong(problem);
     }
     for (index, skeleton) in file.skeleton.iter().enumerate() {
@@ -167,7 +169,7 @@ fn skeletons(file: &File, place: &Place<'_>) {
             .iterations
             .min(skeleton.quick.unwrap_or(skeleton.iterations));
         if least == 0 {
-            let problem = "must be at least 1, quick as well";
+            let problem = "must be at least 1, and so must quick";
             place.key("iterations").wrong(problem);
         } else if skeleton.from_iteration == 0 || skeleton.from_iteration > least {
             let problem = "must be 1 to iterations, and to quick where that is given";
@@ -210,7 +212,7 @@ fn bulks(file: &File, place: &Place<'_>) {
         if sampled.is_some() && (first.count > 1 || first.burst.is_some()) {
             wrong(
                 "sample_repeat",
-                "records the first group's flow: one, without bursts",
+                "records the flow of a single connection: the first group must have one, and no bursts",
             );
         }
         let mut delays = file
@@ -221,19 +223,19 @@ fn bulks(file: &File, place: &Place<'_>) {
         if sampled.is_some() && delays.any(|delay| delay.micros() == 0) {
             wrong(
                 "sample_repeat",
-                "needs a link with a delay: what leaves is counted by the round trip",
+                "needs a link with a delay: packets are counted per round trip",
             );
         }
         for (number, flows) in bulk.flows.iter().enumerate() {
             let place = place.key("flows").item(number);
             if flows.burst.is_some() != flows.gap.is_some() {
-                place.wrong("burst and gap are given together or not at all");
+                place.wrong("give both burst and gap, or neither");
             }
             if bulk.flows[..number]
                 .iter()
                 .any(|other| other.name == flows.name)
             {
-                let problem = "groups of one [[bulk]] need names of their own";
+                let problem = "the groups of a [[bulk]] need different names";
                 place.key("name").wrong(problem);
             }
         }

@@ -59,10 +59,10 @@ impl LossKeys {
     pub(super) fn problem(self) -> Option<&'static str> {
         match self {
             LossKeys::Random(share) if share.share() >= 1.0 => {
-                Some("must be less than 100%, or nothing arrives")
+                Some("must be less than 100%: else no packet arrives")
             }
             LossKeys::Bursts(bursts) if bursts.to_good.share() <= 0.0 => {
-                Some("to_good must be more than 0%, or a line that turned bad stays so")
+                Some("to_good must be more than 0%: else the line stays in the bad state")
             }
             _ => None,
         }
@@ -173,7 +173,7 @@ pub(super) fn problems(link: &Link, frame: u64) -> Vec<Wrong> {
         let rate = link.rate.bits_per_second().max(1);
         let queue_us = link.buffer.bytes() * 8_000_000 / rate;
         if 2 * codel.target.micros() > queue_us {
-            let problem = format!("its target must be at most half of what buffer holds at that rate, {queue_us}us, or the queue is full before CoDel acts");
+            let problem = format!("its target must be at most half of the buffer's queueing delay, {queue_us}us: else the buffer overflows before CoDel acts");
             wrong("codel", &problem);
         }
     }

@@ -267,7 +267,7 @@ fn problems(link: &Link) -> Vec<Wrong> {
     if link.edge_rate < link.rate {
         wrong(
             "edge_rate",
-            "edge_rate must be at least the link's rate, or the hosts' links would be the bottleneck",
+            "edge_rate must be at least the link's rate: else the hosts' links are the bottleneck",
         );
     }
     let least = LEAST_MTU[usize::from(link.ip == 6)];
@@ -295,7 +295,7 @@ fn clusters(file: &File, place: &Place<'_>) {
     let link = &file.link;
     let Some([near, far]) = link.clusters else {
         if link.switch_buffer.bytes() > 0 {
-            place.key("switch_buffer").wrong("is for clusters");
+            place.key("switch_buffer").wrong("needs clusters");
         }
         return;
     };
@@ -304,10 +304,10 @@ fn clusters(file: &File, place: &Place<'_>) {
         clusters.wrong(format!("must be two of the same size, 1 to {MOST_HOSTS}"));
     }
     if !link.step.is_empty() {
-        clusters.wrong("[[link.step]] is for bursts and bulk, not for clusters");
+        clusters.wrong("[[link.step]] supports bursts and bulk, not clusters");
     }
     if link.topology(1).impairments != Impairments::default() {
-        clusters.wrong("loss, jitter, reorder, return_rate, policer, codel and ack_slots are for senders and one receiver, not for clusters");
+        clusters.wrong("loss, jitter, reorder, return_rate, policer, codel and ack_slots support senders and one receiver, not clusters");
     }
 }
 
@@ -320,27 +320,30 @@ fn steps(file: &File, place: &Place<'_>) {
             (None, None) => {
                 wrong(
                     "at_burst",
-                    "say when: at_burst = 6, the first burst on the changed link, or at = \"10s\", the time since the workload began",
+                    "give the time of the change: at_burst = 6, the first burst on the changed link, or at = \"10s\", the time since the workload began",
                 );
             }
             (Some(_), Some(_)) => {
-                wrong("at", "give at_burst or at, not both");
+                wrong("at", "give either at_burst or at");
             }
             (Some(1), None) if step.after.is_none() => {
                 wrong(
                     "at_burst",
-                    "must be at least 2: the first burst has the link's own values",
+                    "must be at least 2: the first burst uses the values of [link]",
                 );
             }
             _ => {}
         }
         if step.after.is_some() && step.at_burst.is_none() {
-            wrong("after", "is a time after the first write of at_burst");
+            wrong(
+                "after",
+                "needs at_burst: it is the time after that burst's first write",
+            );
         }
         if step.plan().change == plan::Change::default() {
             wrong(
                 "rate",
-                "nothing changes: give at least one of rate, one_way_delay, buffer, loss and cut",
+                "changes nothing: give at least one of rate, one_way_delay, buffer, loss and cut",
             );
         }
         if step.rate.is_some_and(|rate| rate > file.link.edge_rate) {
@@ -352,7 +355,7 @@ fn steps(file: &File, place: &Place<'_>) {
         if step.cut && matches!(step.when(), plan::When::Burst { after_ns: 0, .. }) {
             wrong(
                 "cut",
-                "before a burst nothing is under way: say when in it, as after = \"30ms\", or at = \"10s\"",
+                "cut drops packets in flight, and there are none before a burst: give the time in the burst, after = \"30ms\", or at = \"10s\"",
             );
         }
         let frame = u64::from(file.link.mtu) + HEADER_BYTES;
@@ -361,12 +364,15 @@ fn steps(file: &File, place: &Place<'_>) {
         }
         let only_bursts = step.at_burst.is_some();
         if only_bursts && file.burst.is_empty() {
-            wrong("at_burst", "is for [[burst]]; else: at = \"10s\"");
+            wrong(
+                "at_burst",
+                "needs a [[burst]]; for another workload write at = \"10s\"",
+            );
         }
         if index > 0 && !in_order(&steps[index - 1], step) {
             wrong(
                 if only_bursts { "at_burst" } else { "at" },
-                "steps must be in the order of their bursts, or of their times, all of one kind",
+                "steps must ascend, and all must have at_burst or all must have at",
             );
         }
     }

@@ -152,7 +152,7 @@ impl Paper {
             wrong("metric", "must not be empty");
         }
         if self.values.is_empty() != self.metric.is_none() {
-            let problem = "metric and values are given together or not at all";
+            let problem = "give both metric and values, or neither";
             wrong("metric", problem);
         }
         let known = |name: &str| file.variants.contains_key(name);
@@ -179,11 +179,11 @@ impl Paper {
             }
         }
         if self.traffic.len() == 1 {
-            let problem = "must name two variants at least: one above, the others below it";
+            let problem = "must name at least two variants: one to plot above, the others below";
             wrong("traffic", problem);
         }
         if self.traffic.is_empty() && !self.parts.is_empty() {
-            let problem = "are parts of which traffic is drawn: name its variants in traffic";
+            let problem = "are parts of the traffic to plot: name its variants in traffic";
             wrong("parts", problem);
         }
         if let Some(of) = &self.against {
@@ -193,7 +193,7 @@ impl Paper {
             }
             let sensible = |number: &f64| number.is_finite() && *number >= 0.0;
             if of.at.len() < 2 || !of.at.values().all(sensible) {
-                let problem = "at needs the numbers of two variants at least, none below zero";
+                let problem = "at needs the numbers of at least two variants, none below zero";
                 place.wrong(problem);
             }
             if of.metric.trim().is_empty() || of.label.trim().is_empty() {
@@ -206,7 +206,8 @@ impl Paper {
         let positive = |value: &Printed| matches!(value, Printed::Exactly(n) if *n > 0.0);
         match self.for_results().values.get(reference) {
             None => {
-                let problem = format!("values.{reference} is needed to divide by");
+                let problem =
+                    format!("values.{reference} is missing: the other values are divided by it");
                 wrong("relative_to", &problem);
             }
             Some(of) if !of.values().all(positive) => {

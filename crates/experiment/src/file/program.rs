@@ -144,11 +144,11 @@ pub fn pattern(text: &str) -> Result<Regex, String> {
 pub fn value(pattern: &Regex, text: &str) -> Result<f64, String> {
     let found = pattern.captures_iter(text).last();
     let Some(found) = found.as_ref().and_then(|captures| captures.get(1)) else {
-        return Err("it is not there".to_owned());
+        return Err("not found".to_owned());
     };
     match found.as_str().parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
-        _ => Err(format!("\"{}\" is no number", found.as_str())),
+        _ => Err(format!("\"{}\" is not a number", found.as_str())),
     }
 }
 
@@ -216,7 +216,7 @@ fn is_tail(name: &str) -> bool {
 }
 
 /// A part of a metric's name.
-const TAIL: &str = "must be of letters, digits, -, _ and .: it is part of a metric's name";
+const TAIL: &str = "must have only letters, digits, -, _ and .: it is part of a metric's name";
 
 /// Checks the file's `[[program]]`.
 pub(super) fn check(file: &File, place: &Place<'_>) {
@@ -225,20 +225,21 @@ pub(super) fn check(file: &File, place: &Place<'_>) {
         .clusters
         .map_or(0, |[near, far]| near.saturating_add(far));
     if !file.program.is_empty() && file.link.ip != 4 {
-        let problem = "[[program]] runs on IPv4, as MPI libraries do";
+        let problem = "[[program]] needs ip = 4: MPI libraries use IPv4";
         place.key("link").key("ip").wrong(problem);
     }
     for (index, program) in file.program.iter().enumerate() {
         let place = place.key("program").item(index);
         let wrong = |key: &str, problem: &str| place.key(key).wrong(problem);
         if !is_command(&program.command) {
-            let problem = "give the program and its arguments, as [\"hpcc\"]";
+            let problem = "give the program and its arguments, such as [\"hpcc\"]";
             wrong("command", problem);
         }
         match &program.server {
             Some(server) => served(program, server, &place),
             None if program.port.is_some() => {
-                let problem = "is that of a server: give it, as server = [\"redis-server\"]";
+                let problem =
+                    "is the port of a server: give the server, such as server = [\"redis-server\"]";
                 wrong("port", problem);
             }
             None => {}
@@ -250,11 +251,14 @@ pub(super) fn check(file: &File, place: &Place<'_>) {
         }
         let mut before = file.program[..index].iter();
         if before.any(|other| other.label() == label) {
-            wrong("name", &format!("another [[program]] is \"{label}\", too"));
+            wrong(
+                "name",
+                &format!("another [[program]] has the label \"{label}\", too"),
+            );
         }
         let ranks = program.ranks;
         if ranks.is_some_and(|ranks| !(2..=hosts).contains(&ranks)) {
-            let problem = format!("must be 2 to the number of hosts, {hosts}: one on each");
+            let problem = format!("must be 2 to the number of hosts, {hosts}: each host runs one");
             wrong("ranks", &problem);
         }
         let directory = program.directory.as_ref();
@@ -275,7 +279,7 @@ pub(super) fn check(file: &File, place: &Place<'_>) {
 fn served(program: &Program, server: &[String], place: &Place<'_>) {
     let wrong = |key: &str, problem: &str| place.key(key).wrong(problem);
     if !is_command(server) {
-        let problem = "give the server and its arguments, as [\"redis-server\"]";
+        let problem = "give the server and its arguments, such as [\"redis-server\"]";
         wrong("server", problem);
     }
     if program.port.is_none() {
@@ -287,12 +291,13 @@ fn served(program: &Program, server: &[String], place: &Place<'_>) {
         ("ranks", program.ranks.is_some()),
     ] {
         if is_there {
-            wrong(key, "is of programs of MPI, which have no server");
+            wrong(key, "needs an MPI program, which has no server");
         }
     }
     if program.result.is_none() {
-        let problem = "give what the client says, as { times = { 1MB = \"NAME\" } }: \
-            nothing else is a result of a server";
+        let problem =
+            "give the values that the client prints, such as { times = { 1MB = \"NAME\" } }: \
+            a server has no other results";
         wrong("result", problem);
     }
 }
@@ -301,12 +306,12 @@ fn served(program: &Program, server: &[String], place: &Place<'_>) {
 fn results(output: &Output, place: &Place<'_>) {
     if output.all().next().is_none() {
         place.wrong(
-            "give values, of which more is better, as \
+            "give values (more is better), such as \
             { values = { Mops = \"Mop/s total *= *([0-9.]+)\" } }, or times in seconds",
         );
     }
     if output.file.as_ref().is_some_and(|file| !is_below(file)) {
-        let problem = "must be in the directory that the program runs in";
+        let problem = "must be in the program's working directory";
         place.key("file").wrong(problem);
     }
     for (table, of) in [("values", &output.values), ("times", &output.times)] {

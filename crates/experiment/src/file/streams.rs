@@ -144,16 +144,19 @@ pub(super) fn check(file: &File, place: &Place<'_>) {
             wrong("per_host", problem);
         }
         if streams.distant_hosts > hosts {
-            wrong("distant_hosts", format!("there are {hosts} hosts"));
+            wrong(
+                "distant_hosts",
+                format!("must be at most the number of hosts, {hosts}"),
+            );
         }
         if (streams.distant_hosts > 0) != (streams.distant_rtt.micros() > 0) {
-            let problem = "distant_hosts and distant_rtt are given together or not at all";
+            let problem = "give both distant_hosts and distant_rtt, or neither";
             wrong("distant_hosts", problem.to_owned());
         }
         routes(streams, &place.key("routes"));
         if streams.pause.is_some_and(|pause| pause.host > hosts) {
             let problem =
-                format!("names a host from 1 to {hosts} and a time: {{ host = 1, at = \"5s\", for = \"3s\" }}");
+                format!("needs a host from 1 to {hosts} and a time: {{ host = 1, at = \"5s\", for = \"3s\" }}");
             wrong("pause", problem);
         }
     }
@@ -164,11 +167,13 @@ fn routes(streams: &Streams, place: &Place<'_>) {
         return;
     }
     if streams.distant_hosts > 0 || streams.beside.is_some() {
-        place.wrong("distant_hosts and beside are of the link, which nobody takes");
+        place.wrong("distant_hosts and beside need the link, which no stream uses");
     }
     let hosts = streams.routes.iter().map(|route| u64::from(route.hosts));
     if hosts.sum::<u64>() != u64::from(streams.hosts) {
         let all = streams.hosts;
-        place.wrong(format!("each has a host at least, and all of them {all}"));
+        place.wrong(format!(
+            "each route needs at least one host, and all routes together {all}"
+        ));
     }
 }

@@ -157,9 +157,9 @@ impl fmt::Display for Error {
             Self::Ranks(ranks) => write!(f, "skeletons exist for {RANKS} ranks, not {ranks}"),
             Self::Benchmark(name) => write!(
                 f,
-                "no benchmark {name:?}: one of BT, CG, EP, FT, IS, LU, MG, SP"
+                "unknown benchmark {name:?}: use one of BT, CG, EP, FT, IS, LU, MG, SP"
             ),
-            Self::Class(name) => write!(f, "no class {name:?}: A or B"),
+            Self::Class(name) => write!(f, "unknown class {name:?}: use A or B"),
         }
     }
 }

@@ -120,7 +120,7 @@ pub fn run(programs: &[Vec<Op>], network: Network) -> f64 {
         at[rank] += 1;
     }
     for rank in 0..RANKS {
-        assert_eq!(at[rank], programs[rank].len(), "rank {rank} waits for ever");
+        assert_eq!(at[rank], programs[rank].len(), "rank {rank} waits forever");
     }
     assert!(pairs.iter().all(|pair| pair.messages.is_empty()));
     now.into_iter().fold(0.0, f64::max)

@@ -24,7 +24,7 @@ use crate::CaseError;
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// Namespaces, packet sockets and real-time priority are root's.
-    #[error("the live backend needs root: sudo paceline lab run … --backend live (--backend virtual does not)")]
+    #[error("the live backend needs root: sudo paceline lab run … --backend live (--backend virtual needs no root)")]
     NotRoot,
     /// A case failed.
     #[error("{shard}: {source}")]

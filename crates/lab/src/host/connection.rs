@@ -88,7 +88,7 @@ pub fn listen(host: &Namespace, address: SocketAddr) -> Result<(TcpListener, Soc
         let listener = listen_here(address, None)?;
         let address = listener
             .local_addr()
-            .doing("asking for the receiver's address")?;
+            .doing("reading the receiver's address")?;
         Ok((listener, address))
     })
 }

@@ -41,7 +41,9 @@ impl Coordination {
                 break;
             }
             if server.try_wait().doing("starting a coordinator")?.is_some() {
-                return Err(CaseError::Unexpected("the coordinator ended at its start"));
+                return Err(CaseError::Unexpected(
+                    "the coordinator ended while it started",
+                ));
             }
             std::thread::sleep(STEP);
         }
@@ -68,7 +70,7 @@ impl Coordination {
             let status = arguments(&["status", "--json", "--to"], &socket)
                 .stderr(Stdio::null())
                 .output()
-                .doing("asking the coordinator")?;
+                .doing("querying the coordinator")?;
             let status: serde_json::Value =
                 serde_json::from_slice(&status.stdout).unwrap_or_default();
             let groups = status["groups"].as_array().into_iter().flatten();

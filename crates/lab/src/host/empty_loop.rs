@@ -55,8 +55,8 @@ impl EmptyLoop {
         let cpus = std::thread::available_parallelism().doing("counting the CPUs")?;
         if cpus.get() > 1 {
             return Err(CaseError::Unexpected(
-                "an empty loop beside bursts needs a machine with one CPU, as the virtual backend's: \
-                 with several, the loop has one to itself",
+                "an empty loop beside bursts needs a machine with one CPU, such as that of the \
+                 virtual backend: with more, the loop has its own",
             ));
         }
         let shared = Arc::new(Shared::default());

@@ -102,7 +102,7 @@ fn tcp_warning(record: &str) -> Option<&str> {
     (line.contains("WARNING:") && line.contains("net/ipv4/tcp")).then_some(line)
 }
 
-/// Why a run in which that happened is not to be trusted.
+/// Why a run in which that happened is invalid.
 pub fn problems(log: &mut KernelLog) -> Vec<String> {
     let jumped = take_jump().map(|windows| {
         format!(

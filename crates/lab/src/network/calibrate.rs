@@ -64,7 +64,8 @@ pub(super) fn sockets(network: &Network) -> Result<(UdpSocket, UdpSocket), CaseE
     };
     let socket = || {
         let socket = UdpSocket::bind(SocketAddr::new(any, 0)).doing("opening a UDP socket")?;
-        setsockopt(&socket, sockopt::ReceiveTimestampns, &true).doing("asking for packet times")?;
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)
+            .doing("enabling packet timestamps")?;
         setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_ROOM_BYTES)
             .doing("enlarging a UDP socket")?;
         setsockopt(&socket, sockopt::SndBufForce, &SOCKET_ROOM_BYTES)
@@ -73,16 +74,14 @@ pub(super) fn sockets(network: &Network) -> Result<(UdpSocket, UdpSocket), CaseE
     };
     let receiver = network.receiver.enter(socket)?;
     let sender = network.senders[0].enter(socket)?;
-    let port = receiver.local_addr().doing("asking for a port")?.port();
+    let port = receiver.local_addr().doing("reading the port")?.port();
     sender
         .connect(network.receiver_address(port))
-        .doing("reaching the receiver")?;
-    let sender_address = sender
-        .local_addr()
-        .doing("asking for the sender's address")?;
+        .doing("connecting to the receiver")?;
+    let sender_address = sender.local_addr().doing("reading the sender's address")?;
     receiver
         .connect(sender_address)
-        .doing("reaching the sender")?;
+        .doing("connecting to the sender")?;
     Ok((sender, receiver))
 }
 
@@ -143,7 +142,7 @@ fn round_trip(sender: &UdpSocket, receiver: &UdpSocket) -> Result<u64, CaseError
         least = least.min(away_ns.saturating_sub(answered_ns.saturating_sub(came_ns)));
     }
     if least == u64::MAX {
-        return Err(CaseError::Unexpected("no echo came back over the link"));
+        return Err(CaseError::Unexpected("no echo returned over the link"));
     }
     Ok(least)
 }
@@ -197,7 +196,7 @@ fn train(
     // The kernel cuts each write into packets: a write for each packet would be
     // slower than the link.
     setsockopt(sender, sockopt::UdpGsoSegment, &(payload as i32))
-        .doing("asking for UDP segmentation")?;
+        .doing("enabling UDP segmentation")?;
     let begun_ns = now_ns();
     let numbers: Vec<u64> = (0..count).collect();
     for numbers in numbers.chunks((BYTES_PER_WRITE / payload).clamp(1, PACKETS_PER_WRITE)) {

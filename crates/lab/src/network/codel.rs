@@ -73,7 +73,7 @@ fn train(
         6 => setsockopt(receiver, sockopt::Ipv6RecvTClass, &true),
         _ => setsockopt(receiver, sockopt::IpRecvTos, &true),
     }
-    .doing("asking for the ECN field of packets")?;
+    .doing("enabling the ECN field of received packets")?;
     let full = Full::of(wanted);
     let packet_ns = full.wire as f64 * 8.0 * SECOND_NS / wanted.rate_bps as f64;
     let room_ns = FILLED * wanted.queue_ns() as f64 - codel.target_ns as f64;

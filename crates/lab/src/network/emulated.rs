@@ -158,7 +158,7 @@ impl Bottleneck for EmulatedBottleneck {
         let mut running = self.running();
         let Some(running) = &mut *running else {
             return Err(CaseError::Unexpected(
-                "the link was to be changed before there was one",
+                "a change of the link preceded its setup",
             ));
         };
         // What happens by chance is part of a link; loss alone can change while it runs.

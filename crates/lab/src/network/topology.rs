@@ -54,7 +54,7 @@ pub trait Bottleneck: Sync {
         reading
     }
 
-    /// Why what was measured over the link so far is not to be trusted.
+    /// Why the measurements over the link so far are invalid.
     fn problems(&self) -> Result<Vec<String>, CaseError> {
         Ok(Vec::new())
     }

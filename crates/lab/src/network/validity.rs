@@ -45,7 +45,7 @@ impl Watch {
         })
     }
 
-    /// Why the run is not to be trusted, now that its workloads are through.
+    /// Why the run is invalid, after its workloads.
     pub fn problems(&mut self, network: &Network, plan: &Plan) -> Result<Vec<String>, CaseError> {
         let mut problems = Vec::new();
         for host in network.hosts() {

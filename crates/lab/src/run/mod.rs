@@ -106,7 +106,7 @@ pub enum RunError {
     #[error(transparent)]
     Unfinished(#[from] UnfinishedError),
     /// The user stopped the run, after some of its cases were done.
-    #[error("interrupted: {done} runs of a variant are done and kept in {}; the same command goes on with the others", directory.display())]
+    #[error("interrupted: {done} runs of a variant are done and kept in {}; the same command resumes with the others", directory.display())]
     Interrupted {
         /// So many.
         done: usize,

@@ -94,7 +94,7 @@ fn ask_all(streams: &mut [TcpStream], answer_bytes: u64) -> Result<Round, CaseEr
     for stream in streams.iter_mut() {
         stream
             .write_all(&answer_bytes.to_be_bytes())
-            .doing("asking a sender")?;
+            .doing("requesting from a sender")?;
     }
     let mut last_ns = start_ns;
     let mut longest_pause_ns = 0;
@@ -130,7 +130,7 @@ fn ask_all(streams: &mut [TcpStream], answer_bytes: u64) -> Result<Round, CaseEr
                 .doing("reading an answer")? as u64;
             if count == 0 {
                 return Err(CaseError::Unexpected(
-                    "a sender closed its connection in mid-round",
+                    "a sender closed its connection during a round",
                 ));
             }
             left[index] = left[index].saturating_sub(count);

@@ -22,7 +22,7 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 #[derive(Debug, thiserror::Error)]
 pub enum SimulatedError {
     /// The simulator has none of that.
-    #[error("{shard}: the simulator has {what}: --backend virtual")]
+    #[error("{shard}: the simulator has {what}: use --backend virtual")]
     Unsupported {
         /// Which shard.
         shard: String,
@@ -38,7 +38,7 @@ pub enum SimulatedError {
         message: String,
     },
     /// Something never ended.
-    #[error("{shard}: nothing has come to its end within an hour of simulated time")]
+    #[error("{shard}: the run did not end within an hour of simulated time")]
     Stalled {
         /// Which shard.
         shard: String,

@@ -73,9 +73,12 @@ impl Mesh {
             stream
                 .read_exact(&mut number)
                 .doing("waiting for a rank's greeting")?;
-            let place = peers
-                .get_mut(u64::from_be_bytes(number) as usize)
-                .ok_or(CaseError::Unexpected("a stranger greets as a rank"))?;
+            let place =
+                peers
+                    .get_mut(u64::from_be_bytes(number) as usize)
+                    .ok_or(CaseError::Unexpected(
+                        "an unknown process connected as a rank",
+                    ))?;
             *place = Some(stream);
         }
         Ok(Self {

@@ -313,7 +313,7 @@ struct Process {
 }
 
 impl Process {
-    const OUT_OF_TURN: CaseError = CaseError::Unexpected("a rank told something out of turn");
+    const OUT_OF_TURN: CaseError = CaseError::Unexpected("a rank sent an unexpected message");
 
     /// This very program as a rank on `host`; it waits for its plan.
     fn start(host: &Namespace, pages: Option<&PageServer>) -> Result<Self, CaseError> {
@@ -356,7 +356,7 @@ impl Process {
         let length = self
             .events
             .read_line(&mut line)
-            .doing("listening to a rank")?;
+            .doing("reading from a rank")?;
         if length == 0 {
             return Err(CaseError::Unexpected("a rank ended before its program did"));
         }

@@ -159,7 +159,7 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
 /// Sleeps stand for computing. By default the kernel lets each take 50 us more, which
 /// in the thousands of short ones of a wavefront would be a tenth of all.
 fn sleep_exactly() -> Result<(), CaseError> {
-    Ok(nix::sys::prctl::set_timerslack(1).doing("asking for exact sleep")?)
+    Ok(nix::sys::prctl::set_timerslack(1).doing("disabling timer slack")?)
 }
 
 /// `None`: the lab has ended.
@@ -167,16 +167,18 @@ fn order(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<Option<
     let Some(line) = lines.next() else {
         return Ok(None);
     };
-    let line = line.doing("listening to the lab")?;
+    let line = line.doing("reading from the lab")?;
     serde_json::from_str(&line)
         .map(Some)
-        .map_err(|_| CaseError::Unexpected("a rank was told something that it does not know"))
+        .map_err(|_| CaseError::Unexpected("a rank received an unknown order"))
 }
 
 fn tell(event: &Event) -> Result<(), CaseError> {
     let mut line = serde_json::to_vec(event).expect("an event is plain data");
     line.push(b'\n');
-    Ok(io::stdout().write_all(&line).doing("telling the lab")?)
+    Ok(io::stdout()
+        .write_all(&line)
+        .doing("reporting to the lab")?)
 }
 
 /// This process's phases; `None` in a variant that has no job. A job whose policy
@@ -188,7 +190,7 @@ fn phases() -> Result<Option<Phases>, CaseError> {
     match Page::ask(Path::new(&socket)) {
         Ok(page) => Ok(Some(Phases::new(page))),
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(None),
-        Err(error) => Ok(Err(error).doing("asking for this rank's phases")?),
+        Err(error) => Ok(Err(error).doing("requesting this rank's phases")?),
     }
 }
 
@@ -304,5 +306,5 @@ pub fn enter(phases: Option<&Phases>, class: u32) -> Result<(), CaseError> {
 pub fn leave(phases: Option<&Phases>) -> Result<(), CaseError> {
     phases
         .map_or(Ok(()), Phases::leave)
-        .map_err(|_| CaseError::Unexpected("a phase was left that was not entered"))
+        .map_err(|_| CaseError::Unexpected("a phase was left without being entered"))
 }

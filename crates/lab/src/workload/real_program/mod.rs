@@ -142,7 +142,7 @@ pub(crate) fn run(
     }
     if let Some(governed) = governed.filter(|governed| governed.connections == 0) {
         return Err(wrong(format!(
-            "none of its connections had the variant's policy ({governed:?})"
+            "no connection of it had the variant's policy ({governed:?})"
         )));
     }
     let values = place.values(program).map_err(wrong)?;

@@ -113,8 +113,8 @@ impl Place {
             lines.extend(filled[from..].iter().map(|line| format!("\n    {line}")));
         }
         match lines.is_empty() {
-            true => "; it said nothing".to_owned(),
-            false => format!("; its last words:{}", lines.concat()),
+            true => "; it printed nothing".to_owned(),
+            false => format!("; its last output:{}", lines.concat()),
         }
     }
 }
