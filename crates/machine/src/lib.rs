@@ -56,7 +56,7 @@ pub enum VirtualError {
         message: String,
     },
     /// No package could be looked up or fetched, and none is in the cache.
-    #[error("no kernel in the cache, and \"{command}\" failed: {message}\nrun \"sudo apt-get update\" first, or put a linux-image package into a directory and name it: --kernel DIR")]
+    #[error("the cache holds no kernel, and \"{command}\" failed: {message}\nrun \"sudo apt-get update\" first, or give a directory with a linux-image package: --kernel DIR")]
     Apt {
         /// What was run.
         command: String,
@@ -64,7 +64,7 @@ pub enum VirtualError {
         message: String,
     },
     /// The meta-package leads nowhere.
-    #[error("package {meta} does not lead to a kernel; put a linux-image package into a directory and name it: --kernel DIR")]
+    #[error("package {meta} depends on no kernel: give a directory with a linux-image package: --kernel DIR")]
     NoKernelPackage {
         /// Its name.
         meta: String,
@@ -85,11 +85,11 @@ pub enum VirtualError {
     #[error("the virtual backend runs on x86_64 only, and this is {0}; use --backend live")]
     Architecture(&'static str),
     /// Neither XDG_CACHE_HOME nor HOME is set.
-    #[error("no place for the cache: set XDG_CACHE_HOME or HOME")]
+    #[error("the cache has no directory: set XDG_CACHE_HOME or HOME")]
     NoCache,
     /// The guest does not go on.
     #[error(
-        "{shard}: not a word from the guest for {seconds} s; the console's last lines:\n{console}"
+        "{shard}: no output from the guest for {seconds} s; the console's last lines:\n{console}"
     )]
     Silent {
         /// Which shard.
@@ -118,7 +118,7 @@ pub enum VirtualError {
         message: String,
     },
     /// A record is not JSON.
-    #[error("{shard}: the guest's record \"{line}\" is not one: {source}")]
+    #[error("{shard}: cannot parse the guest's record \"{line}\": {source}")]
     Record {
         /// Which shard.
         shard: String,

@@ -93,7 +93,7 @@ fn wans(file: &File, clusters: &[Cluster], place: &Place<'_>) -> Result<Vec<Wan>
         let to = cluster_index(&wan.to, clusters, &place.key("to"));
         let (from, to) = (from?, to?);
         if from == to {
-            let problem = "a link joins two different clusters";
+            let problem = "a link connects two different clusters";
             return Err(place.key("to").wrong(problem));
         }
         let line = |rate: LineRate, delay: Delay, buffer: Queue| Line {
@@ -132,7 +132,7 @@ fn name(text: &str) -> Result<(), String> {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         && text != "localhost";
     fits.then_some(()).ok_or_else(|| format!(
-        "must be a letter, then letters, digits and \"-\", all small, as in \"near\"; at most {LONGEST_NAME}"
+        "must be a lower-case letter, then lower-case letters, digits and \"-\", such as \"near\"; at most {LONGEST_NAME} characters"
     ))
 }
 
@@ -158,7 +158,7 @@ fn links_are_unique(wans: &[Wan], place: &Place<'_>) {
         let name = &wan.name;
         if wans[..index].iter().any(|other| other.name == *name) {
             place.item(index).key("name").wrong(format!(
-                "there is another link \"{name}\": give each a name of its own, as name = \"{name}-2\""
+                "there is another link \"{name}\": give each link its own name, such as name = \"{name}-2\""
             ));
         }
     }
@@ -223,7 +223,7 @@ fn ways(
         let way = Way { from, to, links };
         if from == to || way.steps(wans).is_none() {
             let (begin, end) = (&route.from, &route.to);
-            via.wrong(format!("these links are no way from {begin} to {end}"));
+            via.wrong(format!("these links do not lead from {begin} to {end}"));
             continue;
         }
         let back = Way {
@@ -252,7 +252,7 @@ fn congestion(text: &str) -> Result<(), String> {
         && text
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    let right = "must be the name of a congestion control, as \"cubic\"";
+    let right = "must be the name of a congestion control, such as \"cubic\"";
     fits.then_some(()).ok_or_else(|| right.to_owned())
 }
 
@@ -271,7 +271,8 @@ fn sysctl(file: &File, place: &Place<'_>) -> Vec<(String, String)> {
                         .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
             });
         if !fits {
-            let problem = "only settings of a network namespace, as \"net.ipv4.tcp_sack\" = 1";
+            let problem =
+                "must be a sysctl of a network namespace, such as \"net.ipv4.tcp_sack\" = 1";
             place.wrong_key(problem);
             continue;
         }
@@ -280,7 +281,7 @@ fn sysctl(file: &File, place: &Place<'_>) -> Vec<(String, String)> {
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Boolean(yes) => u8::from(*yes).to_string(),
             _ => {
-                place.wrong("must be a number or a text");
+                place.wrong("must be a number or a string");
                 continue;
             }
         };

@@ -75,7 +75,7 @@ pub fn find(lab: Option<&str>) -> Result<String, TestbedError> {
 /// Where there is none of that name, or it does not answer.
 pub fn describe(lab: &str) -> Result<State, TestbedError> {
     let stream = Connection::open(lab)?.stream;
-    let failed = |error| failed(lab, "asking what the lab is", error);
+    let failed = |error| failed(lab, "requesting the lab's state", error);
     socket::write(&stream, &Request::Describe).map_err(failed)?;
     match socket::read(&stream).map_err(failed)? {
         Some(Reply::State(state)) => Ok(*state),
@@ -90,7 +90,7 @@ pub fn describe(lab: &str) -> Result<State, TestbedError> {
 /// Where there is no such lab or node. The process may be inside already then.
 pub fn enter(lab: &str, name: &str) -> Result<(), TestbedError> {
     let stream = Connection::open(lab)?.stream;
-    let failed = |error| failed(lab, "asking for a node", error);
+    let failed = |error| failed(lab, "requesting a node", error);
     socket::write(&stream, &Request::Enter(name.to_owned())).map_err(failed)?;
     let (reply, descriptors) = socket::receive_node(&stream).map_err(failed)?;
     let descriptors: [OwnedFd; 3] = match (reply, <[OwnedFd; 3]>::try_from(descriptors)) {
@@ -160,7 +160,7 @@ fn end_keeper(connection: &Connection) -> io::Result<()> {
     process.kill()?;
     match process.wait()? {
         true => Ok(()),
-        false => Err(io::Error::other("it does not end")),
+        false => Err(io::Error::other("the process does not end")),
     }
 }
 
@@ -176,9 +176,9 @@ impl Connection {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 return Err(no_such_lab(lab));
             }
-            Err(error) => return Err(doing("reaching the lab's keeper")(error)),
+            Err(error) => return Err(doing("connecting to the lab's keeper")(error)),
         };
-        let peer = socket::peer(&stream).map_err(doing("asking who keeps the lab"))?;
+        let peer = socket::peer(&stream).map_err(doing("identifying the lab's keeper"))?;
         // What it answers with may be entered as root.
         if peer.uid() != 0 {
             return Err(TestbedError::NotTrusted {
@@ -189,7 +189,7 @@ impl Connection {
         }
         stream
             .set_read_timeout(Some(PATIENCE))
-            .map_err(doing("reaching the lab's keeper"))?;
+            .map_err(doing("connecting to the lab's keeper"))?;
         Ok(Connection { stream, peer })
     }
 }

@@ -70,7 +70,7 @@ fn between(from: &Node, to: &Node, address: IpAddr) -> Result<Vec<String>, Error
     }
     let any_port = SocketAddr::new(address, 0);
     let listener = to.network().enter(|| listen_here(any_port, None))?;
-    let place = listener.local_addr().doing("asking for a port")?;
+    let place = listener.local_addr().doing("reading the port")?;
     let sender = from
         .network()
         .enter(|| connect_from_here(place, &Congestion::ANY))?;

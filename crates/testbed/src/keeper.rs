@@ -105,29 +105,31 @@ pub fn up(topology: &Topology, topology_file: &str, lab: &str) -> Result<State, 
 /// Where it was not started by [`up`].
 pub fn keep() -> Result<(), TestbedError> {
     let order: Order = socket::read(io::stdin())
-        .map_err(doing("reading what lab to keep"))?
+        .map_err(doing("reading the lab to build"))?
         .ok_or(TestbedError::NoLab)?;
-    go_with(order.starter).map_err(doing("leaving the terminal"))?;
+    go_with(order.starter).map_err(doing("starting a session"))?;
     let outcome = match Keeper::start(&order) {
         Ok((keeper, state)) => {
             // From here on it may outlive who started it; if that is gone already,
             // nobody has been told of the lab, and it goes, too.
-            set_pdeathsig(None).map_err(doing("letting go of who started it"))?;
+            set_pdeathsig(None).map_err(doing("clearing the parent-death signal"))?;
             let stands = Outcome::Stands(Box::new(state));
-            socket::write(io::stdout(), &stands).map_err(doing("saying that the lab stands"))?;
-            detach().map_err(doing("leaving the terminal"))?;
+            socket::write(io::stdout(), &stands).map_err(doing("reporting the lab"))?;
+            detach().map_err(doing("starting a session"))?;
             keeper.serve()
         }
         Err(outcome) => outcome,
     };
-    socket::write(io::stdout(), &outcome).map_err(doing("saying what is wrong"))
+    socket::write(io::stdout(), &outcome).map_err(doing("reporting the error"))
 }
 
 /// Makes this process end when the one that started it does, and a session of its own.
 fn go_with(starter: u32) -> io::Result<()> {
     set_pdeathsig(Signal::SIGKILL)?;
     if getppid().as_raw() != starter as i32 {
-        return Err(io::Error::other("who started the keeper has ended"));
+        return Err(io::Error::other(
+            "the process that started the keeper has ended",
+        ));
     }
     setsid()?;
     std::env::set_current_dir("/")
@@ -232,6 +234,6 @@ fn taken(lab: &str) -> Outcome {
         Ok(peer) if peer.uid() == 0 => Outcome::IsUp(peer.pid()),
         Ok(peer) => Outcome::NotTrusted(peer.pid(), peer.uid()),
         // It has just gone.
-        Err(error) => Outcome::Failed(format!("the name \"{lab}\" was taken: {error}")),
+        Err(error) => Outcome::Failed(format!("the name \"{lab}\" is in use: {error}")),
     }
 }

@@ -64,7 +64,7 @@ pub enum TestbedError {
     #[error(transparent)]
     Build(#[from] Error),
     /// There is one of that name.
-    #[error("a lab \"{lab}\" is up already, kept by process {keeper}: paceline lab down {lab}, or --name for another name")]
+    #[error("a lab \"{lab}\" is already up, kept by process {keeper}: run paceline lab down {lab}, or give another name with --name")]
     IsUp {
         /// Its name.
         lab: String,
@@ -80,17 +80,17 @@ pub enum TestbedError {
         known: String,
     },
     /// There is none at all.
-    #[error("no lab is up: paceline lab up TOPOLOGY.toml")]
+    #[error("no lab is up: run paceline lab up TOPOLOGY.toml")]
     NoLab,
-    /// It must be said which.
-    #[error("several labs are up, say which: {known}")]
+    /// The command must name one.
+    #[error("several labs are up, so name one: {known}")]
     SeveralLabs {
         /// Their names.
         known: String,
     },
     /// A lab's name is not what a name is.
     #[error(
-        "\"{name}\" is not a name for a lab: letters, digits, \"-\", \"_\" and \".\", at most {}",
+        "\"{name}\" is not a lab name: write letters, digits, \"-\", \"_\" and \".\", at most {}",
         socket::LONGEST_NAME
     )]
     BadName {
@@ -108,7 +108,7 @@ pub enum TestbedError {
         known: String,
     },
     /// Somebody without root's rights listens at a lab's address.
-    #[error("what answers as lab \"{lab}\" is process {process} of user {user}, not root's")]
+    #[error("process {process} of user {user}, not of root, answers as lab \"{lab}\"")]
     NotTrusted {
         /// The name.
         lab: String,
@@ -126,11 +126,11 @@ pub enum TestbedError {
     /// The keeper says why.
     #[error("{0}")]
     Keeper(String),
-    /// The keeper ended without a word.
-    #[error("the lab's keeper ended while it built the lab: {0}")]
+    /// The keeper ended without a report.
+    #[error("the lab's keeper ended before the lab was up: {0}")]
     KeeperEnded(ExitStatus),
     /// The keeper of a lab has just ended.
-    #[error("the lab \"{lab}\" has just gone")]
+    #[error("the lab \"{lab}\" went down meanwhile")]
     Gone {
         /// The lab.
         lab: String,

@@ -102,7 +102,7 @@ impl Node {
     pub fn inode(&self) -> Result<u64, Error> {
         fs::metadata(self.network.path())
             .map(|metadata| metadata.ino())
-            .doing(format!("looking at {}", self.network.path()))
+            .doing(format!("reading {}", self.network.path()))
     }
 }
 

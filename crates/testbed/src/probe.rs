@@ -50,8 +50,10 @@ pub fn measure(
 ) -> Result<Measured, Error> {
     let receiver = to.enter(|| bind(target))?;
     let sender = from.enter(|| bind(source))?;
-    let reached = receiver.local_addr().doing("asking for a port")?;
-    sender.connect(reached).doing("reaching a link's far end")?;
+    let reached = receiver.local_addr().doing("reading the port")?;
+    sender
+        .connect(reached)
+        .doing("connecting to a link's far end")?;
     let longest = LATE + Duration::from_nanos(line.one_way_delay_ns);
     receiver
         .set_read_timeout(Some(longest))
@@ -70,7 +72,7 @@ pub fn measure(
 fn bind(address: Ipv4Addr) -> Result<UdpSocket, Error> {
     let socket =
         UdpSocket::bind((address, 0)).doing(format!("opening a UDP socket at {address}"))?;
-    setsockopt(&socket, sockopt::ReceiveTimestampns, &true).doing("asking for packet times")?;
+    setsockopt(&socket, sockopt::ReceiveTimestampns, &true).doing("enabling packet timestamps")?;
     Ok(socket)
 }
 

@@ -57,7 +57,7 @@ impl Site {
     /// sockets are in the hosts' own networks.
     pub fn open(hosts: &[Host]) -> Result<Self, Error> {
         let lab = format!("run-{}", std::process::id());
-        let mark = Mark::own(&lab).doing("looking at this process")?;
+        let mark = Mark::own(&lab).doing("identifying this process")?;
         let mut names = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
         for host in hosts {
             let _ = writeln!(names, "{} {}", host.address, host.name);
@@ -104,7 +104,7 @@ impl Site {
 
     /// Ends all that runs inside; how many processes that were.
     pub fn end_all(&self) -> Result<usize, Error> {
-        end_inside(&self.mark).doing("ending what runs on the hosts")
+        end_inside(&self.mark).doing("ending the processes on the hosts")
     }
 
     /// Has another process do the same, and remove `directory`, if this one is killed.
@@ -152,7 +152,7 @@ impl Drop for Guard {
 /// # Errors
 /// Where something does not end, or the directory stays.
 pub fn guard(mark: &str, directory: &std::path::Path) -> io::Result<bool> {
-    let mark = Mark::parse(mark).ok_or_else(|| io::Error::other("this is no mark of a lab"))?;
+    let mark = Mark::parse(mark).ok_or_else(|| io::Error::other("this is not a lab's mark"))?;
     let mut word = Vec::new();
     io::Read::read_to_end(&mut io::stdin(), &mut word)?;
     if !word.is_empty() {

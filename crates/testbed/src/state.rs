@@ -118,7 +118,7 @@ pub struct Wan {
     pub forward: Line,
     /// Back.
     pub reverse: Line,
-    /// Why it is not to be trusted so far; empty if it is.
+    /// Why its measurements are invalid so far; empty if they are valid.
     pub problems: Vec<String>,
 }
 

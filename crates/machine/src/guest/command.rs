@@ -56,8 +56,18 @@ pub fn run(command: &Command, sink: Sink) -> Result<(), GuestError> {
         .env("HOME", "/root")
         .envs(command.environment.iter().cloned())
         .stdin(process::Stdio::null())
-        .stdout(outputs[0].0.try_clone().doing("handing a file on")?)
-        .stderr(outputs[1].0.try_clone().doing("handing a file on")?)
+        .stdout(
+            outputs[0]
+                .0
+                .try_clone()
+                .doing("passing a file descriptor on")?,
+        )
+        .stderr(
+            outputs[1]
+                .0
+                .try_clone()
+                .doing("passing a file descriptor on")?,
+        )
         .spawn()
         .doing(format!("starting {program}"))?;
     let child = Pid::from_raw(child.id() as i32);
@@ -67,7 +77,7 @@ pub fn run(command: &Command, sink: Sink) -> Result<(), GuestError> {
             output.hand_on(status.is_some(), sink)?;
         }
         if let Some(status) = status {
-            return Ok(sink(&Record::Exited { status }).doing("handing a record on")?);
+            return Ok(sink(&Record::Exited { status }).doing("passing a record on")?);
         }
         std::thread::sleep(POLL);
     }
@@ -110,7 +120,7 @@ impl Output {
     fn hand_on(&mut self, end: bool, sink: Sink) -> Result<(), GuestError> {
         self.file
             .read_to_end(&mut self.line)
-            .doing("reading what the command printed")?;
+            .doing("reading the command's output")?;
         let length = match end {
             true => self.line.len(),
             false => self
@@ -128,6 +138,6 @@ impl Output {
             stream: self.stream,
             text: String::from_utf8_lossy(&lines).into_owned(),
         })
-        .doing("handing a record on")?)
+        .doing("passing a record on")?)
     }
 }

@@ -84,7 +84,7 @@ pub fn init_main(work: Work) -> ! {
 
 fn run(work: Work) -> Result<(), GuestError> {
     prepare()?;
-    clock::slow_down().doing("slowing the local APIC's timer down")?;
+    clock::slow_down().doing("slowing the local APIC's timer")?;
     let mut records = open_records().doing(format!("opening {RECORDS}"))?;
     let mut sink = |record: &Record| write_record(&mut records, record);
     let outcome = begin(work, &mut sink);
@@ -119,7 +119,7 @@ fn begin(work: Work, sink: Sink) -> Result<(), GuestError> {
         for process in first.flatten() {
             prefer_network(&process.path());
         }
-        std::fs::write(TCP_MEM, TCP_MEM_PAGES).doing("giving all hosts memory for TCP")?;
+        std::fs::write(TCP_MEM, TCP_MEM_PAGES).doing("raising tcp_mem")?;
     }
     work(&plan, sink).map_err(GuestError::Work)
 }
@@ -154,7 +154,7 @@ fn prepare() -> Result<(), GuestError> {
     // The root is in memory, and so are these; a command's files may be in them.
     Ok(
         std::fs::set_permissions("/tmp", Permissions::from_mode(0o1777))
-            .doing("opening /tmp to all")?,
+            .doing("making /tmp writable for all")?,
     )
 }
 

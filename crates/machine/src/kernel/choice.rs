@@ -51,7 +51,7 @@ pub enum Choice {
 
 /// No suite and no directory has this name.
 #[derive(Debug, thiserror::Error)]
-#[error("no kernel is known as {name:?}: name a suite of Debian ({known}) or a directory with linux-image packages")]
+#[error("there is no kernel {name:?}: name a Debian suite ({known}) or a directory of linux-image packages")]
 pub struct UnknownKernel {
     name: String,
     known: String,

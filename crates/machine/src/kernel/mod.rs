@@ -86,7 +86,7 @@ pub fn find(cache: &Path, choice: &Choice) -> Result<Kernel, VirtualError> {
             Ok(directory) if directory.join("vmlinuz").exists() => Ok(Kernel {
                 directory,
                 stale: Some(format!(
-                    "the kernel of {choice} is the newest in the cache, because {error}"
+                    "the kernel of {choice} is the newest one in the cache, because {error}"
                 )),
             }),
             _ => Err(error),
