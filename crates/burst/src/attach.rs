@@ -80,7 +80,9 @@ impl Attachment {
         }
         Err(Error::Interface {
             interface: interface.name().to_owned(),
-            why: "packets are not counted any more: the interface is gone, or the program was taken off it".to_owned(),
+            why:
+                "packets are no longer counted: the interface is gone, or its program was detached"
+                    .to_owned(),
         })
     }
 }
@@ -142,7 +144,7 @@ fn attach_tcx(
         create_link(&object, name, &options.interface, *place, sys::BPF_F_BEFORE).map_err(
             |source| {
                 let hint = match is_unknown(&source) {
-                    true => ": this kernel has no TCX (Linux 6.6), try --attach tc",
+                    true => ": this kernel has no TCX (Linux 6.6): use --attach tc",
                     false => "",
                 };
                 let name = options.interface.name();
@@ -164,7 +166,7 @@ fn attach_xdp(
     };
     if options.direction != Direction::In {
         return Err(refuse(
-            "XDP sees only what is received: --direction in, or another --attach".to_owned(),
+            "XDP sees only received packets: use --direction in, or another --attach".to_owned(),
         ));
     }
     let object = load(&[XDP])?;
@@ -177,10 +179,10 @@ fn attach_xdp(
     );
     let link = link.map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => {
-            refuse("another XDP program is there already; use --attach auto".to_owned())
+            refuse("another XDP program is attached: use --attach auto".to_owned())
         }
         Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE) => refuse(format!(
-            "its driver takes no XDP program as it is set up ({error}); use --attach auto"
+            "its driver accepts no XDP program in this configuration ({error}): use --attach auto"
         )),
         _ => Error::system(
             format!("cannot attach to {} by XDP", options.interface.name()),

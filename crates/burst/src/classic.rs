@@ -51,7 +51,7 @@ impl Classic {
                     ours |= handle & OURS != 0;
                     if sign.is_ok() {
                         tracing::info!(
-                            "removing what a killed paceline burst left at {}",
+                            "removing the filters that a killed paceline burst left on {}",
                             interface.name()
                         );
                         detach(interface, handle, point);
@@ -65,7 +65,7 @@ impl Classic {
         let Some((place, sign)) = own else {
             return Err(Error::Interface {
                 interface: interface.name().to_owned(),
-                why: format!("{PLACES} others count there already"),
+                why: format!("{PLACES} other paceline burst processes already count there"),
             });
         };
         let mut classic = Classic {
@@ -141,7 +141,7 @@ fn remove_discipline(interface: &Interface) {
             unsafe { sys::bpf_tc_hook_destroy(&mut hook(interface, TC_INGRESS | TC_EGRESS)) };
         }
         Ok(_) => {}
-        Err(error) => tracing::debug!("clsact stays at {}: {error}", interface.name()),
+        Err(error) => tracing::debug!("cannot remove clsact from {}: {error}", interface.name()),
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Filter {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// A word that is none.
-    #[error("{word:?} is no term of a filter: {TERMS}")]
+    #[error("{word:?} is not a filter term: use {TERMS}")]
     Unknown {
         /// The word.
         word: String,
@@ -56,7 +56,7 @@ pub enum FilterError {
         example: &'static str,
     },
     /// The same thing said twice.
-    #[error("{term:?} is there twice, and both can never hold, or one says nothing new")]
+    #[error("{term:?} is given twice: the two terms contradict or repeat each other")]
     Twice {
         /// The second.
         term: String,
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn an_error_says_what_would_be_right() {
         for (text, wanted) in [
-            ("tcp 5001", "\"5001\" is no term of a filter"),
+            ("tcp 5001", "\"5001\" is not a filter term"),
             ("port", "followed by a number or a range"),
             ("port 70000", "no port or range of ports"),
             ("port 9-5", "no port or range of ports"),
@@ -371,7 +371,7 @@ mod tests {
             ("host example.org", "as in \"host 10.0.0.0/8\""),
             ("vlan 5000", "no VLAN's number"),
             ("proto tcp", "no protocol's number"),
-            ("tcp udp", "\"udp\" is there twice"),
+            ("tcp udp", "\"udp\" is given twice"),
             ("ip host fd00::1", "no packet is IPv4 and IPv6"),
             ("icmp port 5", "without ports"),
         ] {

@@ -51,7 +51,7 @@ impl Interface {
             name: name.to_owned(),
             index,
             hardware_type: hardware_type(name)
-                .map_err(|error| Error::system(format!("cannot ask for {name}'s type"), error))?,
+                .map_err(|error| Error::system(format!("cannot read {name}'s type"), error))?,
         })
     }
 

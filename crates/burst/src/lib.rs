@@ -134,7 +134,7 @@ impl Meter {
                 program.set_autoload(programs.contains(&name.as_str()));
             }
             open.load()
-                .map_err(|error| Error::bpf("the kernel refused the programs of burst", error))
+                .map_err(|error| Error::bpf("the kernel refused burst's BPF programs", error))
         })?;
         let map = object
             .maps()
@@ -214,7 +214,7 @@ impl Options {
         Err(Error::Interface {
             interface: self.interface.name().to_owned(),
             why: format!(
-                "its frames begin with neither an Ethernet nor an IP header (type {}), so no filter can be applied; count all packets",
+                "its frames begin with neither an Ethernet nor an IP header (type {}), so no filter applies: count all packets",
                 self.interface.hardware_type()
             ),
         })

@@ -258,7 +258,7 @@ fn several_labs_share_nothing() {
     let file = TopologyFile::new(&format!("{}-again", one.name), TWO_CLUSTERS);
     let told = output(&["lab", "up", file.path(), "--name", &one.name]);
     assert_eq!(told.status.code(), Some(1));
-    assert!(text(&told.stderr).contains("is up already"), "{told:?}");
+    assert!(text(&told.stderr).contains("is already up"), "{told:?}");
 
     let namespaces = lab::namespaces(&two.state());
     two.down();
@@ -289,7 +289,7 @@ fn of_two_with_one_name_one_comes_up() {
     let losers: Vec<_> = both.iter().filter(|told| !told.status.success()).collect();
     assert_eq!(losers.len(), 1, "{both:?}");
     assert!(
-        text(&losers[0].stderr).contains("is up already"),
+        text(&losers[0].stderr).contains("is already up"),
         "{both:?}"
     );
 }

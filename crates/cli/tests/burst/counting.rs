@@ -255,7 +255,10 @@ fn what_cannot_be_is_one_clear_error() {
     let cases: [(&[&str], &str); 9] = [
         (&["eth7"], "there is no interface eth7"),
         (&["nowhere:eth0"], "no network namespace /run/netns/nowhere"),
-        (&[&there, "--filter", "tcp prot 80"], "\"prot\" is no term"),
+        (
+            &[&there, "--filter", "tcp prot 80"],
+            "\"prot\" is not a filter term",
+        ),
         (&[&there, "--filter", "port"], "followed by a number"),
         (&[&there, "--window", "10us"], "from 100us to 1h"),
         (&[&there, "--window", "100"], "100 has no unit"),
@@ -266,7 +269,7 @@ fn what_cannot_be_is_one_clear_error() {
         ),
         (
             &[&there, "--attach", "xdp", "--direction", "out"],
-            "XDP sees only what is received",
+            "XDP sees only received packets",
         ),
     ];
     for (arguments, wanted) in cases {
