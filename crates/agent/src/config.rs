@@ -27,7 +27,7 @@ pub struct Config {
     policies: Vec<(String, Policy)>,
 }
 
-/// The keys of the file. Their comments are what editors show.
+/// The keys of the agent's configuration. Editors show these comments.
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "Configuration of Paceline's agent")]

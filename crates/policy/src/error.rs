@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can be wrong with a policy.
+//! Errors of policies.
 
 use std::io;
 

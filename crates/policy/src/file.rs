@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The keys of a policy file. Their comments are what editors show.
+//! The keys of a policy file. Editors show their comments.
 
 use paceline_input::units::{Rate, Share, Size, Time};
 use paceline_input::Format;
@@ -25,7 +25,7 @@ const LEAST_HOLD: Time = Time::from_millis(10);
 const LEAST_TIMER: Time = Time::from_millis(2);
 const LEAST_JITTER: Time = Time::from_micros(1);
 
-/// What the texts of a policy must be, for readers of files that have one inside.
+/// The formats of a policy's strings, for readers of files that contain a policy.
 pub const FORMATS: [Format<'static>; 2] = [("policy-name", &name), ("line", &line)];
 
 fn name(text: &str) -> Result<(), String> {
@@ -48,7 +48,7 @@ fn line(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What Paceline changes about the TCP connections of a job.
+/// The changes that Paceline makes to the TCP connections of a job.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Paceline policy")]
@@ -64,7 +64,7 @@ pub(crate) struct File {
     /// The kernel's congestion control that carries the connection between bursts.
     #[serde(default)]
     pub base: Base,
-    /// How a burst after idle starts; absent: as the base has it.
+    /// Start of a burst after idle; absent: as the base algorithm does.
     pub startup: Option<Startup>,
     /// The retransmission timeout.
     pub rto: Option<Rto>,
@@ -80,28 +80,28 @@ pub(crate) struct File {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Startup {
-    /// Where a start gets its rate; absent: there is no start-up law.
+    /// Source of the rate of a start; absent: no start-up law.
     pub target: Option<Target>,
     /// The rate per destination while the path is not yet known; absent: slow start.
     #[schemars(extend("x-range" = [LEAST_RATE, MOST_RATE]))]
     pub initial_rate: Option<Rate>,
-    /// What is remembered of a path halves in this time; absent: 60s.
+    /// Half-life of the state that is kept of a path; absent: 60s.
     #[schemars(extend("x-range" = [LEAST_HALF_LIFE, DAY]))]
     pub half_life: Option<Time>,
-    /// Keep what was learned per phase class; absent: true.
+    /// Keep the state of a path per phase class; absent: true.
     pub phases: Option<bool>,
-    /// When the law gives way to the plain base.
+    /// When the base algorithm runs alone.
     pub breaker: Option<BreakerKey>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Target {
-    /// There is no start-up law.
+    /// No start-up law.
     Off,
     /// ssthresh * MSS / RTT, until the first ACK.
     Ssthresh,
-    /// What the path delivered.
+    /// The delivery rate of the path.
     DeliveryRate,
 }
 
@@ -118,7 +118,7 @@ pub(crate) enum Off {
     Off,
 }
 
-/// When the law gives way to the plain base, per connection.
+/// When the base algorithm runs alone, per connection.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct BreakerTable {
@@ -140,17 +140,17 @@ impl Default for BreakerTable {
     }
 }
 
-/// The retransmission timeout of what this side sends.
+/// The retransmission timeout of the sending side.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rto {
-    /// Its floor, instead of 200ms; "tick" is two ticks of the kernel.
+    /// Minimum RTO, instead of 200ms; "tick" is two ticks of the kernel.
     #[schemars(extend("x-range" = [LEAST_TIMER, MOST_TIMER]))]
     pub least: Option<TickTime>,
-    /// Each connection adds its own share of this to `least`; "tick" is one tick.
+    /// Each connection adds its own share of this to the minimum RTO; "tick" is one tick.
     #[schemars(extend("x-range" = [LEAST_JITTER, MOST_TIMER]))]
     pub jitter: Option<TickTime>,
-    /// How timeouts of one segment follow each other; absent: exponential.
+    /// Backoff of repeated timeouts of a segment; absent: exponential.
     pub backoff: Option<Backoff>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct Rto {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ack {
-    /// How long an ACK is delayed at most; "tick" is two ticks of the kernel.
+    /// Maximum delay of an ACK; "tick" is two ticks of the kernel.
     #[schemars(extend("x-range" = [LEAST_TIMER, MOST_TIMER]))]
     pub delay: Option<TickTime>,
 }
@@ -181,7 +181,7 @@ pub(crate) struct Spacing {
     /// The interface's rate, framing included.
     #[schemars(extend("x-range" = [LEAST_LINE, MOST_RATE]))]
     pub line_rate: Option<Rate>,
-    /// Between packets, beyond what the interface leaves.
+    /// Gap between packets, in addition to the interface's own.
     #[schemars(extend("x-range" = [LEAST_GAP, MOST_GAP]))]
     pub gap: Option<Size>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What Paceline is to change about a job's TCP connections.
+//! Policies: the changes that Paceline makes to a job's TCP connections.
 //!
 //! A policy is a TOML file or one of the built-in presets. This crate reads and
 //! checks them, and turns them into what the kernel side takes. It looks at no

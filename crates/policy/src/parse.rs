@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From the keys of a file to a policy: what a schema cannot say.
+//! From the keys of a file to a policy: the checks that a schema cannot express.
 
 use paceline_input::units::Time;
 use paceline_input::{Document, Place, Problem, Problems, Reader};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a policy says, and its form for the kernel side.
+//! A policy, and its form for the kernel side.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::error::PolicyError;
 use paceline_input::units::{Rate, Share, Size, Time};
 
-/// What Paceline changes about the TCP connections of a job.
+/// The changes that Paceline makes to the TCP connections of a job.
 ///
 /// Absent parts leave the kernel's own behaviour. A policy that came from
 /// [`Policy::parse`], [`Policy::load`], [`Policy::preset`] or serde is valid;
@@ -47,7 +47,7 @@ pub struct Policy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Base {
-    /// Whatever the socket has; nothing is wrapped, so no start-up law.
+    /// The socket's own; Paceline wraps nothing, so there is no start-up law.
     #[default]
     Keep,
     /// CUBIC.
@@ -81,13 +81,13 @@ impl Base {
     }
 }
 
-/// Where a start after idle gets its rate.
+/// Source of the rate of a start after idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
     /// ssthresh * MSS / RTT, until the first ACK (matsuda-2005, 3.2).
     Ssthresh,
-    /// What the path delivered, remembered per job, host and destination.
+    /// The delivery rate of the path, kept per job, host and destination.
     DeliveryRate,
 }
 
@@ -99,19 +99,19 @@ pub struct Startup {
     /// 100 kbit/s to 1000 Gbit/s; `None`: slow start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_rate: Option<Rate>,
-    /// What is remembered of a path halves in this time, 100 ms to 24 h.
-    /// `Some` with [`Target::DeliveryRate`] only: the other target remembers nothing.
+    /// Half-life of the state that is kept of a path, 100 ms to 24 h. `Some` with
+    /// [`Target::DeliveryRate`] only: the other target keeps no path state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_life: Option<Time>,
-    /// Keep what was learned per phase class, and switch when the program enters
-    /// another (matsuda-2005, 3.1).
+    /// Keep the state of a path per phase class, and switch when the program enters another
+    /// (matsuda-2005, 3.1).
     pub phases: bool,
-    /// `None` (`breaker = "off"`): the law never gives way.
+    /// `None` (`breaker = "off"`): the base algorithm never runs alone.
     #[serde(serialize_with = "breaker_or_off")]
     pub breaker: Option<Breaker>,
 }
 
-/// When the start-up law gives way to the plain base algorithm, per connection.
+/// When the base algorithm runs alone, without the start-up law, per connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Breaker {
     /// A start that loses a larger share of its segments is a bad one, 0.1 to 100 %.
@@ -142,7 +142,8 @@ fn breaker_or_off<S: Serializer>(
     }
 }
 
-/// A time bound of the kernel's timers: given, or what the kernel's tick allows.
+/// A time bound of the kernel's timers: a given time, or the bound that the kernel's tick
+/// allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TickTime {
     /// `"tick"`: resolved by [`Policy::to_abi`].
@@ -185,20 +186,20 @@ impl JsonSchema for TickTime {
     }
 }
 
-/// The retransmission timeout of what this side sends.
+/// The retransmission timeout of the sending side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rto {
-    /// The floor of the timeout, instead of 200 ms; `Tick` is two ticks. 2 to 200 ms.
+    /// Minimum RTO, instead of 200 ms; `Tick` is two ticks. 2 to 200 ms.
     pub least: TickTime,
     /// Each connection adds its own share of this to `least`, so that senders
     /// that lost together do not retransmit together; `Tick` is one tick.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<TickTime>,
-    /// How timeouts of one segment follow each other.
+    /// Backoff of repeated timeouts of a segment.
     pub backoff: Backoff,
 }
 
-/// What becomes of the timeout when nothing arrives after a retransmission.
+/// Backoff of the timeout when a retransmission is not acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Backoff {
@@ -241,18 +242,18 @@ pub struct Spacing {
 pub struct Gap {
     /// The interface's, framing included, 1 Mbit/s to 1000 Gbit/s.
     pub line_rate: Rate,
-    /// Beyond what the interface leaves, 8 to 1023 bytes.
+    /// In addition to the interface's own gap, 8 to 1023 bytes.
     pub gap: Size,
 }
 
-/// A time of the policy that is under what this kernel's tick allows.
+/// A time of the policy that is less than this kernel's tick allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raised {
     /// The key in the policy.
     pub key: &'static str,
-    /// What the policy asks.
+    /// The policy's time.
     pub asked: Time,
-    /// What is used instead: two ticks.
+    /// The time in use instead: two ticks.
     pub used: Time,
 }
 

@@ -37,10 +37,10 @@ pub struct File {
     #[serde(default)]
     #[schemars(length(max = MOST_WANS))]
     pub wan: Vec<Wan>,
-    /// Ways that are not the shortest.
+    /// Routes that are not the shortest.
     #[serde(default)]
     pub route: Vec<Route>,
-    /// Congestion control of all connections that ask for none; absent: the machine's default.
+    /// Default congestion control of all connections; absent: the machine's default.
     #[schemars(extend("format" = "congestion", "examples" = ["cubic"]))]
     pub congestion: Option<String>,
     /// Written on every host.
@@ -53,7 +53,7 @@ pub struct File {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
-    /// Its hosts are called by it and their number, from 0.
+    /// Name of the cluster; its hosts are this name and a number, from 0.
     #[schemars(extend("format" = "node-name", "examples" = ["near"]))]
     pub name: String,
     /// How many.
@@ -70,12 +70,12 @@ pub struct Cluster {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wan {
-    /// Absent: FROM-TO.
+    /// Name of the link; absent: FROM-TO.
     #[schemars(extend("format" = "node-name", "examples" = ["near"]))]
     pub name: Option<String>,
     /// The cluster where forward begins.
     pub from: String,
-    /// The other one.
+    /// The cluster where forward ends.
     pub to: String,
     /// Line rate, framing included.
     pub rate: Ways<LineRate>,
@@ -85,7 +85,7 @@ pub struct Wan {
     pub buffer: Ways<Queue>,
 }
 
-/// A way that is not the shortest.
+/// A route that is not the shortest.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
@@ -93,7 +93,7 @@ pub struct Route {
     pub from: String,
     /// The cluster where it ends.
     pub to: String,
-    /// The links, in their order.
+    /// The links in order.
     pub via: Via,
     /// Only from `from` to `to`.
     #[serde(default)]
@@ -119,9 +119,9 @@ pub struct Delay(pub Time);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Ways<T> {
-    /// The same.
+    /// The same in both directions.
     Both(T),
-    /// One for each.
+    /// One per direction.
     Each {
         /// From the link's `from` to its `to`.
         forward: T,
@@ -136,7 +136,7 @@ pub enum Ways<T> {
 pub enum Via {
     /// One.
     One(String),
-    /// In the order of the way.
+    /// In the order of the route.
     Several(Vec<String>),
 }
 

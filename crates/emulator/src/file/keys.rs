@@ -17,16 +17,16 @@ const RED_WEIGHT: f64 = 0.002;
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Paceline link")]
 pub(super) struct Content {
-    /// Of all that is random.
+    /// Seed of all random choices.
     #[serde(default)]
     pub seed: u64,
-    /// What a frame takes on the line beside itself; absent: 24 bytes, those of Ethernet.
+    /// Framing that each frame adds on the line; absent: 24 bytes, as on Ethernet.
     pub framing: Option<Size>,
-    /// Both directions, where they do not say otherwise themselves.
+    /// Both directions, unless a direction has its own value.
     pub link: Option<Keys>,
     /// From the first interface to the second.
     pub forward: Option<Keys>,
-    /// Back.
+    /// From the second interface to the first.
     pub reverse: Option<Keys>,
 }
 
@@ -34,35 +34,35 @@ pub(super) struct Content {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Keys {
-    /// The line's, framing included.
+    /// Rate of the line, framing included.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Option<Rate>,
-    /// In place of a rate, a file in mahimahi's format, beside this one.
+    /// Instead of a rate: a file in mahimahi's format, beside this one.
     pub trace: Option<String>,
-    /// One way; absent: none.
+    /// One-way delay; absent: none.
     pub delay: Option<Time>,
-    /// Up to so much more or less, evenly; packets keep their order.
+    /// Jitter: up to this much more or less delay, uniform, without reordering.
     pub jitter: Option<Time>,
-    /// In its place a standard deviation.
+    /// Instead: the standard deviation of normal jitter.
     pub normal_jitter: Option<Time>,
     /// Drop-tail, bytes of frames with their Ethernet header.
     pub buffer: Option<Size>,
-    /// In its place a number of frames.
+    /// Instead: a number of frames.
     #[schemars(range(min = 1), extend("examples" = [100]))]
     pub buffer_packets: Option<u64>,
     /// Random early detection in the buffer.
     pub red: Option<RedKeys>,
-    /// Controlled delay (RFC 8289) of what waits in the buffer.
+    /// Controlled delay (CoDel, RFC 8289) of the buffer.
     pub codel: Option<CodelKeys>,
     /// A token bucket in front of the buffer.
     pub policer: Option<PolicerKeys>,
-    /// What has come over the line waits for so long, and then all of it arrives.
+    /// Packets that crossed the line are held for this time and then delivered together.
     pub slots: Option<Time>,
-    /// Share of packets that the line loses.
+    /// Random loss of the line, as a share of packets.
     pub loss: Option<Percent>,
-    /// In its place chances of two states, per packet.
+    /// Instead: the probabilities of a two-state loss model, per packet.
     pub burst_loss: Option<BurstKeys>,
-    /// Packets that are overtaken.
+    /// Reordering: packets that others overtake.
     pub reorder: Option<ReorderKeys>,
     /// Share of packets that arrive twice.
     pub duplicate: Option<Percent>,
@@ -79,12 +79,13 @@ pub(super) struct RedKeys {
     pub least: Size,
     /// The upper threshold.
     pub most: Size,
-    /// Share that is dropped at the upper threshold.
+    /// Drop probability at the upper threshold.
     pub probability: Percent,
     /// Of an arrival in the average; absent: 0.002.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub weight: Option<f64>,
-    /// Beyond the upper threshold the share rises; false: all is dropped.
+    /// Above the upper threshold the probability rises gradually; false: all packets are
+    /// dropped.
     #[serde(default = "yes")]
     pub gentle: bool,
 }
@@ -97,7 +98,7 @@ pub(super) struct CodelKeys {
     pub target: Time,
     /// For how long the delay must be above the target before the first drop.
     pub interval: Time,
-    /// Packets that are ECN-capable are marked in place of a drop.
+    /// Mark ECN-capable packets instead of dropping them.
     #[serde(default)]
     pub ecn: bool,
 }
@@ -106,7 +107,7 @@ pub(super) struct CodelKeys {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicerKeys {
-    /// At which it fills, framing included.
+    /// Rate at which its bucket fills, framing included.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Most that it holds.
@@ -124,12 +125,12 @@ pub(super) struct BurstKeys {
     /// Share that is lost while it is good.
     #[serde(default)]
     pub good: Percent,
-    /// Share that is lost while it is bad.
+    /// Loss in the bad state.
     #[serde(default = "all")]
     pub bad: Percent,
 }
 
-/// Packets that are overtaken.
+/// Reordering: packets that others overtake.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReorderKeys {
@@ -154,7 +155,7 @@ pub(super) struct StepKeys {
     pub buffer: Option<Size>,
     /// The new loss.
     pub loss: Option<Percent>,
-    /// So long nothing leaves the line, and the buffer fills.
+    /// The line stops for this time, and the buffer fills.
     pub outage: Option<Time>,
     /// All that is under way is lost.
     #[serde(default)]

@@ -15,7 +15,7 @@ const MOST_POSITIONS: usize = 100;
 /// A request's length, which a header has at least; and at most: what a u32 holds.
 const LEAST_HEADER_BYTES: u64 = 8;
 
-/// Chunks after idle.
+/// Bursts after idle.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {
@@ -23,21 +23,21 @@ pub struct Burst {
     pub name: Option<String>,
     /// Each burst, all connections together.
     pub size: Option<Size>,
-    /// Or one size after the other.
+    /// Or a list of sizes, one after the other.
     #[serde(default)]
     pub sizes: Vec<Size>,
     /// From a reply to the next write.
     pub gap: Option<Time>,
-    /// Or one gap after the other.
+    /// Or a list of gaps, one after the other.
     #[serde(default)]
     pub gaps: Vec<Time>,
-    /// Bursts; absent: as many as the list has.
+    /// Number of bursts; absent: the length of the list.
     #[schemars(range(min = 1))]
     pub count: Option<u32>,
-    /// Bursts with `--quick`.
+    /// Number of bursts with `--quick`.
     #[schemars(range(min = 1))]
     pub quick: Option<u32>,
-    /// The first burst, from 1, that medians are taken over.
+    /// The first burst, from 1, that counts for medians.
     #[serde(default = "one")]
     pub from_burst: u32,
     /// Bursts, from 1, that have metrics of their own; absent: all of a list.
@@ -46,20 +46,20 @@ pub struct Burst {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub connections: u32,
-    /// Each burst on a connection and in a job of its own.
+    /// Use a new connection and a new job for each burst.
     #[serde(default)]
     pub fresh: bool,
-    /// After so many bursts the connections of the job are closed, and new ones opened.
+    /// After this many bursts the job closes its connections and opens new ones.
     #[schemars(range(min = 1))]
     pub renew: Option<u32>,
-    /// Each connection writes so many bytes first, and then the rest.
+    /// Each connection first writes this many bytes, then the rest.
     pub header: Option<Size>,
     /// Without TCP_NODELAY.
     #[serde(default)]
     pub nagle: bool,
     /// The burst, from 1, whose bandwidth is sampled.
     pub sample_burst: Option<u32>,
-    /// Measure what an empty loop on the same CPU loses to each burst.
+    /// Measure the CPU time that an empty loop on the same CPU loses to each burst.
     #[serde(default)]
     pub empty_loop: bool,
 }

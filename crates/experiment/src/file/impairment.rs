@@ -18,9 +18,9 @@ pub(super) const MOST: Time = Time::from_secs(3600);
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum LossKeys {
-    /// Each packet by itself.
+    /// Independent for each packet.
     Random(Percent),
-    /// Gilbert and Elliott.
+    /// The model of Gilbert and Elliott.
     Bursts(BurstKeys),
 }
 
@@ -28,14 +28,14 @@ pub enum LossKeys {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BurstKeys {
-    /// That the line turns bad.
+    /// Probability that the line turns bad.
     pub to_bad: Percent,
-    /// That it is good again.
+    /// Probability that the line turns good again.
     pub to_good: Percent,
-    /// Share that is lost while it is good.
+    /// Loss in the good state.
     #[serde(default)]
     pub good: Percent,
-    /// Share that is lost while it is bad; absent: all.
+    /// Loss in the bad state; absent: all packets.
     pub bad: Option<Percent>,
 }
 
@@ -93,10 +93,10 @@ impl ReorderKeys {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicerKeys {
-    /// At which its bucket fills, framing included.
+    /// Rate at which its bucket fills, framing included.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
-    /// Most that it holds.
+    /// Size of the bucket.
     pub burst: Size,
 }
 
@@ -113,13 +113,13 @@ impl PolicerKeys {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodelKeys {
-    /// Longest delay that is no congestion if it lasts; below the interval.
+    /// Target of a standing queue's delay; below the interval.
     #[schemars(extend("x-range" = ["1us", MOST]))]
     pub target: Time,
-    /// How long it may last.
+    /// Time that the delay may stay above the target.
     #[schemars(extend("x-range" = ["1us", MOST]))]
     pub interval: Time,
-    /// Packets are marked, not dropped.
+    /// Mark packets (ECN) instead of dropping them.
     #[serde(default)]
     pub ecn: bool,
 }

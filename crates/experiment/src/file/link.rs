@@ -21,22 +21,22 @@ const HEADER_BYTES: u64 = 14;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Bottleneck, framing included.
+    /// Rate of the bottleneck, framing included.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Propagation, one way.
     pub one_way_delay: Time,
-    /// Bottleneck's drop-tail queue.
+    /// Size of the bottleneck's drop-tail queue.
     pub buffer: Size,
-    /// Each host's own link.
+    /// Rate of each host's own link.
     #[serde(default = "gigabit")]
     pub edge_rate: Rate,
-    /// Queue of a switch's port to a host; absent: nothing is limited or dropped there.
+    /// Size of the queue of a switch's port to a host; absent: unlimited.
     #[serde(default)]
     pub switch_buffer: Size,
     /// Hosts of two clusters with the bottleneck between them, in both directions.
     pub clusters: Option<[u32; 2]>,
-    /// Most that the kernel's auto-tuning may give a socket.
+    /// Upper limit of the kernel's buffer autotuning, per socket.
     #[serde(default = "twenty_mebibytes")]
     pub socket_buffer: Size,
     /// 4 or 6.
@@ -47,25 +47,26 @@ pub struct Link {
     pub mtu: u32,
     /// Queueing discipline of the hosts' interfaces; absent: first in first out.
     pub qdisc: Option<HostQueue>,
-    /// Share that is lost towards the receiver, behind the queue, or chances of bursts.
+    /// Loss towards the receiver, behind the queue: a share, or the probabilities of burst
+    /// loss.
     pub loss: Option<LossKeys>,
-    /// So much more or less delay towards the receiver, evenly; packets keep their order.
+    /// Jitter of the delay towards the receiver, uniform, without reordering.
     pub jitter: Option<Time>,
-    /// Packets towards the receiver that are overtaken.
+    /// Reordering towards the receiver: packets that others overtake.
     pub reorder: Option<ReorderKeys>,
-    /// Rate of the way back, behind a queue of the bottleneck's size.
+    /// Rate of the return path, behind a queue of the bottleneck's size.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub return_rate: Option<Rate>,
     /// A token bucket in front of the queue.
     pub policer: Option<PolicerKeys>,
     /// CoDel in the queue.
     pub codel: Option<CodelKeys>,
-    /// What comes back waits so long for more, and arrives together.
+    /// ACKs are held for this time and then delivered together.
     #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub ack_slots: Option<Time>,
-    /// What it is made of; absent: as the backend usually has it.
+    /// Implementation of the bottleneck; absent: the backend's usual one.
     pub bottleneck: Option<Means>,
-    /// Changes in mid-run.
+    /// Changes during a run.
     #[serde(default)]
     pub step: Vec<Step>,
 }
@@ -77,9 +78,9 @@ pub struct Step {
     /// The first burst, from 1, on the changed link.
     #[schemars(range(min = 1))]
     pub at_burst: Option<u32>,
-    /// So long after that burst's first write; absent: before it.
+    /// Time after that burst's first write; absent: before the write.
     pub after: Option<Time>,
-    /// Or so long after the beginning of each workload.
+    /// Or the time after the beginning of each workload.
     pub at: Option<Time>,
     /// The new rate.
     #[schemars(extend("x-range" = ["1bit", null]))]
@@ -90,7 +91,7 @@ pub struct Step {
     pub buffer: Option<Size>,
     /// The new loss.
     pub loss: Option<LossKeys>,
-    /// All that is under way is lost.
+    /// Drop all packets in flight.
     #[serde(default)]
     pub cut: bool,
 }
@@ -101,7 +102,7 @@ pub struct Step {
 pub struct Scenario {
     /// Last part of the metrics' names.
     pub name: String,
-    /// Instead of the link's, as all that follow.
+    /// Replaces the link's value, as do all keys below.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Option<Rate>,
     /// Propagation, one way.
@@ -112,23 +113,23 @@ pub struct Scenario {
     pub mtu: Option<u32>,
     /// Queueing discipline of the hosts' interfaces.
     pub qdisc: Option<HostQueue>,
-    /// What is lost towards the receiver.
+    /// Loss towards the receiver.
     pub loss: Option<LossKeys>,
-    /// What the delay towards the receiver varies by.
+    /// Jitter of the delay towards the receiver.
     pub jitter: Option<Time>,
-    /// Packets towards the receiver that are overtaken.
+    /// Reordering towards the receiver: packets that others overtake.
     pub reorder: Option<ReorderKeys>,
-    /// Rate of the way back.
+    /// Rate of the return path.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub return_rate: Option<Rate>,
     /// A token bucket in front of the queue.
     pub policer: Option<PolicerKeys>,
     /// CoDel in the queue.
     pub codel: Option<CodelKeys>,
-    /// What comes back waits so long for more.
+    /// ACKs are held for this time.
     #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub ack_slots: Option<Time>,
-    /// What it is made of.
+    /// Implementation of the bottleneck.
     pub bottleneck: Option<Means>,
 }
 

@@ -74,22 +74,22 @@ pub fn schema() -> serde_json::Value {
     paceline_input::schema::<File>()
 }
 
-/// An experiment: network, workloads, what is compared and what must hold.
+/// An experiment: network, workloads, variants to compare, and claims.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Paceline experiment")]
 pub struct File {
     /// One line.
     pub title: String,
-    /// What is asked and how the bounds are derived.
+    /// The question, and the derivation of the bounds.
     pub description: String,
-    /// Seed of whatever is random.
+    /// Seed of all random choices.
     #[serde(default = "first_seed")]
     pub seed: u64,
     /// Whether each variant runs with segmentation offload off, on, or both.
     #[serde(default)]
     pub offload: Offload,
-    /// What must hold.
+    /// The claims: conditions that must hold.
     #[serde(default)]
     pub holds: Vec<String>,
     /// The network.
@@ -97,22 +97,22 @@ pub struct File {
     /// The virtual backend's machine.
     #[serde(default, rename = "virtual")]
     pub machine: Machine,
-    /// Values of the link that are tried one after the other.
+    /// Sets of link values, run one after the other.
     #[serde(default)]
     pub scenario: Vec<Scenario>,
-    /// Chunks after idle.
+    /// Bursts after idle.
     #[serde(default)]
     pub burst: Vec<Burst>,
     /// Many senders answer at once.
     #[serde(default)]
     pub incast: Vec<Incast>,
-    /// Flows side by side.
+    /// Concurrent flows.
     #[serde(default)]
     pub bulk: Vec<Bulk>,
     /// Parallel transfers that begin together.
     #[serde(default)]
     pub streams: Vec<Streams>,
-    /// All-to-all and one-to-one in turn, between two clusters.
+    /// All-to-all and one-to-one alternately, between two clusters.
     #[serde(default)]
     pub switch: Vec<Switch>,
     /// All-to-all after all-to-all, over two clusters.
@@ -124,10 +124,10 @@ pub struct File {
     /// Real MPI programs, on two clusters.
     #[serde(default)]
     pub program: Vec<Program>,
-    /// What papers printed of the same.
+    /// Published values of the same quantities.
     #[serde(default)]
     pub paper: Vec<Paper>,
-    /// What is compared.
+    /// The variants to compare.
     #[serde(rename = "variant")]
     pub variants: IndexMap<String, Variant>,
 }
@@ -169,7 +169,7 @@ pub struct Incast {
     pub rounds: u32,
     /// Rounds with `--quick`.
     pub quick: Option<u32>,
-    /// The first round, from 1, that medians are taken over.
+    /// The first round, from 1, that counts for medians.
     #[serde(default = "one")]
     pub from_round: u32,
     /// From the start of a round to the start of the next.
@@ -186,16 +186,16 @@ pub struct Switch {
     /// Bytes from each rank to each one of the other cluster.
     #[schemars(extend("x-range" = ["1B", null]))]
     pub block: Size,
-    /// How often blocks are exchanged in one all-to-all.
+    /// Number of block exchanges in one all-to-all.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub rounds: u32,
-    /// Cycles of both.
+    /// Number of cycles.
     #[schemars(range(min = 1, max = 1000))]
     pub cycles: u32,
     /// Cycles with `--quick`.
     pub quick: Option<u32>,
-    /// The first cycle, from 1, that medians are taken over.
+    /// The first cycle, from 1, that counts for medians.
     #[serde(default = "one")]
     pub from_cycle: u32,
     /// From the end of a transfer to the next cycle.
@@ -206,7 +206,7 @@ pub struct Switch {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AllToAll {
-    /// Bytes from each rank to each other one; each size for itself.
+    /// Bytes from each rank to each other one; each size runs by itself.
     #[schemars(length(min = 1))]
     pub blocks: Vec<Size>,
     /// Rounds of each.
@@ -214,7 +214,7 @@ pub struct AllToAll {
     pub rounds: u32,
     /// Rounds with `--quick`.
     pub quick: Option<u32>,
-    /// The first round, from 1, that medians are taken over.
+    /// The first round, from 1, that counts for medians.
     #[serde(default = "one")]
     pub from_round: u32,
 }
@@ -228,14 +228,14 @@ pub struct Skeleton {
     pub benchmarks: Vec<Benchmark>,
     /// Problem size.
     pub class: Class,
-    /// Iterations that are run; the rest is reckoned.
+    /// Iterations that run; the rest is extrapolated.
     pub iterations: u32,
     /// Iterations with `--quick`.
     pub quick: Option<u32>,
-    /// The first iteration, from 1, that the rest is reckoned from.
+    /// The first iteration, from 1, that the rest is extrapolated from.
     #[serde(default = "one")]
     pub from_iteration: u32,
-    /// How often each is run, each time with other random starts.
+    /// Repetitions of each, with other random start times.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeats: u32,
@@ -244,7 +244,7 @@ pub struct Skeleton {
     pub spread: Time,
 }
 
-/// Flows side by side.
+/// Concurrent flows.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
@@ -255,7 +255,7 @@ pub struct Bulk {
     pub duration: Time,
     /// The same with `--quick`.
     pub quick: Option<Time>,
-    /// How often the whole is run, each time with other random starts.
+    /// Repetitions, each with other random start times.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeats: u32,
@@ -275,19 +275,19 @@ pub struct Flows {
     /// Tail of the metrics' names.
     #[serde(default)]
     pub name: String,
-    /// How many.
+    /// Number of flows.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub count: u32,
     /// When they start.
     #[serde(default)]
     pub start: Time,
-    /// Each starts up to this much later, at random.
+    /// Each flow starts up to this much later, at random.
     #[serde(default)]
     pub spread: Time,
-    /// Congestion control whatever the variant.
+    /// Congestion control in all variants.
     pub congestion: Option<String>,
-    /// Their host's link whatever the variant.
+    /// Rate of their host's link in all variants.
     pub edge_rate: Option<Rate>,
     /// Bursts of this size instead of one endless transfer.
     #[schemars(extend("x-range" = ["8B", null]))]
@@ -296,7 +296,7 @@ pub struct Flows {
     pub gap: Option<Time>,
 }
 
-/// What is compared.
+/// The variants to compare.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
@@ -313,7 +313,7 @@ pub struct Variant {
     /// begin with a large window. With a variant of it the rest can be compared.
     #[serde(default)]
     pub ideal: bool,
-    /// Written on every host.
+    /// Sysctls set on every host.
     #[serde(default)]
     #[schemars(with = "IndexMap<String, serde_json::Value>")]
     pub sysctl: IndexMap<String, toml::Value>,

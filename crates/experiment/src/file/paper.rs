@@ -19,11 +19,11 @@ const BOUND: &str = "bound";
 pub struct Paper {
     /// Such as `matsuda-2005, Table 2`.
     pub source: String,
-    /// What it shows, in words.
+    /// The statement of the paper, in words.
     pub says: String,
-    /// What is different here.
+    /// The differences to this experiment.
     pub differs: String,
-    /// What the values are of: a metric, or its name without the tail.
+    /// Metric of the values: its name, or its name without the tail.
     pub metric: Option<String>,
     /// Per variant, or for `bound`.
     #[serde(default)]

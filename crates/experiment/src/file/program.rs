@@ -25,25 +25,25 @@ pub struct Program {
     pub name: Option<String>,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Its server and that one's arguments; absent: it is one of MPI.
+    /// The program's server and the server's arguments; absent: an MPI program.
     pub server: Option<Vec<String>>,
     /// The TCP port on which the server listens.
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// Of MPI, one on each host; absent: on all hosts.
+    /// Number of MPI ranks, one per host; absent: all hosts.
     pub ranks: Option<u32>,
-    /// Whose launcher starts it; absent: Open MPI's.
+    /// MPI library whose launcher starts it; absent: Open MPI.
     pub mpi: Option<Library>,
     /// Input files, beside the experiment.
     pub directory: Option<String>,
     /// The same, from where the experiment is.
     #[serde(skip)]
     place: Option<PathBuf>,
-    /// A run that takes longer is an error.
+    /// Time limit of a run; exceeding it is an error.
     #[serde(default = "ten_minutes")]
     #[schemars(extend("x-range" = ["1s", LONGEST_TIMEOUT]))]
     pub timeout: Time,
-    /// What of its output is a result.
+    /// Results in its output.
     pub result: Option<Output>,
 }
 
@@ -51,7 +51,7 @@ pub struct Program {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
-    /// A file in the directory that it runs in; absent: its standard output.
+    /// A file in its working directory; absent: its standard output.
     pub file: Option<String>,
     /// Speeds, of which more is better: the last part of a metric's name, and where its
     /// value is: see [`pattern`].

@@ -35,17 +35,17 @@ pub struct Streams {
     /// The same with `--quick`.
     #[schemars(extend("x-range" = ["1B", null]))]
     pub quick: Option<Size>,
-    /// How often the whole is run, each time on new connections.
+    /// Repetitions, each on new connections.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeats: u32,
-    /// Hosts whose route is longer, from the first on.
+    /// Number of hosts with a longer route, from the first on.
     #[serde(default)]
     pub distant_hosts: u32,
-    /// By how much: added to their round trip.
+    /// Delay added to their round trip.
     #[serde(default)]
     pub distant_rtt: Time,
-    /// A host whose programs stand still for a while.
+    /// A host whose programs are stopped for a while.
     pub pause: Option<Pause>,
     /// When the coordinator, of the variants that have one, dies; since the common start.
     pub coordinator_dies: Option<Time>,
@@ -61,7 +61,7 @@ pub struct Streams {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// Hosts that take it.
+    /// Number of hosts that use it.
     #[schemars(range(min = 1))]
     pub hosts: u32,
     /// Its rate.
@@ -78,12 +78,12 @@ pub struct Route {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
-    /// Which, from 1.
+    /// Number of the host, from 1.
     #[schemars(range(min = 1))]
     pub host: u32,
-    /// Since the common start.
+    /// Start of the stop, since the common start.
     pub at: Time,
-    /// For how long.
+    /// Duration of the stop.
     #[serde(rename = "for")]
     #[schemars(extend("x-range" = ["1us", null]))]
     pub length: Time,

@@ -23,14 +23,14 @@ const LEAST_WINDOW: Time = Time::from_micros(super::WINDOW_PARTS);
 const LEAST_PACKET: Size = Size::from_bytes(1);
 const MOST_PACKET: Size = Size::from_bytes(1 << 16);
 
-/// A simulation: network, flows, what is compared and what is varied.
+/// A simulation: network, flows, variants to compare and axes to vary.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Paceline scenario")]
 pub struct File {
     /// One line.
     pub title: String,
-    /// What is asked, and how the bounds are derived.
+    /// The question, and the derivation of the bounds.
     #[serde(default)]
     pub description: String,
     /// Seed of the first run.
@@ -48,14 +48,14 @@ pub struct File {
     /// Window of the burst meter; absent: the round-trip propagation delay of the first flow.
     #[schemars(extend("x-range" = [LEAST_WINDOW, LONGEST]))]
     pub window: Option<Time>,
-    /// The link whose queue is looked at; absent: the first.
+    /// The link whose queue is measured; absent: the first.
     pub measure: Option<String>,
     /// What must hold.
     #[serde(default)]
     pub holds: Vec<String>,
     /// Links that flows share.
     pub link: IndexMap<String, LinkTable>,
-    /// What all senders have in common.
+    /// Defaults of all senders.
     #[serde(default)]
     pub tcp: SenderTable,
     /// Kinds of senders.
@@ -69,10 +69,10 @@ pub struct File {
     /// What is compared.
     #[serde(default)]
     pub variant: IndexMap<String, VariantTable>,
-    /// What is varied.
+    /// The axes: keys to vary.
     #[serde(default)]
     pub axis: IndexMap<String, AxisTable>,
-    /// What is sampled over time by `sim run`.
+    /// The time series that `sim run` samples.
     pub trace: Option<TraceTable>,
 }
 
@@ -87,16 +87,16 @@ fn once() -> u32 {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkTable {
-    /// Each direction.
+    /// Rate of each direction.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Propagation, one way.
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub delay: Time,
-    /// The queue in the direction of the data; absent: it takes everything.
+    /// The queue in the direction of the data; absent: unlimited.
     #[serde(default)]
     pub queue: QueueTable,
-    /// In the direction of the ACKs; absent: it takes everything.
+    /// The queue in the direction of the ACKs; absent: unlimited.
     #[serde(default)]
     pub reverse_queue: QueueTable,
 }
@@ -105,9 +105,9 @@ pub struct LinkTable {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueueTable {
-    /// Packets that may wait.
+    /// Capacity in packets.
     pub packets: Option<u32>,
-    /// Bytes that may wait.
+    /// Capacity in bytes.
     pub bytes: Option<Size>,
     /// Early drops.
     pub red: Option<RedConfig>,
@@ -119,7 +119,7 @@ pub struct QueueTable {
 pub struct SenderTable {
     /// The algorithm; absent: the one of the table's name.
     pub algorithm: Option<Algorithm>,
-    /// The habits; absent: `rfc`, and `linux` for CUBIC and BIC.
+    /// TCP implementation to model; absent: `rfc`, and `linux` for CUBIC and BIC.
     pub stack: Option<Stack>,
     /// A packet with its headers.
     #[schemars(extend("x-range" = [LEAST_PACKET, MOST_PACKET]))]
@@ -130,19 +130,19 @@ pub struct SenderTable {
     /// Receiver's window, segments.
     #[schemars(range(min = 1, max = MOST_SEGMENTS))]
     pub window: Option<u32>,
-    /// Segments.
+    /// Initial window, segments.
     #[schemars(range(min = 1, max = MOST_SEGMENTS))]
     pub initial_window: Option<u32>,
-    /// Segments.
+    /// Initial ssthresh, segments.
     #[schemars(range(min = 1, max = MOST_SEGMENTS))]
     pub initial_ssthresh: Option<u32>,
-    /// Before anything is measured.
+    /// Initial RTO, before the first RTT sample.
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub rto_initial: Option<Time>,
-    /// Floor of the timeout.
+    /// Minimum RTO.
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub rto_min: Option<Time>,
-    /// Its bound.
+    /// Maximum RTO.
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub rto_max: Option<Time>,
     /// Tick of the clock that measures round trips; `0s`: none.
@@ -154,7 +154,7 @@ pub struct SenderTable {
     pub timestamps: Option<bool>,
     /// The window grows only if it was used.
     pub validate: Option<bool>,
-    /// What a loss halves.
+    /// The quantity that a loss halves.
     pub halve: Option<Halves>,
     /// Segments by which the window is inflated as recovery begins.
     #[schemars(range(max = 3))]
@@ -166,7 +166,7 @@ pub struct SenderTable {
     /// An ACK for every so many segments; 1: for each.
     #[schemars(range(min = 1, max = MOST_SEGMENTS))]
     pub ack_every: Option<u32>,
-    /// The longest that an ACK waits.
+    /// Maximum delay of an ACK.
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub ack_delay: Option<Time>,
     /// Vegas: segments queued at least.
@@ -195,7 +195,7 @@ pub struct GroupTable {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowsTable {
-    /// How many; with `hosts`, from each host to each other one.
+    /// Number of flows; with `hosts`, from each host to each other one.
     #[serde(default = "once")]
     pub count: u32,
     /// A switch's hosts, all of which send to all others: each has a link to the switch
@@ -203,7 +203,7 @@ pub struct FlowsTable {
     pub hosts: Option<u32>,
     /// The sender: a table of `[sender]`, or an algorithm's name.
     pub tcp: String,
-    /// Each host's own link, to the first of `path`; absent: it takes no time.
+    /// Each host's own link, to the first of `path`; absent: no serialization delay.
     pub edge_rate: Option<Rate>,
     /// Its delay, one way.
     #[serde(default)]
@@ -216,7 +216,7 @@ pub struct FlowsTable {
     #[serde(default)]
     #[schemars(length(max = 200))]
     pub path: Vec<String>,
-    /// The table of `[group]` whose coordinator bounds their windows; absent: nobody does.
+    /// The table of `[group]` whose coordinator bounds their windows; absent: none.
     pub group: Option<String>,
     /// The application.
     pub source: SourceTable,
@@ -224,11 +224,11 @@ pub struct FlowsTable {
     #[serde(default)]
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub start: Time,
-    /// Each up to this much later, at random.
+    /// Each flow starts up to this much later, at random.
     #[serde(default)]
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub spread: Time,
-    /// Flows of one host, which share its link and what Paceline knows of the path.
+    /// Flows of one host, which share its link and Paceline's state of the path.
     #[serde(default = "once")]
     #[schemars(range(min = 1))]
     pub per_host: u32,
@@ -244,11 +244,11 @@ pub enum SourceTable {
         #[schemars(extend("x-range" = [MICROSECOND, LONGEST]))]
         Time,
     ),
-    /// As much as goes, or so much.
+    /// A bulk transfer, endless or of a given size.
     Bulk(BulkTable),
     /// Packets at a rate, and pauses.
     OnOff(OnOffTable),
-    /// All at once, again and again: a collective operation and the reckoning after it.
+    /// All flows at once, repeatedly: a collective operation and the computation after it.
     Phases(PhasesTable),
     /// A file of lines `seconds,bytes` beside this one.
     Trace(#[schemars(description = "The file's name.")] String),
@@ -266,7 +266,7 @@ pub struct BulkTable {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnOffTable {
-    /// While it is on.
+    /// Rate while it is on.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Mean.
@@ -293,26 +293,26 @@ pub struct PhasesTable {
     #[serde(default)]
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub compute: Time,
-    /// How often; absent: until the end.
+    /// Number of phases; absent: until the end.
     #[serde(default)]
     pub count: u32,
-    /// Each flow up to this much later, at random.
+    /// Each flow starts up to this much later, at random.
     #[serde(default)]
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub spread: Time,
 }
 
-/// Something that is compared with others.
+/// A variant to compare.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VariantTable {
-    /// Keys of this file and what they are in this variant.
+    /// Keys of this file and their values in this variant.
     #[serde(default)]
     #[schemars(with = "IndexMap<String, serde_json::Value>")]
     pub set: IndexMap<String, toml::Value>,
 }
 
-/// Something that is varied.
+/// An axis: a key to vary.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisTable {
@@ -342,10 +342,10 @@ pub struct MoreTable {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceTable {
-    /// From sample to sample.
+    /// Sampling interval.
     #[schemars(extend("x-range" = [MICROSECOND, LONGEST]))]
     pub every: Time,
-    /// The first so many flows' windows.
+    /// Number of flows whose windows are sampled.
     #[serde(default)]
     pub flows: u32,
 }

@@ -15,7 +15,7 @@ const TICK_US: u32 = 4_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// No transport to speak of: each packet leaves as it comes.
+    /// No transport: each packet is sent as the application writes it.
     Udp,
     /// Fast retransmit and recovery, which ends with the first ACK of anything new
     /// (RFC 2581).
@@ -49,7 +49,7 @@ pub enum Stack {
     Linux,
 }
 
-/// What a loss halves.
+/// The quantity that a loss halves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Halves {
@@ -105,7 +105,7 @@ pub struct SenderConfig {
     pub inflates_beyond_window: bool,
     /// The window grows only if it was used (RFC 7661).
     pub validates: bool,
-    /// What a loss halves.
+    /// The quantity that a loss halves.
     pub halves: Halves,
     /// By how many segments recovery begins inflated: the three that the duplicates tell
     /// of (RFC 5681, 3.2, step 3), or fewer.
