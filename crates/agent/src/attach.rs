@@ -20,10 +20,10 @@ use crate::{leftovers, outside, shortage};
 
 /// The iterator by which existing connections come under a policy.
 const ADOPT_PROGRAM: &str = "pl_adopt";
-/// The one by which they go back to what they had.
+/// The program that restores their former settings.
 const RELEASE_PROGRAM: &str = "pl_release";
 
-/// What [`attach`] or [`detach`] did.
+/// The result of [`attach`] or [`detach`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
     /// The cgroup's directory.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who has called and not said all of it yet. Nobody waits for any of them.
+//! Callers whose request is still incomplete. No caller blocks another one.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{getsockopt, sockopt, UnixCredentials};
 
-/// How long a caller may take: libpaceline and `paceline run` say what they want at
-/// once.
+/// Time limit of a caller: libpaceline and `paceline run` send their request at once.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Callers of one user at once, so that one user cannot have all descriptors. More
-/// than the ranks that a host starts in one moment.
+/// Concurrent callers of one user, so that one user cannot take all descriptors. More than the
+/// ranks that a host starts in one moment.
 const MOST_PER_USER: usize = 256;
-/// Of all users. Each is a descriptor; the agent has more of these by far.
+/// Concurrent callers of all users. Each takes a descriptor; the agent's limit is far higher.
 const MOST: usize = 2048;
 
 /// The callers of one socket.
@@ -38,15 +37,15 @@ struct Waiting {
 pub(crate) struct Call {
     /// To answer by; it does not block.
     pub stream: UnixStream,
-    /// Who called, by the kernel.
+    /// The caller, as the kernel reports it.
     pub who: UnixCredentials,
-    /// What was said.
+    /// The request.
     pub said: Vec<u8>,
 }
 
 impl Callers {
-    /// Takes all that have called at `listener`, which does not block. Who is not admitted
-    /// hears why at once, and takes no place from anybody.
+    /// Takes all that have called at `listener`, which does not block. A caller that is not
+    /// admitted gets the reason at once and takes no other caller's place.
     pub fn accept(
         &mut self,
         listener: &UnixListener,
@@ -85,7 +84,8 @@ impl Callers {
         self.waiting.push(caller);
     }
 
-    /// Lets the oldest caller go of the user who has the most. Whether there was one.
+    /// Closes the oldest caller of the user with the most callers. Returns whether there was
+    /// one.
     fn drop_one(&mut self) -> bool {
         let mut counts = HashMap::new();
         for caller in &self.waiting {
@@ -99,26 +99,26 @@ impl Callers {
         oldest.map(|at| self.waiting.remove(at)).is_some()
     }
 
-    /// What to poll for.
+    /// The descriptors to poll.
     pub fn sources(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.waiting
             .iter()
             .map(|caller| PollFd::new(caller.stream.as_fd(), PollFlags::POLLIN))
     }
 
-    /// When to look again, whatever the poll says.
+    /// The time of the next check, even if no descriptor is ready.
     pub fn timeout(&self) -> PollTimeout {
         timeout(self.patience())
     }
 
-    /// How long the one may still take who has taken longest.
+    /// The remaining time of the oldest caller.
     pub fn patience(&self) -> Option<Duration> {
         let first = self.waiting.iter().map(|caller| caller.until).min()?;
         Some(first.saturating_duration_since(Instant::now()))
     }
 
-    /// Those that have said all of it, by `complete`, or `longest` bytes. Who has hung
-    /// up or taken too long is let go.
+    /// The callers whose request is complete, by `complete`, or has `longest` bytes. Callers
+    /// that hung up or exceeded the time limit are closed.
     pub fn ready(&mut self, longest: usize, complete: impl Fn(&[u8]) -> bool) -> Vec<Call> {
         let now = Instant::now();
         let mut ready = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who may run which jobs: /etc/paceline/agent.toml.
+//! The agent's configuration, /etc/paceline/agent.toml: users and their policies.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,12 +12,12 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 
-/// Where the configuration is, if it is anywhere.
+/// Default path of the configuration.
 pub const DEFAULT_CONFIG: &str = "/etc/paceline/agent.toml";
 
-/// Without a file, or without the key.
+/// The default without a file or without the key.
 const DEFAULT_GROUPS: [&str; 1] = ["paceline"];
-/// Those that no policy file is needed for and that shorten no timer.
+/// Presets that every user may use by default: none is for study only.
 const DEFAULT_POLICIES: [&str; 3] = ["standard", "pace", "lfn"];
 
 /// A configuration that was checked: its groups exist, its policies are valid.
@@ -59,7 +59,7 @@ impl Default for File {
     }
 }
 
-/// What the names of a list are looked up by; on failure it says what is wrong.
+/// Looks up a name of a list; the error is a message.
 type Lookup<'l, T> = &'l dyn Fn(&str) -> std::result::Result<T, String>;
 
 impl Config {
@@ -113,7 +113,7 @@ impl Config {
     }
 }
 
-/// For the fuzzer: what is wrong with an agent.toml, on a machine that has any group.
+/// For the fuzzer: the problems of an agent.toml, on a machine where every group exists.
 pub fn fuzz(text: &str) -> Option<Problems> {
     match Config::parse(text, "agent.toml", &|_| Ok(1)) {
         Err(Error::Configuration(problems)) => Some(problems),
@@ -121,7 +121,7 @@ pub fn fuzz(text: &str) -> Option<Problems> {
     }
 }
 
-/// The names of a list with what they stand for.
+/// The names of a list with their values.
 fn look_up<T>(names: Vec<String>, place: &Place<'_>, lookup: Lookup<T>) -> Vec<(String, T)> {
     let mut found = Vec::new();
     for (index, name) in names.into_iter().enumerate() {

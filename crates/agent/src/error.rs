@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can go wrong on the way from a policy to a running job.
+//! Errors between a policy and a running job.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,36 +10,36 @@ use paceline_bpf::refusal;
 /// Result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every failure of the agent. Each message names what was wrong, where, and
-/// what would be right where that is known.
+/// Every failure of the agent. Each message names the error, its place, and the right form
+/// where that is known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither root nor the capabilities that loading BPF takes.
+    /// The process has neither root nor the capabilities to load BPF programs.
     #[error(transparent)]
     NotPermitted(#[from] NotPermitted),
 
-    /// Neither that, nor an agent to ask.
+    /// The process lacks the privileges, and no agent runs.
     #[error(
         "paceline run needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN together: sudo paceline ...; or a running agent (paceline agent), and no process listens at {}",
         socket.display()
     )]
     NoAgent {
-        /// Where it would listen.
+        /// The agent's socket.
         socket: PathBuf,
     },
 
-    /// The agent does not do what it was asked for.
+    /// The agent refused a request.
     #[error("the agent at {} refuses: {message} ({code})", socket.display())]
     AgentRefused {
         /// Where it listens.
         socket: PathBuf,
         /// One of the service's codes.
         code: String,
-        /// Its own words.
+        /// The agent's message.
         message: String,
     },
 
-    /// Two agents at one place.
+    /// Another agent uses the same socket.
     #[error("another agent listens at {}: stop it first, or give this one its own --directory", socket.display())]
     AgentRunning {
         /// Where.
@@ -68,28 +68,28 @@ pub enum Error {
         longest: usize,
     },
 
-    /// Bounds that no window fits.
+    /// Contradictory bounds of a window.
     #[error("cannot bound the windows: {why}")]
     Bounds {
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
 
-    /// The process that asked the agent has ended.
+    /// The requesting process has ended.
     #[error("process {process}, which requested the job, has ended")]
     PeerGone {
         /// Its number.
         process: u32,
     },
 
-    /// The process that asked the agent is out of its reach.
+    /// The requesting process is in a namespace that the agent cannot see.
     #[error("the agent cannot see {what}: run paceline in the agent's own namespaces")]
     PeerOutside {
-        /// What of it.
+        /// The missing part.
         what: &'static str,
     },
 
-    /// One user has as many jobs as the agent starts for one.
+    /// A user has reached the limit of jobs per user.
     #[error(
         "this user already has {limit} jobs, which is the limit per user: wait until one ends"
     )]
@@ -104,11 +104,11 @@ pub enum Error {
     )]
     NoCgroup2,
 
-    /// Processes have other numbers here than the kernel side sees.
+    /// PIDs in this namespace differ from those that the kernel side sees.
     #[error("phases need the initial PID namespace: run paceline on the host, not in a container")]
     OtherPidNamespace,
 
-    /// The hierarchy is there but cannot be written.
+    /// The hierarchy is mounted read-only.
     #[error(
         "the cgroup v2 hierarchy at {} is mounted read-only, as in most containers, so Paceline cannot create a job's cgroup. Run paceline on the host, or start the container with a writable cgroup (docker: --privileged --cgroupns=host)",
         path.display()
@@ -177,7 +177,7 @@ pub enum Error {
         run: bool,
     },
 
-    /// What should be the lock is somebody else's.
+    /// The lock file belongs to another user.
     #[error(
         "{} is not a regular file that only root can open, so it cannot be the lock: remove it",
         path.display()
@@ -214,14 +214,14 @@ pub enum Error {
         policy: String,
         /// cubic, reno or bbr.
         base: &'static str,
-        /// The reason, with what to do.
+        /// The reason, with a remedy.
         why: String,
     },
 
     /// libbpf or the verifier refused.
     #[error("{action}: {source}{}", refusal::hint(source))]
     Bpf {
-        /// What was tried.
+        /// The action that failed.
         action: String,
         /// libbpf's error.
         source: libbpf_rs::Error,
@@ -234,7 +234,7 @@ pub enum Error {
     /// A file or system call failed.
     #[error("{action}: {source}")]
     System {
-        /// What was tried, with the path.
+        /// The action that failed, with the path.
         action: String,
         /// The system's error.
         source: io::Error,
@@ -270,7 +270,7 @@ impl Error {
         matches!(self, Error::Bpf { source, .. } if !refusal::hint(source).is_empty())
     }
 
-    /// An I/O error with what was tried.
+    /// An I/O error with the action that failed.
     pub(crate) fn system(action: impl Into<String>, source: io::Error) -> Self {
         Error::System {
             action: action.into(),
@@ -283,7 +283,7 @@ impl Error {
         Error::system(format!("cannot {verb} {}", path.display()), source)
     }
 
-    /// A libbpf error with what was tried.
+    /// A libbpf error with the action that failed.
     pub(crate) fn bpf(action: impl Into<String>, source: libbpf_rs::Error) -> Self {
         Error::Bpf {
             action: action.into(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whose a job is, and as whom its command runs.
+//! The owner of a job, and the user of its command.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use nix::unistd::{Gid, Uid, User};
 
 use crate::error::{Error, Result};
 
-/// Who started this program: through sudo, the person behind it.
+/// The user who started this program; with sudo, the user behind it.
 pub(crate) fn owner() -> u32 {
     std::env::var("SUDO_UID")
         .ok()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A job: a command in a cgroup of its own whose sockets get one policy.
+//! A job: a command in its own cgroup, whose sockets get one policy.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -87,7 +87,7 @@ impl Job {
         }
     }
 
-    /// What came of its connections, as long as the job is there.
+    /// The counts of its connections, while the job exists.
     fn counts(&self) -> Option<Counts> {
         let found = discover::find().ok()?.filter(discover::Found::is_ours)?;
         let job = found.job(self.cgroup.id().ok()?).ok()?;
@@ -157,7 +157,7 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
     Ok(outcome)
 }
 
-/// What was done, for who asked for it.
+/// The message for the user who started the job.
 pub(crate) fn told(policy: &str, cgroup: &Path, shared: bool) -> String {
     let cgroup = cgroup.display();
     match shared {

@@ -65,8 +65,8 @@ fn unwrapped(command: &[String]) -> Vec<String> {
     unwrapped(&rest.iter().skip_while(is_own).cloned().collect::<Vec<_>>())
 }
 
-/// What to say about a command that `paceline run` is about to start: none
-/// where its processes will be in the job.
+/// The warning about a command that `paceline run` is about to start; none where its processes
+/// will be in the job.
 ///
 /// `environment` looks up a variable; passed in, so that this reads none.
 pub fn warning(

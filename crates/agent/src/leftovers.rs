@@ -16,7 +16,7 @@ use crate::kernel_side::{detach_from, discover};
 use crate::lock::Lock;
 use crate::{pages, shortage};
 
-/// What a [`clean`] removed, and what it found alive.
+/// The entries that [`clean`] removed, and the live kernel side that it found.
 #[derive(Debug, Default)]
 pub(crate) struct Cleaned {
     /// Directories of jobs that had no process left.
@@ -25,7 +25,7 @@ pub(crate) struct Cleaned {
     pub found: Option<discover::Found>,
 }
 
-/// Removes what ended jobs left, as every command does that changes or shows jobs.
+/// Removes the leftovers of ended jobs, as every command does that changes or shows jobs.
 ///
 /// # Errors
 /// Where the caller may not, or the kernel refuses.
@@ -36,7 +36,7 @@ pub fn clean_up() -> Result<()> {
     clean(&hierarchy, &lock).map(drop)
 }
 
-/// Removes what ended jobs left, and the kernel side with the last of them.
+/// Removes the leftovers of ended jobs, and the kernel side with the last of them.
 pub(crate) fn clean(hierarchy: &Hierarchy, lock: &Lock) -> Result<Cleaned> {
     let mut cleaned = clean_for_next(hierarchy, lock)?;
     if let Some(found) = cleaned.found.take_if(|found| found.job_ids().is_empty()) {

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Paceline's agent: everything between a policy and a packet that is not
-//! inside the kernel.
+//! Paceline's agent: everything outside the kernel between a policy and a packet.
 //!
-//! - [`job`]: a command in a cgroup of its own, with its policy
-//!   ([`job::run_in_job`], [`job::Job`]);
-//! - [`attach`]: a policy for a cgroup that exists already;
-//! - [`status`]: what is changed on which connection, and why;
+//! - [`job`]: a command in its own cgroup, with its policy ([`job::run_in_job`], [`job::Job`]);
+//! - [`attach`]: a policy for an existing cgroup;
+//! - [`status`]: the changes to each connection, and the reasons;
 //! - [`group`]: the streams of a group, and bounds of their windows;
-//! - [`doctor`]: what this kernel and machine can do;
+//! - [`doctor`]: checks of this kernel and host;
 //! - [`pages`]: the memory in which a process shows its phase;
-//! - [`preload`]: the MPI shim, and what else programs are made to load;
-//! - [`service`]: jobs for users who are not root;
-//! - [`launcher`]: launchers whose processes are not in the job;
-//! - `verdict`: what a job is told that ended with nothing done for it;
-//! - `kernel_side`: finding, loading, registering and retiring the BPF
-//!   programs, the only place that does;
+//! - [`preload`]: the MPI shim and other preloaded libraries;
+//! - [`service`]: jobs for users without root;
+//! - [`launcher`]: launchers that start processes outside the job;
+//! - `verdict`: the warning at the end of a job whose policy had no effect;
+//! - `kernel_side`: finds, loads, registers and retires the BPF programs; no other module does;
 //! - [`cgroup`], [`tick`]: facts of the host.
 //!
 //! Everything here needs root and Linux 6.1 or later.

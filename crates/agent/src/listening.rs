@@ -92,7 +92,7 @@ impl Drop for Listening {
     }
 }
 
-/// What the service manager has handed over and nobody has taken yet.
+/// Sockets that the service manager passed and that are not yet in use.
 #[derive(Debug)]
 pub(crate) struct Handed(Vec<(PathBuf, UnixListener)>);
 
@@ -117,7 +117,7 @@ impl Handed {
         Ok(Self(all))
     }
 
-    /// The socket at this path: what was handed over, or one of our own.
+    /// The socket at this path: the passed one, or a new one.
     ///
     /// # Errors
     /// As [`Listening::at`].

@@ -3,9 +3,9 @@
 //!
 //! It is `flock` on two things, one after the other:
 //!
-//! 1. A file in /run that root alone can open, so that nobody else can keep it. Who has it
-//!    removes it again, and who has waited for a file that is gone begins anew: nothing is
-//!    left behind but by a process that is killed, whose file the next one takes and removes.
+//! 1. A file in /run that only root can open, so that no other user can hold the lock. The
+//!    holder removes it again, and a waiter whose file is gone starts over. Only a killed
+//!    process leaves a file behind, and the next process takes and removes it.
 //! 2. The directory that the cgroup hierarchy is mounted at: one inode for all mount
 //!    namespaces, and so also for a `paceline` in a container with a /run of its own. Any
 //!    user can lock it, so nobody waits for a user: whoever holds it keeps Paceline in such
@@ -46,7 +46,7 @@ impl Lock {
     /// Waits for it.
     ///
     /// # Errors
-    /// [`Error::LockFile`], or what the system says.
+    /// [`Error::LockFile`], or the system's error.
     pub(crate) fn take(directory: &Path) -> Result<Self> {
         Self::take_both(Path::new(FILE), directory)
     }

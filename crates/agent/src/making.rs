@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Making a job: of a cgroup, a policy and what is loaded already.
+//! Creates a job from a cgroup, a policy and the loaded kernel side.
 
 use paceline_abi::{name_text, pl_seat};
 
@@ -19,7 +19,7 @@ pub(crate) struct Place {
     pub seat: Seat,
     /// The process that the job is named after, and whose end may end it.
     pub process: u32,
-    /// The user whose job it is.
+    /// The owner of the job.
     pub owner: u32,
     /// Jobs that this user may have at once.
     pub most: Option<usize>,
@@ -34,8 +34,8 @@ pub(crate) struct Made {
     pub shared: bool,
 }
 
-/// Makes a job's cgroup and puts its policy into force; `fill` moves the first process
-/// into the cgroup that it is given. On error nothing is left behind.
+/// Creates a job's cgroup and applies its policy; `fill` moves the first process into the
+/// cgroup that it is given. On error nothing is left behind.
 pub(crate) fn make<T>(
     hierarchy: &Hierarchy,
     place: &Place,
@@ -93,7 +93,7 @@ pub(crate) fn make<T>(
     }
 }
 
-/// Takes part in the job of a cgroup that is shared, if there is one.
+/// Joins the job of a shared cgroup, if there is one.
 fn join_shared(
     hierarchy: &Hierarchy,
     found: &discover::Found,

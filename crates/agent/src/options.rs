@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a job is made of, and its entry for the kernel side.
+//! The options of a job, and its entry for the kernel side.
 
 use paceline_abi::{name_to_array, pl_job, pl_policy, pl_seat};
 use paceline_policy::{Base, Policy};
@@ -10,13 +10,13 @@ use crate::tick;
 /// The kernel's default for new sockets of this network namespace.
 const DEFAULT_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// What a job is made of besides its command.
+/// The options of a job, besides its command.
 #[derive(Debug, Clone)]
 pub struct JobOptions {
-    /// What its connections get.
+    /// The policy of its connections.
     pub policy: Policy,
-    /// The group whose windows its connections are seen and bounded with, of 1 to 31 bytes.
-    /// Their algorithm is wrapped for it, whatever the policy.
+    /// The group of parallel streams that its connections join, 1 to 31 bytes. Their congestion
+    /// control is then wrapped, whatever the policy.
     pub group: Option<String>,
     /// Run the command as this user instead of the caller.
     pub user: Option<String>,

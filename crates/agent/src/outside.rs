@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sockets that a job's processes have and the job has not.
+//! Sockets of a job's processes that do not belong to the job's cgroup.
 //!
-//! A socket belongs for ever to the cgroup in which it was made, wherever its process is moved
-//! since, and so does what a listener accepts: a daemon that was moved after it had begun to
-//! listen, or that was handed its listener (socket activation), keeps all its connections out
-//! of the cgroup that it is in.
+//! A socket belongs forever to the cgroup in which it was created, wherever its process moves
+//! later, and so do the connections that a listener accepts: a daemon that was moved after it
+//! had begun to listen, or that was handed its listener (socket activation), keeps all its
+//! connections out of the cgroup that it is in.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

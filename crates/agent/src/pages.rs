@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Hands each process of a job the memory in which it shows its phase.
 //!
-//! A process asks over a Unix socket. The kernel says who it is (SO_PEERCRED), and
-//! its own cgroup says to which job it belongs: it gets its own page and nobody
-//! else's, whatever it asks. A page goes when its process ends.
+//! A process asks over a Unix socket. SO_PEERCRED identifies the process, and its cgroup
+//! identifies its job. It gets its own page and no other, whatever it requests. A page goes
+//! when its process ends.
 
 use std::fs;
 use std::io::IoSlice;
@@ -32,7 +32,7 @@ pub const SOCKET_VARIABLE: &str = "PACELINE_SOCKET";
 /// processes by their number there.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// All that a process says: the version of the ABI that it knows.
+/// The whole request of a process: its version of the ABI.
 const VERSION_BYTES: usize = size_of_val(&PL_ABI_VERSION);
 
 /// A thread that serves pages until it is dropped.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who asks for a job, or for a page of phases, by the kernel's word alone.
+//! The process that requests a job or a page of phases, identified by the kernel alone.
 
 use std::fs::File;
 use std::io;
@@ -105,7 +105,7 @@ impl Peer {
     }
 }
 
-/// The groups of who has called: the primary one and the supplementary ones.
+/// The caller's groups: the primary one and the supplementary ones.
 pub(crate) fn groups_of(
     stream: &UnixStream,
     who: &UnixCredentials,

@@ -20,8 +20,8 @@ pub const YIELD: &str = "libpaceline-yield.so";
 /// are. Ours replace none of the functions that the sanitizer does.
 const SANITIZER: (&str, &str) = ("ASAN_OPTIONS", "verify_asan_link_order");
 
-/// What sets these for the ranks it starts: Open MPI, PMIx (Slurm, PRRTE), PMI (Hydra,
-/// Slurm, Cray), Intel MPI, MVAPICH.
+/// Variables that launchers set for the ranks that they start: Open MPI, PMIx (Slurm, PRRTE),
+/// PMI (Hydra, Slurm, Cray), Intel MPI, MVAPICH.
 const RANK_VARIABLES: [&str; 6] = [
     "OMPI_COMM_WORLD_RANK",
     "PMIX_RANK",
@@ -74,7 +74,7 @@ fn looks_like_mpi(command: &[String], environment: impl Fn(&str) -> Option<Strin
             .any(|name| environment(name).is_some())
 }
 
-/// Has `command` and all that it starts load the shim. False: it is not installed beside
+/// Preloads the shim into `command` and its children. False: the shim is not installed beside
 /// this program.
 pub fn load_shim(command: &mut Command) -> bool {
     let shim = library(SHIM);
@@ -84,7 +84,7 @@ pub fn load_shim(command: &mut Command) -> bool {
     shim.is_some()
 }
 
-/// Has `command` and all that it starts load these. What else the caller preloads stays.
+/// Preloads these libraries into `command` and its children. The caller's own preloads stay.
 pub fn load(command: &mut Command, libraries: &[PathBuf]) {
     let (fit, others): (Vec<&PathBuf>, Vec<&PathBuf>) =
         libraries.iter().partition(|path| can_be_named(path));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where a job lives: in a cgroup of its own below its caller's, or, where that may not be
-//! divided, in the cgroup that a scheduler or a container's runtime made.
+//! The cgroup of a job: a child of its caller's cgroup, or, where that may have no child, the
+//! cgroup that a scheduler or a container runtime created.
 //!
 //! Slurm (proctrack/cgroup with cgroup/v2) looks for the processes of a task in the task's
 //! own `cgroup.procs` alone. A cgroup below it hides them from `scancel` and
@@ -18,7 +18,7 @@ use crate::error::Error;
 pub(crate) enum Seat {
     /// In a cgroup that is made for it below this one.
     Below(Cgroup),
-    /// In this one, with all that lives there; who made it also removes it.
+    /// In this cgroup, with all its processes; its creator also removes it.
     Shared(Cgroup),
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn is_undividable(error: &Error) -> bool {
 }
 
 /// `.../job_N/step_X/user` of a path at or below `.../job_N/step_X/user/task_N`: the step's
-/// tasks, without the step's slurmstepd, whose own connections are nobody's job.
+/// tasks, without the step's slurmstepd, whose connections belong to no job.
 fn slurm_step(path: &Path) -> Option<PathBuf> {
     let names: Vec<&str> = path
         .components()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a job went without because its part of what all jobs share was used up.
+//! Features that a job lacked because its share of the maps of all jobs was used up.
 
 use paceline_abi::{pl_job, pl_shortage};
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What Paceline does at this moment: jobs, connections, and why each is as it
-//! is.
+//! The current state of Paceline: jobs, connections, and why each is as it is.
 
 mod groups;
 mod words;
@@ -64,9 +63,9 @@ pub struct JobStatus {
     pub shared: bool,
     /// Since it was made, seconds.
     pub age_s: u64,
-    /// Who made it.
+    /// The user who started it.
     pub owner_uid: u32,
-    /// What the policy asks of each connection, in words.
+    /// The policy's changes to each connection, in words.
     pub changes: Vec<String>,
     /// Processes, as this PID namespace sees them.
     pub processes: Vec<Process>,
@@ -89,7 +88,7 @@ pub struct JobStatus {
     /// The same in words, and of what was attached, sockets that are not reached; empty where
     /// there is nothing to say.
     pub warnings: Vec<String>,
-    /// What the job remembers of its paths.
+    /// The job's paths.
     pub paths: Vec<Path>,
     /// Its connections now.
     pub connections: Vec<Connection>,
@@ -116,7 +115,7 @@ pub struct Phases {
     pub entered: BTreeMap<u32, u64>,
 }
 
-/// What a job remembers of the path to one destination, in one phase.
+/// A job's state of the path to one destination, in one phase.
 #[derive(Debug, Clone, Serialize)]
 pub struct Path {
     /// The destination.
@@ -157,7 +156,7 @@ pub struct Connection {
     pub state: &'static str,
     /// Congestion control in use.
     pub congestion: String,
-    /// What Paceline does on it now and why, in words.
+    /// The changes to it, and the reasons, in words.
     pub why: String,
     /// `none`, `loopback`, `mptcp` or `refused`.
     pub reason: &'static str,
@@ -202,7 +201,7 @@ pub struct Connection {
     /// Process that made the socket, or its listener; 0: not known. Its phases are
     /// the connection's.
     pub process: u32,
-    /// The group whose windows it is seen and bounded with.
+    /// The group of parallel streams that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// The effective cwnd, where a bound makes it differ from `cwnd_segs`, segments.

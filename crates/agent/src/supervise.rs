@@ -13,7 +13,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::error::{Error, Result};
 
-/// What the command's end means for the caller.
+/// The outcome of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     status: ExitStatus,

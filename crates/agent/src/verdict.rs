@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a job is told when it has ended and its policy has had nothing to do.
+//! The warning at the end of a job whose policy had no effect.
 //!
 //! That is how a job looks whose processes a launcher has started elsewhere, whatever the
 //! launcher is called and whatever script it was in: [`crate::launcher`] only guesses.
@@ -41,7 +41,7 @@ const RANKS: [&str; 4] = [
     "SLURM_PROCID",
 ];
 
-/// Says it, in one line. `counts` is missing where nobody knows: then nothing is said.
+/// Logs the warning in one line. Without `counts` there is none.
 pub(crate) fn tell(counts: Option<Counts>, policy: &str, command: &Command) {
     let Some(counts) = counts else {
         return;

@@ -23,7 +23,7 @@ pub(super) fn checks(root: bool, path: PathOptions) -> Vec<Check> {
 
 const FIXED: &str = "a program that sets SO_SNDBUF or SO_RCVBUF disables the kernel's buffer autotuning for that socket; no policy can undo it";
 
-/// The largest automatic size against what the path needs.
+/// Compares the autotuning limit with the BDP of the path.
 ///
 /// Twice the BDP: the kernel counts its own overhead in these sizes, and half
 /// of the receive buffer is what it announces (tcp_adv_win_scale = 1).

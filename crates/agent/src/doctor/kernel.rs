@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Checks of the kernel's BPF and of what it lets BPF do to TCP.
+//! Checks of the kernel's BPF, and of the TCP operations that BPF may implement.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this kernel and machine can do for Paceline, found by trying.
+//! Probes this kernel and host for the features that Paceline uses.
 //!
 //! Kernel versions decide nothing here: each feature is probed.
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::service;
 
-/// The path that buffers are judged against.
+/// The path whose BDP the buffers must hold.
 #[derive(Debug, Clone, Copy)]
 pub struct PathOptions {
     /// Bits of payload per second.
@@ -32,13 +32,13 @@ impl PathOptions {
     }
 }
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be, or for information.
+    /// The feature is available, or the check is for information.
     Ok,
-    /// Paceline runs, but less of it, or less well.
+    /// Paceline runs with fewer features or worse performance.
     Warn,
     /// Paceline cannot run.
     Fail,
@@ -49,13 +49,13 @@ pub enum Level {
 pub struct Check {
     /// Short fixed name.
     pub name: &'static str,
-    /// How it came out.
+    /// The result.
     pub level: Level,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What that means for Paceline.
+    /// The consequence for Paceline.
     pub meaning: String,
-    /// What to do about it, where something can be done.
+    /// The remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
@@ -83,7 +83,7 @@ impl Check {
         Self::new(name, Level::Fail, found, meaning).advise(advice)
     }
 
-    /// A check that was not made, because it takes root.
+    /// A check that was not made because it needs root.
     fn unchecked(name: &'static str, meaning: &str) -> Self {
         Self::warn(
             name,
@@ -108,8 +108,8 @@ pub struct Report {
     pub checks: Vec<Check>,
 }
 
-/// Makes every check. Changes nothing that stays: what is registered or made
-/// for a probe is taken away again, and ended jobs' leftovers are cleaned.
+/// Makes every check. It leaves no change behind: it removes everything that a probe registered
+/// or created, and the leftovers of ended jobs.
 pub fn examine(path: PathOptions) -> Report {
     let root = paceline_bpf::permission::capable();
     let agent = !root && service::is_served(Path::new(service::DIRECTORY));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The streams of a group on this host, and bounds of their windows: what a client of the
-//! coordinator needs (kamezawa-2004, 5.1).
+//! The streams of a group on this host, and bounds of their windows, for a client of the
+//! coordinator (kamezawa-2004, 5.1).
 //!
-//! A group belongs to a user: its streams are those of all jobs that this user owns. Root
-//! reads the kernel side itself, for any owner; everybody else asks the agent, which
-//! looks up who asks with the kernel (`SO_PEERCRED`).
+//! A group belongs to a user: its streams are those of all jobs that this user owns. Root reads
+//! the kernel side itself, for any owner. Other users ask the agent, which identifies them by
+//! `SO_PEERCRED`.
 
 mod protocol;
 mod remote;
@@ -45,9 +45,9 @@ pub struct Stream {
     pub state: u32,
     /// Maximum segment size, bytes.
     pub mss: u32,
-    /// In flight: sent, and neither acknowledged, by SACK either, nor taken for lost; segments.
+    /// In flight: sent, and neither acknowledged (SACK included) nor marked lost; segments.
     pub inflight_segs: u32,
-    /// The algorithm's own window, segments.
+    /// The base algorithm's cwnd, segments.
     pub cwnd_segs: u32,
     /// Slow-start threshold, segments.
     pub ssthresh_segs: u32,
@@ -65,7 +65,7 @@ pub struct Stream {
     pub acked_bytes: u64,
     /// Payload in the socket that was not sent yet.
     pub unsent_bytes: u32,
-    /// Payload that the program says the stream will carry (`TCP_STREAMBYTES`); 0: not said.
+    /// Total payload of the stream, set by the program (`TCP_STREAMBYTES`); 0: not set.
     pub total_bytes: u64,
     /// Segments retransmitted so far, tail-loss probes included.
     pub retransmitted_segs: u32,
@@ -108,13 +108,13 @@ impl Stream {
 pub struct Bounds {
     /// The stream.
     pub cookie: u64,
-    /// The window is lifted to so much, except while a loss is repaired.
+    /// Lower bound of the effective cwnd, except during loss recovery.
     pub min_segs: u32,
-    /// And never exceeds this.
+    /// Upper bound of the effective cwnd.
     pub max_segs: u32,
 }
 
-/// A group of one user on this host. Holds what it takes to ask often.
+/// A group of one user on this host. It keeps its programs loaded, for frequent queries.
 #[derive(Debug)]
 pub struct Group {
     source: Source,
@@ -127,8 +127,8 @@ enum Source {
 }
 
 impl Group {
-    /// The calling user's group of this name: of who called sudo, for root. Where this
-    /// process is not capable, by the agent at `directory`
+    /// The calling user's group of this name; for root, the group of the user behind sudo.
+    /// Where this process is not capable, by the agent at `directory`
     /// ([`crate::service::DIRECTORY`]).
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl Group {
     }
 }
 
-/// A group as who has the rights reads it.
+/// A group, read by a process with the capabilities.
 #[derive(Debug)]
 pub(crate) struct Local {
     name: String,
@@ -284,8 +284,8 @@ fn check_bounds(bounds: &[Bounds], lease: Duration) -> Result<u64> {
     }
 }
 
-/// Whether a group may have this name: 1 to 31 bytes without control characters. What is
-/// longer would be cut, and be another group.
+/// Whether a group may have this name: 1 to 31 bytes without control characters. A longer name
+/// would be truncated and name another group.
 ///
 /// # Errors
 /// [`Error::GroupName`].

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a group's client and the agent say to each other.
+//! The protocol between a group's client and the agent.
 //!
-//! Frames: a length of four bytes, then so many, all in this machine's byte order. The client
-//! begins with the ABI's version and the group's name; then each question has one answer.
-//! Records go as the kernel side writes them: there are thousands, many times a second.
+//! A frame is a length of four bytes and that many bytes, in this machine's byte order. The
+//! client begins with the ABI's version and the group's name; then each question has one
+//! answer. Records go as the kernel side writes them: there are thousands, many times a second.
 
 use std::io::{self, Read, Write};
 
@@ -82,7 +82,7 @@ impl Question {
         }
     }
 
-    /// `None` where it is no question.
+    /// `None`: not a valid request.
     pub fn read(frame: &[u8]) -> Option<Self> {
         match frame.split_first()? {
             (&LIST, []) => Some(Self::List),
@@ -131,7 +131,7 @@ pub(super) fn failed_frame(message: &str) -> Vec<u8> {
     frame
 }
 
-/// An answer: what it holds, or the agent's words why there is none.
+/// An answer: its content, or the agent's error message.
 pub(super) fn read_answer(from: &mut impl Read) -> io::Result<Result<Vec<u8>, String>> {
     let frame = read_frame(from, LONGEST)?;
     let frame = frame.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
@@ -154,7 +154,7 @@ pub(super) fn read_applied(answer: &[u8]) -> io::Result<usize> {
     Ok(u64::from_ne_bytes(count) as usize)
 }
 
-/// For the fuzzer: what was said at groups.sock, as a client's frames and as an agent's.
+/// For the fuzzer: bytes at groups.sock, read as a client's frames and as an agent's.
 pub fn fuzz(said: &[u8]) {
     let mut frames = said;
     while let Ok(Some(frame)) = read_frame(&mut frames, LONGEST_QUESTION) {

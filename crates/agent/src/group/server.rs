@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The agent's side: the groups of users who are not root.
+//! The agent's side: groups of users without root.
 //!
-//! A client stays connected and asks many times a second, so each has a thread. What it can
-//! reach is decided once, by the kernel's word of who connected: groups of that user, which
-//! the client only names.
+//! A client stays connected and asks many times a second, so each has a thread. Access is
+//! decided once, by SO_PEERCRED: a client reaches the groups of its own user, and only names
+//! them.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,7 +28,7 @@ use crate::peer::Peer;
 const MOST_PER_USER: usize = 16;
 /// Of all users: each is a thread.
 const MOST: usize = 256;
-/// A client that says nothing for so long is let go; it may come again.
+/// A client without a request for this time is closed; it may connect again.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A thread that serves groups until it is dropped.
@@ -126,7 +126,7 @@ impl Drop for Place {
     }
 }
 
-/// A place for who may be served, or why there is none.
+/// A place for a permitted client, or the reason of the refusal.
 fn admit(stream: &UnixStream, config: &Config, clients: &Clients) -> Result<Place, String> {
     let who = getsockopt(stream, sockopt::PeerCredentials).map_err(|errno| errno.to_string())?;
     let peer = Peer::of(stream, &who).map_err(|error| error.to_string())?;

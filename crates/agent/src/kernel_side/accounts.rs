@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is in use of the maps that all jobs share (bpf/accounts.h): owners get an account,
-//! and what a job had used is taken back when it is gone.
+//! The use of the maps that all jobs share (bpf/accounts.h): each owner has an account, and the
+//! share of a job is released when the job is gone.
 //!
 //! The programs add to a job's counter first, then to its owner's, then to the host's. So
 //! who reads them the other way round never finds more in an account than in its jobs,
@@ -103,7 +103,7 @@ impl Accounts {
         Ok(account as u32)
     }
 
-    /// Takes back what was counted for jobs that are gone; `jobs` reads those that are not.
+    /// Releases the shares of jobs that are gone; `jobs` reads those that are not.
     pub fn settle(&self, jobs: impl FnOnce() -> Result<Vec<(u64, pl_job)>>) -> Result<()> {
         let accounts = 0..PL_ACCOUNTS as usize;
         let load = |counter: &AtomicU32| counter.load(Ordering::SeqCst);
@@ -162,7 +162,7 @@ impl Found {
         }
     }
 
-    /// Takes back what was counted for jobs that are gone. Under the lock of all changes.
+    /// Releases the shares of jobs that are gone. Under the lock of all changes.
     pub fn settle(&self) -> Result<()> {
         if !self.is_ours() {
             return Ok(());
@@ -190,7 +190,7 @@ impl Found {
         Ok(entry.as_deref().map(from_bytes).transpose()?)
     }
 
-    /// Forgets a job and what it learned. Returns what it was, if this build can read that.
+    /// Deletes a job and its paths. Returns its entry, if this build can read that.
     pub fn delete_job(&self, id: u64) -> Result<Option<pl_job>> {
         if !self.is_ours() {
             self.delete_entry(id)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the running kernel's BTF says of the functions that Paceline wraps.
+//! The running kernel's BTF of the functions that Paceline wraps.
 
 use std::ffi::CString;
 use std::process::{Command, Stdio};

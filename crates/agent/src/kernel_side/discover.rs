@@ -22,7 +22,7 @@ pub(crate) struct Found {
     identity: u64,
     maps: BTreeMap<String, MapHandle>,
     congestion: Vec<MapHandle>,
-    /// What jobs' cgroups carry, by name.
+    /// The programs of jobs' cgroups, by name.
     pub(super) programs: BTreeMap<&'static str, ProgramHandle>,
 }
 

@@ -13,14 +13,14 @@ use crate::error::{Error, Result};
 /// The iterator that writes one record per connection of any group.
 pub(super) const STREAMS_PROGRAM: &str = "pl_streams";
 
-/// What it takes to read streams and to bound them.
+/// The programs and maps that read and bound streams.
 #[derive(Debug)]
 pub(crate) struct Streams {
     side: KernelSide,
 }
 
 impl Streams {
-    /// Of the live kernel side; `None` where there is none, and so no job.
+    /// The live kernel side's maps; `None` without a kernel side, and so without a job.
     ///
     /// # Errors
     /// [`Error::OtherBuild`], [`Error::Bpf`].
@@ -83,7 +83,7 @@ impl KernelSide {
     }
 }
 
-/// Bounds of connections that ended while somebody bounded them are nobody's.
+/// Deletes the bounds of connections that ended while they were bounded.
 fn forget_ended(bounds: &libbpf_rs::Map<'_>) -> libbpf_rs::Result<()> {
     let now = monotonic_us();
     for key in bounds.keys() {

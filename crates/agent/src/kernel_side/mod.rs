@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What runs inside the kernel: found, loaded, registered, retired.
+//! The kernel side: finds, loads, registers and retires it.
 //!
 //! Nothing is pinned and no file is written. A registered congestion control
 //! outlives the process that loaded it, and so does a program attached to a
@@ -85,8 +85,8 @@ pub struct KernelSide {
 }
 
 impl KernelSide {
-    /// The live kernel side with everything that a job takes, loading what is missing:
-    /// where other jobs have it all, nothing.
+    /// The live kernel side with everything that a job needs, loading missing parts: where
+    /// other jobs have it all, nothing.
     ///
     /// # Errors
     /// [`Error::OtherBuild`] where another build carries jobs,
@@ -139,7 +139,7 @@ impl KernelSide {
         Self::load(Some(found), None, Some(&[program]))
     }
 
-    /// The live kernel side with what `status` reads only.
+    /// The live kernel side with only the parts that `status` reads.
     pub(crate) fn join_to_read(found: &Found) -> Result<Self> {
         Self::load(
             Some(found),
@@ -281,7 +281,7 @@ impl KernelSide {
         Ok(jobs)
     }
 
-    /// What all jobs remember of their paths.
+    /// The path state of all jobs.
     pub fn paths(&self) -> Result<Vec<(pl_path_key, pl_path)>> {
         self.entries("pl_paths")?
             .iter()

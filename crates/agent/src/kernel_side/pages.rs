@@ -53,7 +53,7 @@ impl Found {
         }
     }
 
-    /// All processes with phases, and what their pages say.
+    /// All processes with phases, and the contents of their pages.
     pub fn pages(&self) -> Result<Vec<(pl_process_key, pl_phase_page)>> {
         let pages = self.map_of("pl_pages")?;
         let mut found = Vec::new();

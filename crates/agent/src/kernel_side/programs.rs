@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a job's cgroup carries: the same programs for all jobs.
+//! The programs of a job's cgroup: the same for all jobs.
 //!
 //! They are loaded for the first job. The next one gets the same: to attach a program that
 //! is in the kernel already costs a thousandth of what the verifier takes for it.
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 
 /// The sockops program that applies a job's policy to its connections.
 pub(super) const CONNECTION_PROGRAM: &str = "pl_connection";
-/// What a job's cgroup carries, and where.
+/// The programs of a job's cgroup, and their attach types.
 pub(super) const CGROUP_PROGRAMS: [(&str, libbpf_sys::bpf_attach_type); 4] = [
     (CONNECTION_PROGRAM, libbpf_sys::BPF_CGROUP_SOCK_OPS),
     ("pl_maker", libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which `paceline run`s a job serves whose cgroup is not its own (`pl_runs`).
+//! The `paceline run` processes of a job in a shared cgroup (`pl_runs`).
 //!
 //! Kept in the kernel, like all that must outlive a killed command or agent. A number that
 //! was given to another process counts only if that is in the job's cgroup, too.

@@ -80,7 +80,7 @@ fn operations(open: &OpenObject) -> Vec<(String, String)> {
     found
 }
 
-/// What failed, by libbpf's warnings during the load.
+/// The failed step, from libbpf's warnings during the load.
 fn refusal(heard: &[String], operations: &[(String, String)]) -> String {
     const ACTION: &str = "the kernel refused Paceline's BPF programs";
     let of_program = |message: &str| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `paceline agent`: jobs for users who are not root.
+//! `paceline agent`: jobs for users without root.
 //!
 //! One thread answers requests for jobs and cleans up after them, another one
 //! ([`PageServer`]) hands out phase pages. Nothing is remembered that the kernel does
@@ -71,7 +71,7 @@ pub struct Service {
     socket: Listening,
     signals: SignalFd,
     callers: Callers,
-    /// What they said, until it is answered.
+    /// Their requests, until they are answered.
     calls: Queue<Call>,
     watch: Watch,
     /// The kernel side since its last job has ended.
@@ -185,7 +185,7 @@ impl Service {
         }
     }
 
-    /// When to look again, whatever the poll says.
+    /// The time of the next check, even if no descriptor is ready.
     fn timeout(&self) -> PollTimeout {
         if !self.calls.is_empty() {
             return PollTimeout::ZERO;
@@ -302,7 +302,8 @@ impl Service {
     }
 }
 
-/// Before a caller has said anything: strangers are not waited for. The answer, if it is no.
+/// Checks a caller before its request is read: the agent does not wait for users who may run no
+/// job. Returns the refusal, if any.
 fn admit(config: &Config, stream: &UnixStream, who: &UnixCredentials) -> Result<(), Vec<u8>> {
     let groups = peer::groups_of(stream, who).unwrap_or_default();
     if who.uid() == 0 || groups.iter().any(|group| config.admits(*group)) {

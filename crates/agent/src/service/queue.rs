@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who is answered next: users take turns, whatever number each of them has waiting.
+//! The order of answers: round-robin over users, whatever number of calls each has waiting.
 
 use std::collections::VecDeque;
 
-/// Calls of one user that wait at most; who calls more often is hung up on, and calls again.
+/// Limit of waiting calls per user; further calls are closed, and the client calls again.
 const MOST_PER_USER: usize = 1024;
 
-/// What users wait for, in the order in which each asked.
+/// The waiting calls of each user, oldest first.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     waiting: VecDeque<(u32, T)>,
-    /// Whose turn was the last.
+    /// The user of the last turn.
     last: Option<u32>,
 }
 
@@ -34,7 +34,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Of the user whose turn it is, the oldest.
+    /// The oldest call of the next user.
     pub fn next(&mut self) -> Option<T> {
         let users = || self.waiting.iter().map(|(user, _)| *user);
         let later = users().filter(|user| self.last.is_none_or(|last| *user > last));
@@ -44,7 +44,7 @@ impl<T> Queue<T> {
         self.waiting.remove(at).map(|(_, what)| what)
     }
 
-    /// Whether nobody waits.
+    /// Whether no call waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `paceline run` and the agent say to each other: one line of JSON each.
+//! The protocol between `paceline run` and the agent: one line of JSON in each direction.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::verdict::Counts;
 /// Bytes of a request at most: a path of PATH_MAX, a name, and what is around them.
 pub(super) const LONGEST: usize = 8192;
 
-/// A job that is asked for. It says nothing of who asks.
+/// A request for a job. It does not identify the requesting process: the kernel does.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
@@ -25,7 +25,7 @@ pub(super) struct Request {
     pub group: Option<String>,
 }
 
-/// What is asked about the asker's own job.
+/// A question about the requesting process's own job.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Question {
@@ -34,21 +34,21 @@ pub(super) struct Question {
     pub about: About,
 }
 
-/// What there is to ask.
+/// The questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum About {
-    /// What came of the connections that the job has made so far.
+    /// The counts of the connections that the job has made so far.
     Connections,
 }
 
-/// What the agent says.
+/// The agent's answer.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Answer {
-    /// The asker is in its job.
+    /// The requesting process is in its job.
     Started(Started),
-    /// What was asked for.
+    /// The counts that were requested.
     Connections(Counts),
     /// Nothing was changed.
     Refused(Refused),
@@ -88,7 +88,7 @@ pub(super) enum Code {
     TooManyJobs,
     /// The asker has ended, or lives where the agent cannot see it.
     Peer,
-    /// Anything else stood in the way.
+    /// Any other failure.
     Failed,
 }
 
@@ -122,7 +122,7 @@ pub(super) fn is_complete(said: &[u8]) -> bool {
 }
 
 impl Question {
-    /// What was said, if it is a question.
+    /// The question, if the line is one.
     pub fn read(said: &[u8]) -> Option<Self> {
         let question: Self = serde_json::from_slice(said).ok()?;
         (question.abi == PL_ABI_VERSION).then_some(question)
@@ -130,7 +130,7 @@ impl Question {
 }
 
 impl Request {
-    /// What was said, checked.
+    /// The request, checked.
     pub fn read(said: &[u8]) -> Result<Self, Refused> {
         let malformed = |what: String| Refused::new(Code::Malformed, what);
         if !is_complete(said) {
@@ -174,7 +174,7 @@ pub(super) fn line(value: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// For the fuzzer: what was said at jobs.sock, and an agent's answer as its client reads it.
+/// For the fuzzer: bytes at jobs.sock, read as a request and as an agent's answer.
 pub fn fuzz(said: &[u8]) {
     if let Ok(request) = Request::read(said) {
         assert_eq!(Request::read(&line(&request)), Ok(request));

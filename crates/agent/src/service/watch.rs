@@ -27,7 +27,7 @@ struct Watched {
     events: File,
 }
 
-/// A `paceline run` of a job whose cgroup is not its own.
+/// A `paceline run` of a job in a shared cgroup.
 #[derive(Debug)]
 struct Run {
     job: u64,
@@ -79,7 +79,7 @@ impl Watch {
         }
     }
 
-    /// One more `paceline run` of a job whose cgroup is not its own.
+    /// One more `paceline run` of a job in a shared cgroup.
     pub fn add_run(&mut self, cgroup: Cgroup, process: u32, lives: OwnedFd) {
         let Ok(job) = cgroup.id() else {
             return;
@@ -94,7 +94,7 @@ impl Watch {
         });
     }
 
-    /// What to poll for.
+    /// The descriptors to poll.
     pub fn sources(&self) -> impl Iterator<Item = PollFd<'_>> {
         let jobs = self.jobs.iter();
         let runs = self.runs.iter();

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use paceline_abi::{name_text, pl_stream_record};
 use serde::Serialize;
 
-/// Connections whose windows are seen and bounded together.
+/// Connections whose windows are read and bounded together.
 #[derive(Debug, Clone, Serialize)]
 pub struct GroupStatus {
     /// Its name.
     pub name: String,
-    /// The user whose it is.
+    /// The owner.
     pub owner_uid: u32,
     /// Connections.
     pub streams: usize,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is done, and why, in words.
+//! The changes to connections, and the reasons, in words.
 
 use paceline_abi::{name_text, pl_base, pl_connection_record, pl_job, pl_policy, pl_target};
 
 use super::{class_of, reason};
 use crate::tick;
 
-/// What the policy asks of each connection.
+/// The policy's changes to each connection.
 pub(super) fn changes(job: &pl_job) -> Vec<String> {
     let policy = &job.policy;
     let mut changes = Vec::new();
