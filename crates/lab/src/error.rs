@@ -15,21 +15,21 @@ pub enum CaseError {
         /// The agent's message.
         message: String,
     },
-    /// A real program did not run to its end, or what it says has no result.
+    /// A real program did not run to its end, or its output has no result.
     #[error("[[program]] {program}: {problem}")]
     RealProgram {
         /// Its name.
         program: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A rank's process failed.
     #[error("a rank failed: {0}")]
     Rank(String),
-    /// No record that is right can be made of what came back.
+    /// The results cannot form a valid record.
     #[error("{0}")]
     Unexpected(&'static str),
-    /// What was measured is worth nothing.
+    /// The measurement is invalid.
     #[error("the run is invalid: {0}")]
     Untrusted(String),
     /// The records could not be handed on.

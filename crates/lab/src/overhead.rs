@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What Paceline costs where it has nothing to gain: one endless transfer over a
-//! plain veth cable on this machine, no shaping, no emulator, so that the CPU is
-//! the limit. CUBIC and Paceline on CUBIC run in pairs, each pair in the other
-//! order than the one before it. Needs root.
+//! The cost of Paceline where it cannot gain: one endless transfer over a plain veth cable on
+//! this machine, no shaping, no emulator, so that the CPU is the limit. CUBIC and Paceline on
+//! CUBIC run in pairs, each pair in the other order than the one before it. Needs root.
 
 use std::io::Read;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -27,7 +26,7 @@ const SETTLING_NS: u64 = 100_000_000;
 /// busy to tell.
 const WIDEST: f64 = 0.04;
 
-/// What is compared.
+/// The variants.
 #[derive(Debug, Clone)]
 pub struct Comparison {
     /// Pairs of transfers; at least 6, or there is no interval.
@@ -40,7 +39,7 @@ pub struct Comparison {
     pub least_ratio: f64,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Overhead {
     /// Release of the kernel.

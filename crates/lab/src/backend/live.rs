@@ -5,9 +5,8 @@
 //! Nothing outside the namespaces it makes is changed, and these belong to
 //! descriptors of this process: they are gone when it is, even by `kill -9`.
 //!
-//! The clock is real and so is the noise. Variants take turns, so that what the
-//! machine does meanwhile reaches them alike, and a run whose link was late says
-//! so itself.
+//! The clock is real and so is the noise. Variants take turns, so that other load on the
+//! machine affects all alike, and a run whose link was late says so itself.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +33,7 @@ pub enum LiveError {
         /// Why.
         source: CaseError,
     },
-    /// What was done before would not be known again.
+    /// This program's identity is unknown, so saved runs cannot be matched to it.
     #[error("cannot read this program, /proc/self/exe: {0}")]
     Program(io::Error),
     /// The user stopped the run.

@@ -15,7 +15,7 @@ use paceline_policy::Policy;
 
 use crate::CaseError;
 
-/// Of the jobs whose streams are coordinated.
+/// The group name of jobs with coordinated streams.
 pub const GROUP: &str = "lab";
 
 /// The policy of the senders' jobs, if they have one.
@@ -48,8 +48,8 @@ pub fn congestion(adaptation: &Adaptation) -> Result<Congestion, CaseError> {
     })
 }
 
-/// A Paceline job for as long as it is needed. What the start-up law remembers is
-/// kept per host within it, so one job can serve several sender hosts.
+/// A Paceline job for as long as it is needed. The path state of the start-up law is kept per
+/// host within it, so one job can serve several sender hosts.
 pub struct Job {
     job: Option<job::Job>,
     /// Keeps the job's cgroup populated: an empty one is a leftover to the agent.

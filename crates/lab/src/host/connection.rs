@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections from a sender host to the receiver, and what the kernel says
-//! about them.
+//! Connections from a sender host to the receiver, and the kernel's information about them.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +12,7 @@ use paceline_net::{Doing, Error, Namespace};
 use super::windows::{self, Windows};
 use crate::CaseError;
 
-/// What TCP_INFO tells and the lab uses. Counters of the connection's life.
+/// The fields of TCP_INFO that the lab uses. Counters are of the connection's life.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counters {
     pub cwnd: u32,
@@ -149,7 +148,8 @@ pub fn send(stream: &mut TcpStream, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives what [`send_sized`] sent: its size; `None` at the end of the stream.
+/// Receives the data that [`send_sized`] sent. Returns its size; `None` at the end of the
+/// stream.
 pub fn receive_sized(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<u64>> {
     let mut number = [0; REQUEST_BYTES];
     match stream.read_exact(&mut number) {

@@ -61,9 +61,9 @@ impl Coordination {
         }
     }
 
-    /// Waits until so many streams are known to the coordinator: who would have a transfer
-    /// coordinated has it running before, and how long a guest takes to start two programs is
-    /// none of the transfer.
+    /// Waits until the coordinator knows this many streams. A user starts the coordinator
+    /// before a transfer, and the start-up time of two programs in a guest is not part of the
+    /// transfer.
     pub fn await_streams(&mut self, streams: usize) -> Result<(), CaseError> {
         let socket = self.place.path().join("socket");
         for _ in 0..STEPS {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How busy the machine was, and what its TCP counted.
+//! CPU use of the machine, and the counters of its TCP.
 
 use paceline_experiment::record::{CpuRecord, TimerRecord};
 use paceline_net::clock::now_ns;
@@ -7,8 +7,8 @@ use paceline_net::{Doing, Namespace};
 
 use crate::CaseError;
 
-/// Adds up CPU time over stretches. Idle time is what the kernel accounts, exact
-/// to one tick of USER_HZ (10 ms) in each stretch.
+/// Adds up CPU time over intervals. Idle time is the kernel's account, exact to one tick of
+/// USER_HZ (10 ms) in each stretch.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuMeter {
     busy_ns: u64,
@@ -56,7 +56,7 @@ impl CpuMeter {
         Ok(())
     }
 
-    /// Ends the last stretch: what was used in all of them.
+    /// Ends the last interval. Returns the CPU time used in all of them.
     pub fn stop(
         mut self,
         workload: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A program with an empty loop, and what everything else takes from it: the way in
-//! which matsuda-2005, 4.6, measured what pacing costs.
+//! A program with an empty loop, and the CPU time that the rest takes from it: the method by
+//! which matsuda-2005, 4.6, measured the cost of pacing.
 //!
 //! The loop runs at the scheduler's least priority (SCHED_IDLE) on the machine's one CPU,
 //! so that whatever else there is to do goes first. Turns that it does not make are time
@@ -31,7 +31,7 @@ struct Shared {
     turns: AtomicU64,
 }
 
-/// The loop's thread. It rests unless it is told to run, and ends when this is dropped.
+/// The loop's thread. It sleeps until it is started, and ends when this is dropped.
 pub struct EmptyLoop {
     shared: Arc<Shared>,
     thread: Thread,

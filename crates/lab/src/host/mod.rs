@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a workload does on one host, and what the host's kernel says of it: connections,
+//! A workload's part on one host, and the host kernel's information about it: connections,
 //! policies, packets, CPU.
 
 pub mod adaptation;

@@ -43,7 +43,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts capturing what comes in through an interface of a host.
+    /// Starts a capture of the packets that an interface of a host receives.
     pub fn at(host: &Namespace, interface: &str) -> Result<Self, Error> {
         host.enter(|| {
             // A protocol of 0: nothing is captured until the socket is bound.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether this machine's kernel ever gave a connection a window that no TCP computes.
 //!
-//! A kernel that skips a congestion control's program hands TCP what its stack held, as
-//! ssthresh or as the window of an undo: 2165326096 segments were seen. Stock kernels do
-//! not skip (docs/experiments.md, "Skipped programs"). What is measured on one that does
-//! is not the algorithm.
+//! A kernel that skips a congestion control's program hands TCP the bytes on its stack, as
+//! ssthresh or as the window of an undo: 2165326096 segments were seen. Stock kernels do not
+//! skip (docs/experiments.md, "Skipped programs"). A measurement on one that does is not the
+//! algorithm.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// Segments. A window of 1.5 GB: a hundred times what the lab's fastest path holds.
+/// Segments. A window of 1.5 GB: a hundred times the BDP of the lab's fastest path.
 const MOST_SEGS: u32 = 1 << 20;
 /// The kernel's "none" of a slow-start threshold (include/net/tcp.h).
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
@@ -37,7 +37,7 @@ impl Windows {
     }
 }
 
-/// Notes what the kernel said of a connection, if that is impossible.
+/// Records a connection's values from the kernel, if they are impossible.
 pub fn note(windows: Windows) {
     if windows.is_impossible() {
         let seen = u64::from(windows.cwnd) << 32 | u64::from(windows.ssthresh);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads the link back before anything is measured on it: what was asked for is
-//! not what counts.
+//! Measures the link before any workload runs on it: a plan's values are only requested ones.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -21,16 +20,16 @@ use crate::CaseError;
 
 /// Packets that a shaper's bucket lets through at once (3,100 bytes).
 const BUCKET_PACKETS: usize = 2;
-/// Echoes whose least round trip is taken; the first one also resolves addresses.
+/// Echoes whose minimum round trip counts; the first one also resolves addresses.
 const ECHOES: u64 = 6;
 /// An echo that takes longer is lost: several times the longest path of any experiment.
 const LOST_AFTER: Duration = Duration::from_secs(3);
 /// Payload of the train that one write makes: UDP takes up to 64 KB.
 const BYTES_PER_WRITE: usize = 60_000;
-/// What one write makes at most (UDP_MAX_SEGMENTS).
+/// Maximum packets of one write (UDP_MAX_SEGMENTS).
 const PACKETS_PER_WRITE: usize = 64;
 const SOCKET_ROOM_BYTES: usize = 1 << 30;
-/// Payload of the TCP transfer whose packets are looked at.
+/// Payload of the TCP transfer whose packets are checked.
 const PROBE_BYTES: u64 = 100_000;
 
 /// A full UDP packet of a link.

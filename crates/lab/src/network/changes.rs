@@ -22,7 +22,7 @@ pub struct Changes<'n> {
 
 struct State {
     link: Topology,
-    /// What is due, and of which step, in the order of time.
+    /// Due changes and their steps, in the order of time.
     due: VecDeque<(u64, usize)>,
     over: bool,
     problem: Option<CaseError>,
@@ -99,7 +99,7 @@ impl<'n> Changes<'n> {
         self.network.change(&state.link, cut)
     }
 
-    /// Makes the changes when they are due, until [`Changes::end`]. For a thread of its own.
+    /// Makes the changes when they are due, until [`Changes::end`]. For a separate thread.
     pub fn keep(&self) {
         let mut state = self.state();
         while !state.over {
@@ -136,7 +136,7 @@ impl<'n> Changes<'n> {
         self.news.notify_all();
     }
 
-    /// Makes the link what it was, and says what failed.
+    /// Restores the link. Returns the failure of a change, if there was one.
     pub fn restore(self) -> Result<(), CaseError> {
         let state = self
             .state

@@ -39,7 +39,7 @@ impl EmulatedBottleneck {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the link did so far; nothing before there is one.
+    /// The link's report so far; none before the link exists.
     fn report(&self) -> Result<Report, CaseError> {
         match &*self.running() {
             Some(running) => Ok(running.emulator.report().map_err(emulator_error)?),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads back what happens to packets on the link beside waiting.
+//! Measures the link's impairments: loss, jitter, reordering, policing.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::CaseError;
 const MOST_PROBES: u64 = 20_000;
 /// and for how long at most, nanoseconds.
 const LONGEST_NS: u64 = 4_000_000_000;
-/// From one to the next at least, nanoseconds: what the hosts need for one.
+/// Minimum interval between probes, nanoseconds: the time that the hosts need for one.
 const LEAST_GAP_NS: u64 = 50_000;
-/// Payload of a probe, and what it takes on the wire: its number, UDP, IP and Ethernet.
+/// Payload of a probe, and its size on the wire: its number, UDP, IP and Ethernet.
 const PROBE_BYTES: usize = 16;
 const PROBE_WIRE_BYTES: u64 = 110;
 /// In each slot so many packets come back, and in so many slots.
 const PER_SLOT: u64 = 50;
 const SLOTS: u64 = 20;
 
-/// Measures what the link of `network` was told to do.
+/// Measures the impairments that the link of `network` was given.
 pub fn read_back(network: &Network, rtt_ns: u64) -> Result<ImpairmentReading, CaseError> {
     let wanted = &network.wanted;
     let impairments = &wanted.impairments;

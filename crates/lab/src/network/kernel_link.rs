@@ -50,7 +50,7 @@ pub struct KernelBottleneck {
 
 #[derive(Debug, Default)]
 struct Built {
-    /// What joins the two ways, if there are two.
+    /// The junction of the two directions, if there are two.
     bridge: Option<Namespace>,
     /// The far side's interface.
     interface: String,
@@ -68,7 +68,7 @@ impl KernelBottleneck {
     }
 }
 
-/// A line of `tc` that delays what leaves a device, and what else a delay line does.
+/// A line of `tc` that delays packets out of a device, with the delay line's impairments.
 #[derive(Debug, Default)]
 struct DelayLine {
     delay_ns: u64,
@@ -145,7 +145,7 @@ fn percent(share: f64) -> String {
     format!("{:.7}%", share * 100.0)
 }
 
-/// A line of `tc` that delays what leaves a device; none where there is no delay.
+/// A line of `tc` that delays packets out of a device; none without a delay.
 pub(super) fn delay(device: &str, delay_ns: u64) -> String {
     let line = DelayLine {
         delay_ns,
@@ -181,7 +181,7 @@ fn codel(device: &str, codel: &Codel, packets: u64) -> String {
     )
 }
 
-/// Lines of `tc` for what drops packets beyond a rate before they reach the queue.
+/// Lines of `tc` for the policer, which drops packets beyond a rate before the queue.
 fn policer(device: &str, policer: &Policer, mtu: u32) -> String {
     let Policer {
         rate_bps,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The dumbbell. Each sender host has a link of its own to the router; the
-//! router's link to the receiver host is the bottleneck:
+//! The dumbbell. Each sender host has its own link to the router; the router's link to the
+//! receiver host is the bottleneck:
 //!
 //! ```text
 //! sender0 eth0 --- edge0 router wan === eth0 receiver
@@ -25,7 +25,7 @@ use crate::host::connection;
 use crate::host::sample::Sampler;
 use crate::CaseError;
 
-/// What makes the path between router and receiver slow, long and shallow.
+/// The bottleneck between router and receiver: rate, delay and buffer.
 pub trait Bottleneck: Sync {
     /// Makes the interfaces `wan` in `router` and `interface` in `far`, joined by a
     /// link of the rates, delay and buffer of `wanted`, not impaired: the receiver itself, or the
@@ -40,7 +40,7 @@ pub trait Bottleneck: Sync {
     ) -> Result<(), CaseError>;
 
     /// Makes the installed link, between the same namespaces, the one of `wanted` in all but
-    /// what its interfaces are. With `cut` all that is under way is lost.
+    /// what its interfaces are. With `cut` all packets in flight are lost.
     fn change(
         &self,
         router: &Namespace,
@@ -49,7 +49,7 @@ pub trait Bottleneck: Sync {
         cut: bool,
     ) -> Result<(), CaseError>;
 
-    /// What was measured of the installed link, where the link itself knows better.
+    /// Measurements that the installed link itself provides.
     fn read_back(&self, reading: LinkReading) -> LinkReading {
         reading
     }
@@ -62,7 +62,7 @@ pub trait Bottleneck: Sync {
 
 /// A built network. Dropping it takes everything down.
 pub struct Network<'a> {
-    /// What was asked for.
+    /// The requested link.
     pub wanted: plan::Topology,
     /// The hosts that send; with two clusters, those of the near one.
     pub senders: Vec<Arc<Namespace>>,
@@ -155,7 +155,7 @@ impl<'a> Network<'a> {
         connection::listen(&self.receiver, self.receiver_address(0))
     }
 
-    /// Starts capturing what reaches the router from the first sender.
+    /// Starts a capture of the packets that reach the router from the first sender.
     pub fn capture(&self) -> Result<Sampler, Error> {
         Sampler::at(&self.router, "edge0")
     }
@@ -351,7 +351,7 @@ pub(super) fn interface(device: &str, address: IpAddr, wanted: &plan::Topology) 
         )
 }
 
-/// Lines of `ip` that bound what leaves an interface back to back without offload.
+/// Lines of `ip` that bound back-to-back packets out of an interface without offload.
 fn segment_limit(device: &str, wanted: &plan::Topology) -> String {
     if wanted.offload {
         return String::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Looks for what the network did beside what it was asked for. Packets may be dropped in
-//! the queues that the experiment describes, and nowhere else.
+//! Checks that the network did nothing unplanned. Packets may be dropped in the queues that the
+//! experiment describes, and nowhere else.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,10 +17,10 @@ use crate::CaseError;
 /// payload (tcp_adv_win_scale of tcp(7)), and a send buffer is as large for the same reason.
 const BUFFER_PER_WINDOW: u64 = 2;
 
-/// What each interface of a node has dropped.
+/// Drops of each interface of a node.
 type Drops = BTreeMap<String, u64>;
 
-/// What had been dropped when the workloads began.
+/// Drops before the workloads began.
 pub struct Watch {
     by_processors: u64,
     /// By the name of the node. An interface may drop what the kernel sends by itself (MLD,
@@ -92,7 +92,7 @@ fn nodes<'a>(network: &'a Network<'_>) -> impl Iterator<Item = &'a Namespace> {
     network.hosts().chain(routers)
 }
 
-/// What the interfaces of a node have dropped since they were made.
+/// Drops of a node's interfaces since they were created.
 fn drops(node: &Namespace) -> Result<Drops, CaseError> {
     let text = node
         .enter(|| fs::read_to_string("/proc/thread-self/net/dev").doing("reading /proc/net/dev"))?;
@@ -116,7 +116,7 @@ pub fn dropped(
     dropped_since(&Drops::new(), node, modelled)
 }
 
-/// The same, without what its interfaces had dropped before.
+/// The same, without earlier drops.
 fn dropped_since(
     before: &Drops,
     node: &Namespace,
@@ -140,7 +140,7 @@ fn dropped_since(
     Ok(problems)
 }
 
-/// What was dropped between two looks.
+/// Drops between two readings.
 fn since(before: &Drops, after: Drops) -> Drops {
     let more = after.into_iter().map(|(device, packets)| {
         let earlier = before.get(&device).copied().unwrap_or_default();
@@ -198,7 +198,7 @@ fn softnet_drops(text: &str) -> Option<u64> {
         .sum()
 }
 
-/// Whether the hosts' sockets hold what the path does.
+/// Checks that the hosts' socket buffers hold the path's window.
 fn small_buffers(network: &Network, plan: &Plan) -> Result<Option<String>, CaseError> {
     let topology = &plan.topology;
     let links: Vec<Topology> = (0..=topology.steps.len())

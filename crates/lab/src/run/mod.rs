@@ -65,9 +65,9 @@ pub struct Options {
     pub variants: Vec<String>,
     /// Machines at once; 0 for one per CPU.
     pub jobs: usize,
-    /// On the virtual backend: what the guests boot.
+    /// On the virtual backend: the guests' kernel.
     pub kernel: Choice,
-    /// On the virtual backend: what the guests log ([`Machine::log`]).
+    /// On the virtual backend: the guests' log filter ([`Machine::log`]).
     pub log: Option<String>,
     /// On the live backend: when it has been repeated often enough.
     pub enough: Enough,
@@ -102,7 +102,7 @@ pub enum RunError {
     /// The records.
     #[error(transparent)]
     Collect(#[from] CollectError),
-    /// What was done before.
+    /// Runs that were done before.
     #[error(transparent)]
     Unfinished(#[from] UnfinishedError),
     /// The user stopped the run, after some of its cases were done.

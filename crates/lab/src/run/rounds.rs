@@ -8,7 +8,7 @@ use paceline_report::results::Results;
 
 /// Rounds at least: an odd number, so that one run of each variant is the median.
 const LEAST: u32 = 3;
-/// Rounds at most: what these do not tell, more of them hardly will.
+/// Maximum number of rounds: more would hardly narrow an interval.
 const MOST: u32 = 101;
 
 /// When there have been enough rounds.

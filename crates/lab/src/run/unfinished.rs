@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a run that was interrupted leaves: the records of the cases that came to their
-//! end. The same run takes them from there; each file is named by a hash of all that
-//! goes into a case.
+//! The state of an interrupted run: the records of the cases that came to their end. The same
+//! run takes them from there; each file is named by a hash of all that goes into a case.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,15 +13,15 @@ use paceline_experiment::record::Record;
 /// In the directory that the results go to.
 const DIRECTORY: &str = "unfinished";
 
-/// What is kept could not be read, written or removed.
+/// The saved records could not be read, written or removed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]
 pub struct UnfinishedError {
-    /// What was being done.
+    /// The action that failed.
     action: &'static str,
     /// To which file.
     path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     source: io::Error,
 }
 
@@ -114,7 +113,7 @@ impl Unfinished {
     }
 }
 
-/// Removes what is kept below `out`: the results are written.
+/// Removes the saved records below `out`, after the results are written.
 ///
 /// # Errors
 /// If it cannot be removed.

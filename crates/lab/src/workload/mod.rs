@@ -21,7 +21,7 @@ use crate::network::validity::Watch;
 use crate::network::{calibrate, changes, impairments};
 use crate::CaseError;
 
-/// What the workloads share.
+/// The parts that workloads share.
 pub(crate) struct Case<'a> {
     plan: &'a Plan,
     network: &'a Network<'a>,

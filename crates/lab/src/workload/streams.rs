@@ -214,7 +214,7 @@ impl Beside {
         })
     }
 
-    /// What had arrived.
+    /// Bytes that had arrived.
     fn stop(self) -> Result<u64, CaseError> {
         let received = Counters::of(&self.receiver)?.received_bytes;
         for stream in [&self.receiver, &self.sender] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The backend `sim`: a case in the discrete-event simulator, whose senders run the very
-//! text of the control laws. No kernel, no CPU, no offload: what differs from the virtual
-//! backend is the kernel's, and what agrees is the law's.
+//! The backend `sim`: a case in the discrete-event simulator, whose senders run the same source
+//! of the control laws. It has no kernel, no CPU and no offload: differences from the virtual
+//! backend come from the kernel, and agreement from the laws.
 
 mod network;
 mod workloads;
@@ -26,7 +26,7 @@ pub enum SimulatedError {
     Unsupported {
         /// Which shard.
         shard: String,
-        /// What it has not.
+        /// The missing feature.
         what: String,
     },
     /// The policy of a variant.
@@ -34,7 +34,7 @@ pub enum SimulatedError {
     Policy {
         /// Which shard.
         shard: String,
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
     /// Something never ended.
@@ -56,7 +56,7 @@ pub struct Watch<'w> {
     pub halt: &'w dyn Fn() -> bool,
 }
 
-/// Leaves the plans that can be simulated. Returns what is to be said of the others.
+/// Keeps the plans that can be simulated. Returns notes about the others.
 ///
 /// # Errors
 /// Why none can be, or what is wrong with a policy.
@@ -226,7 +226,7 @@ pub fn run(plan: &Plan, watch: &Watch) -> Result<Vec<Record>, SimulatedError> {
     Ok(records)
 }
 
-/// A simulated link is what was asked for.
+/// A simulated link has the requested properties.
 fn link(topology: &Topology) -> LinkReading {
     LinkReading {
         rate_bps: topology.rate_bps.min(topology.edge_rate_bps),

@@ -11,7 +11,7 @@ use paceline_simulator::world::{Way, World};
 
 /// Preamble, gap and frame check sequence: on the wire, but in no queue.
 const FRAMING_BYTES: u64 = 24;
-/// The meter counts what nobody asks for here; a coarse one costs the least.
+/// The burst meter is not used here; a coarse window costs the least.
 const METER_NS: u64 = 1_000_000_000;
 
 /// Flows of one kind.
@@ -27,7 +27,7 @@ pub struct Flows<'f> {
 /// See the module's text.
 pub struct Network<'t> {
     topology: &'t Topology,
-    /// What is added to the way back of each host, nanoseconds; none after these.
+    /// Delay added to the return path of each host, nanoseconds; later hosts have none.
     pub longer_ns: Vec<u64>,
     /// Routes beside the link, each that of the next hosts.
     pub routes: Vec<Route>,
@@ -52,8 +52,7 @@ impl<'t> Network<'t> {
         })
     }
 
-    /// A new world with these flows, which knows nothing of any path. What is drawn
-    /// differs with `seed`.
+    /// A new world with these flows and no path state. What is drawn differs with `seed`.
     pub fn world(&self, flows: &[Flows], seed: u64) -> World {
         let topology = self.topology;
         let packet = flows.first().map_or(0, |flows| flows.sender.packet_bytes);
@@ -109,7 +108,7 @@ impl<'t> Network<'t> {
         world
     }
 
-    /// Makes the line of a world, whose packets are so large on the wire, the one of `link`.
+    /// Sets the line of a world to `link`, for packets of this size on the wire.
     pub fn change(&self, world: &mut World, link: &Topology, packet_bytes: u32) {
         let buffer = limit(link.buffer_bytes, packet_bytes);
         world.links[0].change(link.rate_bps, link.one_way_delay_ns, buffer);

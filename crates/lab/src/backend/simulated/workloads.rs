@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a plan's hosts do, as the simulator's applications, and the records of it.
+//! The workloads of a plan as the simulator's applications, and their records.
 
 use paceline_experiment::plan::{Bulk, Burst, Incast, Plan, Step, Streams, When};
 use paceline_experiment::record::{
@@ -20,7 +20,7 @@ const LOOK_NS: u64 = 1_000_000;
 /// Within so much the programs of a workload begin, nanoseconds: not all threads of a
 /// machine wake up at once.
 const TOGETHER_NS: u64 = 1_000_000;
-/// What a receiver needs to ask one host more, nanoseconds.
+/// Time of a receiver for one more request, nanoseconds.
 const ASKING_NS: u64 = 10_000;
 
 /// Runs workloads, one after the other.
@@ -315,7 +315,7 @@ impl Runner<'_, '_> {
         Ok(())
     }
 
-    /// Each run on connections, and in a job, of its own.
+    /// Each run has new connections and a new job.
     pub fn streams(
         &mut self,
         workload: usize,

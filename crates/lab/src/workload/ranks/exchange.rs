@@ -15,7 +15,7 @@ use paceline_net::Doing;
 use super::messages::{Mesh, PIECE_BYTES};
 use crate::CaseError;
 
-/// What is left to do with one rank, bytes.
+/// Bytes that remain to exchange with one rank.
 struct Left {
     rank: usize,
     to_send: u64,

@@ -21,7 +21,7 @@ const RECEIVED_AT_ONCE_BYTES: usize = 256 * 1024;
 
 const NO_SUCH_PEER: CaseError = CaseError::Unexpected("a rank has no such peer");
 
-/// What one rank has sent.
+/// The data that one rank has sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sent {
     /// Data segments, retransmissions included.
@@ -38,7 +38,7 @@ pub struct Mesh {
     /// `None` is the rank itself.
     peers: Vec<Option<TcpStream>>,
     pub(super) received_bytes: u64,
-    /// What is received passes through here.
+    /// Buffer of received data.
     pub(super) buffer: Vec<u8>,
     /// This rank waits for messages and runs before others.
     promptly: bool,
@@ -130,7 +130,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// What the kernel says about the connection to a rank.
+    /// The kernel's information about the connection to a rank.
     pub fn counters(&mut self, of: usize) -> Result<Counters, CaseError> {
         Counters::of(self.peer(of)?)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A message-passing program: one process for each rank, on a host of its own, all of
-//! them in one job. What a process enters (its phase) reaches Paceline the way that
-//! it does in a user's program: over libpaceline and the agent's socket.
+//! A message-passing program: one process per rank, each on its own host, all in one job. The
+//! phase of a process reaches Paceline the way that it does in a user's program: over
+//! libpaceline and the agent's socket.
 
 mod exchange;
 mod messages;
@@ -298,7 +298,7 @@ fn follow_skeleton(
     Ok((active_ns, finished))
 }
 
-/// What a rank tells at its end.
+/// The final event of a rank.
 struct Finished {
     received_bytes: u64,
     sent: Sent,

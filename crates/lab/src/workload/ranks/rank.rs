@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a rank's process does: orders come in by standard input, events go out by
-//! standard output, a line of JSON each.
+//! The process of a rank: orders come in by standard input, events go out by standard output, a
+//! line of JSON each.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub const NAME: &str = "paceline-rank";
 /// Phase class of the all-to-all.
 const ALL_TO_ALL: u32 = 1;
 
-/// What a rank is told.
+/// An order to a rank.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Listen for the other ranks.
@@ -34,7 +34,7 @@ pub enum Order {
     Connect,
     /// Begin at this time (CLOCK_MONOTONIC, nanoseconds): all are connected.
     Start(u64),
-    /// Say what was sent and end: all are through.
+    /// Report the sent data and end: all ranks are done.
     End,
 }
 
@@ -47,11 +47,11 @@ pub struct RankPlan {
     pub addresses: Vec<SocketAddr>,
     /// Of its connections.
     pub congestion: Congestion,
-    /// What all ranks do.
+    /// The program of all ranks.
     pub program: Program,
 }
 
-/// What a rank tells.
+/// An event of a rank.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// The order was carried out.
@@ -64,7 +64,7 @@ pub enum Event {
     Done {
         /// Payload received from all ranks.
         received_bytes: u64,
-        /// What it sent to all ranks.
+        /// The data it sent to all ranks.
         sent: Sent,
         /// A skeleton: when each part was done, CLOCK_MONOTONIC, nanoseconds.
         done_ns: Vec<u64>,

@@ -189,10 +189,10 @@ fn open(network: &Network, program: &RealProgram) -> Result<Site, CaseError> {
     Ok(Site::open(&hosts.collect::<Vec<_>>())?)
 }
 
-/// What a program of MPI is started with.
+/// The launcher and environment of an MPI program.
 struct Mpi {
     launcher: Launcher,
-    /// What launcher and ranks are to load.
+    /// The libraries that launcher and ranks preload.
     libraries: Vec<PathBuf>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where a real program runs, and what it says there.
+//! The working directory of a real program, and its output.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,16 +13,16 @@ use paceline_net::Doing;
 
 use super::CaseError;
 
-/// Of what a program that failed has said, so many lines are shown.
+/// Lines of a failed program's output that are shown.
 const SHOWN_LINES: usize = 12;
 
 const OUTPUT: &str = "output";
 const ERRORS: &str = "errors";
-/// What a server says, on either.
+/// A server's output, both streams.
 const SERVED: &str = "served";
 
-/// A temporary directory: what the program runs in, its launcher's own files, and what it
-/// says.
+/// A temporary directory: the working directory of the program, its launcher's files, and its
+/// output.
 pub struct Place(tempfile::TempDir);
 
 impl Place {
@@ -54,7 +54,7 @@ impl Place {
         self.0.path()
     }
 
-    /// `command` works here, and says what it says into files here.
+    /// `command` runs in this directory, with its output in files of it.
     pub fn hold(&self, command: &mut Command, is_server: bool) -> Result<(), CaseError> {
         let file = |name: &str| {
             let path = self.0.path().join(name);
@@ -80,7 +80,7 @@ impl Place {
         self.0.path().join("work")
     }
 
-    /// The values of the plan, or what is wrong with which one.
+    /// The values of the plan, or the first one that is missing, with the reason.
     pub fn values(&self, program: &RealProgram) -> Result<Vec<f64>, String> {
         let mut wanted = program.values.iter().chain(&program.times).peekable();
         if wanted.peek().is_none() {
@@ -99,7 +99,7 @@ impl Place {
         wanted.map(read).collect()
     }
 
-    /// The end of what the program and its launcher have said, for an error.
+    /// The last output of the program and its launcher, for an error.
     pub fn last_words(&self) -> String {
         let mut lines = Vec::new();
         for file in [SERVED, OUTPUT, ERRORS] {

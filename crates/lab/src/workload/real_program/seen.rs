@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether a program's connections are what the variant says.
+//! Checks that a program's connections have the variant's policy.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -33,13 +33,13 @@ pub fn check(network: &Network, congestion: &Congestion) -> Result<(), CaseError
     Ok(congestion.check(&accepted)?)
 }
 
-/// What was seen of a program's job.
+/// Observations of a program's job.
 pub struct Seen<'a> {
     cgroup: PathBuf,
     congestion: &'a Congestion,
     next: Duration,
     governed: Governed,
-    /// By process: what ended meanwhile has counted, too.
+    /// By process; processes that ended meanwhile count, too.
     phases: BTreeMap<i32, u64>,
 }
 
