@@ -236,7 +236,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 		__sync_fetch_and_add(&job->mptcp, 1);
 	}
 	if (conn->reason) {
-		/* What a listener of the job handed down goes back; rttvar stays. */
+		/* Restores the values inherited from a listener of the job; rttvar stays. */
 		if (job->policy.rto_min_us && fresh)
 			bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
 		return 0;
@@ -303,7 +303,7 @@ int pl_maker(struct bpf_sock *sk)
 	return 1;
 }
 
-/* What the iterators below work on; written by the agent under its lock. */
+/* The job that the iterators below work on; written by the agent under its lock. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -340,7 +340,7 @@ int pl_adopt(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-/* Connections of the subject job go back to what they had. One byte each. */
+/* Restores the former settings of the subject job's connections. One byte each. */
 SEC("iter/tcp")
 int pl_release(struct bpf_iter__tcp *ctx)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Groups of connections, whose windows are seen and bounded together.
+ * Groups of connections, whose windows are listed and bounded together.
  *
  * A connection has a slot in its group, and under group and slot an entry of pl_members
  * that it keeps up to date itself: so a getsockopt program, which has one socket at hand,
@@ -14,7 +14,7 @@
 #define PL_SAMPLE_US 1000 /* a connection tells of itself no more often, unless nothing is in flight */
 #define PL_E2BIG 7
 
-/* What pl_try_slot works on. */
+/* Arguments of pl_try_slot. */
 struct pl_search {
 	struct pl_member_key key;
 	struct pl_member member;
@@ -122,7 +122,7 @@ static __noinline int pl_join_group(struct pl_connection *conn, u64 total_bytes)
 		__sync_fetch_and_add(&job->full.groups, 1);
 		return 0;
 	}
-	/* A full group costs nobody a look at each of its places. */
+	/* A full group is refused without a search of its slots. */
 	if (group->members >= PL_GROUP_STREAMS || !pl_take_slot(conn, job, group->first_free, total_bytes)) {
 		__sync_fetch_and_add(&job->full.members, 1);
 		pl_forget_group(&conn->group, conn->account);
@@ -179,7 +179,7 @@ static __noinline struct pl_member *pl_member_of(struct pl_connection *conn)
 	return bpf_map_lookup_elem(&pl_members, &key);
 }
 
-/* What bounds a connection of a group at this moment. */
+/* The current bounds of a connection of a group. */
 static __always_inline void pl_bounds_of(struct pl_connection *conn, u64 now_us, struct pl_uwnd *uwnd)
 {
 	struct pl_uwnd *own = bpf_map_lookup_elem(&pl_bounds, &conn->cookie);

@@ -8,7 +8,7 @@
 #include "control/spacing.h"
 #include "control/window_cap.h"
 
-/* What Paceline keeps with a socket. */
+/* Paceline's storage of a socket. */
 struct pl_connection {
 	struct pl_path_key path; /* path.job is the job */
 	struct pl_process_key process; /* that made the socket, or its listener */
@@ -42,7 +42,7 @@ struct {
 	__type(value, u64);
 } pl_meta SEC(".maps"); /* [0]: PL_ABI_VERSION of what is loaded */
 
-/* One pl_phase_page, which one process has mapped: nobody else's phases are there. */
+/* One pl_phase_page, which one process has mapped; it holds only that process's phases. */
 struct pl_page_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -73,7 +73,7 @@ struct {
 	__type(value, u64);
 } pl_runs SEC(".maps");
 
-/* Who made a socket: accepted ones inherit it from their listener. */
+/* The process that made a socket. Accepted sockets inherit it from their listener. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
@@ -132,7 +132,7 @@ struct {
 	__type(value, struct pl_job);
 } pl_jobs SEC(".maps");
 
-/* What is in use of the maps that jobs share; the agent has it mapped (accounts.h). */
+/* The use of the maps that jobs share; the agent has it mapped (accounts.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PL_ACCOUNTS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What `paceline status` reads: one record for each connection of any job. */
+/* Iterator for `paceline status`: one record for each connection of any job. */
 #include "groups.h"
 
 /* IPv4 as ::ffff:a.b.c.d, network order. */
@@ -67,7 +67,7 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	return 0;
 }
 
-/* What a coordinator of a group reads: one record for each connection of any group. */
+/* Iterator for a group's coordinator: one record for each connection of any group. */
 SEC("iter/bpf_sk_storage_map")
 int pl_streams(struct bpf_iter__bpf_sk_storage_map *ctx)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * The one contract between what runs in the kernel and what runs beside it.
+ * The one contract between the kernel side and user space.
  *
  * Every struct and constant that two sides share is declared here and nowhere
  * else. The BPF programs include this file, crates/abi generates the Rust
@@ -49,7 +49,7 @@ enum pl_base {
 enum pl_target {
 	PL_TARGET_OFF = 0, /* the base algorithm's own start */
 	PL_TARGET_SSTHRESH = 1, /* ssthresh * MSS / RTT: matsuda-2005, 3.2 */
-	PL_TARGET_DELIVERY_RATE = 2, /* what the path delivered */
+	PL_TARGET_DELIVERY_RATE = 2, /* the path's delivery rate */
 };
 
 /* A policy as the kernel side sees it. Zero always means "as the kernel does". */
@@ -61,7 +61,7 @@ struct pl_policy {
 	__u32 breaker_starts; /* bad starts in a row that open the breaker */
 	__u32 breaker_hold_ms; /* how long it stays open */
 	__u64 initial_rate_bps; /* for a path not yet known; 0: slow start */
-	__u32 half_life_ms; /* confidence in what is remembered halves in this time */
+	__u32 half_life_ms; /* half-life of the confidence in a path's rate */
 	__u32 rto_min_us; /* TCP_BPF_RTO_MIN; 0: the kernel's 200 ms */
 	__u32 rto_jitter_us; /* spread added to it, per connection */
 	__u32 delayed_ack_us; /* TCP_BPF_DELACK_MAX; 0: the kernel's 40-200 ms */
@@ -69,7 +69,7 @@ struct pl_policy {
 	__u16 phases; /* 1: connections follow their process's phases */
 	__u16 rto_linear; /* 1: TCP_THIN_LINEAR_TIMEOUTS */
 	__u64 line_rate_bps; /* of the interface, framing included; 0: no gap is asked for */
-	__u16 gap_bytes; /* between packets, beyond what the interface leaves (control/spacing.h) */
+	__u16 gap_bytes; /* between packets, in addition to the interface's own (control/spacing.h) */
 	__u8 clustered; /* 1: slow start spreads a window over a round trip */
 	__u8 wrap; /* 1: connections get Paceline's wrapper of `base` */
 	__u32 reserved;
@@ -91,7 +91,7 @@ struct pl_account {
 	__u64 reserved;
 };
 
-/* What a job went without, because its part of a map was full. */
+/* Features that a job lacked, because its share of a map was full. */
 struct pl_shortage {
 	__u64 paths; /* connections, or phases of these: no start-up law */
 	__u64 turns; /* messages that did not wait for others of their host */
@@ -111,7 +111,7 @@ enum pl_seat {
 struct pl_job {
 	struct pl_policy policy;
 	__u64 started_us; /* CLOCK_MONOTONIC when the job was made */
-	__u32 owner_uid; /* who started it */
+	__u32 owner_uid; /* the user who started it */
 	__u32 seat; /* enum pl_seat */
 	char policy_name[PL_NAME_LEN];
 	char group[PL_NAME_LEN]; /* paceline run --group; empty if none */
@@ -146,7 +146,7 @@ struct pl_uwnd {
 	__u64 until_us; /* CLOCK_MONOTONIC */
 };
 
-/* What TCP_WININFO sets for a whole group; value of pl_groups. */
+/* The limits that TCP_WININFO sets for a group; value of pl_groups. */
 struct pl_group {
 #ifdef __bpf__
 	struct bpf_spin_lock lock; /* over slots, first_free and members */
@@ -178,7 +178,7 @@ struct pl_member {
 	__u32 retransmitted_segs;
 };
 
-/* What the start-up law keeps per job, host, destination and phase. */
+/* Key of the start-up law's state of a path: job, host, destination and phase. */
 struct pl_path_key {
 	__u64 job; /* cgroup id */
 	__u64 netns; /* cookie of the network namespace */
@@ -206,9 +206,9 @@ struct pl_phase_page {
 	__u64 entered[PL_CLASSES]; /* times each class was entered, for `status` */
 };
 
-/* What a job remembers of a path; kept by bpf/control/startup.h. */
+/* A job's state of a path; kept by bpf/control/startup.h. */
 struct pl_path {
-	__u64 rate_bps; /* what the path delivered; 0: not yet known */
+	__u64 rate_bps; /* the path's delivery rate; 0: not yet known */
 	__u64 confirmed_us; /* when a train last confirmed or changed it */
 	__u64 started_us; /* the last start on this path */
 	__u64 lead_us; /* when a start last sent its lead and probe */
@@ -380,7 +380,7 @@ struct pl_stream_record {
 
 /* How TCP_WININFO is set; include/paceline.h says the same. */
 enum pl_wininfo_set {
-	PL_WININFO_PAGE = 1, /* `page` is what the next get returns */
+	PL_WININFO_PAGE = 1, /* the next get returns `page` */
 	PL_WININFO_LIMITS = 2, /* the rest are the group's bounds */
 };
 
@@ -399,7 +399,7 @@ struct pl_wininfo {
 	__u32 members; /* connections of the group on this host */
 	__u32 count; /* that follow here */
 	__u32 min_segs, max_segs; /* bounds of the group; 0: none */
-	__u32 lease_ms; /* what is left of their lease */
+	__u32 lease_ms; /* remaining lease */
 	__u32 reserved;
 };
 

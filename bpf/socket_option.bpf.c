@@ -13,7 +13,7 @@
 #define PL_ENOSPC 28
 #define PL_EOPNOTSUPP 95
 #define PL_ENOTCONN 107
-#define PL_PASS 1 /* what a program returns where it has refused nothing */
+#define PL_PASS 1 /* return value of a program that refused nothing */
 
 static __always_inline int refused(int error)
 {

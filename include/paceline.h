@@ -1,32 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What a program can tell Paceline, and ask it: phases, below, and groups of parallel
+ * The interface between a program and Paceline: phases, below, and groups of parallel
  * streams, at the end.
  *
  * Phases: a program tells Paceline when its communication pattern changes.
  *
- * TCP learns what share of a path a connection gets. When a program goes from
- * one pattern to another (say, from point-to-point messages to an all-to-all),
- * that share changes at once and what was learned is wrong. Under Paceline each
- * connection keeps what it learned per class of pattern, and switches with the
- * program.
+ * TCP estimates the share of a path that a connection gets. When a program changes
+ * from one pattern to another (say, from point-to-point messages to an all-to-all),
+ * that share changes at once and the estimate is wrong. Under Paceline each
+ * connection keeps one estimate per class of pattern, and switches with the program.
  *
  *     paceline_enter(1);
  *     exchange_with_all();
  *     paceline_leave();
  *
- * Class 0 is what a program is in when it entered nothing: point-to-point. The
- * meaning of classes 1 to PACELINE_CLASSES - 1 is the program's own; the MPI
- * shim takes its classes from paceline_class_new().
+ * A program that has entered no class is in class 0: point-to-point. The program
+ * defines the meaning of classes 1 to PACELINE_CLASSES - 1; the MPI shim takes its
+ * classes from paceline_class_new().
  *
- * Every function may be called from any thread at any time, and costs next to
- * nothing where the program does not run under Paceline: link with -lpaceline,
- * and it works everywhere. A switch is a store to memory that the kernel side
+ * Every function may be called from any thread at any time, and costs almost
+ * nothing where the program does not run under Paceline: a program linked with
+ * -lpaceline works everywhere. A switch is a store to memory that the kernel side
  * reads when a connection next sends or gets an ACK: no system call.
  *
- * A process is in one class at a time: the one that was entered last and has not
- * been left, whichever thread entered it. Bytes that the former pattern left in
- * a socket's buffer are sent under the new one.
+ * A process is in one class at a time: the class that any thread entered last and
+ * has not left. Bytes of the former pattern in a socket's buffer are sent under the
+ * new one.
  */
 #ifndef PACELINE_H
 #define PACELINE_H
@@ -35,23 +34,23 @@
 extern "C" {
 #endif
 
-/* Classes are 0 to PACELINE_CLASSES - 1. A connection remembers the 8 last used. */
+/* Classes are 0 to PACELINE_CLASSES - 1. A connection keeps the state of the 8 last used. */
 #define PACELINE_CLASSES 64
 
-/* What the functions return when they do not return 0 or more. */
+/* Errors that the functions return; success is 0 or more. */
 #define PACELINE_ERANGE -1 /* no such class: nothing is switched */
 #define PACELINE_EUNBALANCED -2 /* a leave without an enter: nothing is switched */
 #define PACELINE_EFULL -3 /* too many are active at once, or no class is free */
 
 /*
- * The calling thread enters a class; nests. Returns 0, or PACELINE_ERANGE or
- * PACELINE_EFULL: then the class stays what it was, and the enter still counts,
- * so that it is to be left all the same.
+ * The calling thread enters a class; calls nest. Returns 0, or PACELINE_ERANGE or
+ * PACELINE_EFULL: then the class does not change, but the enter still counts and
+ * needs its leave.
  */
 int paceline_enter(unsigned int class_id);
 
 /*
- * Leaves what the calling thread entered last. Returns 0, or
+ * Leaves the class that the calling thread entered last. Returns 0, or
  * PACELINE_EUNBALANCED.
  */
 int paceline_leave(void);
@@ -64,20 +63,20 @@ int paceline_leave(void);
  */
 int paceline_begin(unsigned int class_id);
 
-/* Ends what paceline_begin began. Returns 0, or PACELINE_EUNBALANCED. */
+/* Ends the operation of a token of paceline_begin. Returns 0, or PACELINE_EUNBALANCED. */
 int paceline_end(int token);
 
 /*
- * A class of one's own, never 0, with nothing remembered from whoever had it before,
- * or PACELINE_EFULL. For libraries that must not collide with the program's own
- * numbers: they are given out from PACELINE_CLASSES - 1 downwards.
+ * Returns a new class, never 0, without state from an earlier use, or PACELINE_EFULL.
+ * For libraries, whose classes must not collide with the program's own numbers: new
+ * classes are assigned from PACELINE_CLASSES - 1 downwards.
  */
 int paceline_class_new(void);
 
 /*
- * Gives it back: what was learned in it is forgotten. Who is in it stays in it, and
- * learns anew. Returns 0, or PACELINE_ERANGE for a class that paceline_class_new did
- * not give out.
+ * Frees such a class and deletes its state. A thread that is in it stays in it, and
+ * its connections start new estimates. Returns 0, or PACELINE_ERANGE for a class that
+ * is not from paceline_class_new.
  */
 int paceline_class_free(unsigned int class_id);
 
@@ -91,25 +90,25 @@ int paceline_active(void);
  * Parallel streams: socket options of level IPPROTO_TCP, after kamezawa-2004, 5.2. They
  * need no library. Outside of a Paceline job they fail with ENOPROTOOPT.
  *
- * Connections of one user on one host that name the same group are seen and bounded
- * together; without a name a connection belongs to the group of `paceline run --group`,
- * if that is given. Nobody else's connections are in a group, whatever it is called.
+ * Paceline lists and bounds the connections of one user on one host that name the same
+ * group together. Without a name a connection belongs to the group of `paceline run
+ * --group`, if that is given. Groups of different users are different, even with one name.
  *
  *     setsockopt(s, IPPROTO_TCP, TCP_ATTACHGROUP, "bulk", 4);
  *     struct paceline_limits cap = { .set = PACELINE_SET_LIMITS, .max_segs = 100, .lease_ms = 2000 };
  *     setsockopt(s, IPPROTO_TCP, TCP_WININFO, &cap, sizeof(cap));
  *     getsockopt(s, IPPROTO_TCP, TCP_WININFO, &info, &length);
  *
- * Errors beside those of any option: EOPNOTSUPP where Paceline does not have this
+ * Errors beside those of any option: EOPNOTSUPP if Paceline does not control this
  * connection's window (its policy keeps the kernel's own algorithm, or both ends are on
- * this host); ENOTCONN where it is not connected, or in no group; EINVAL for values out of
- * range; ENOSPC where a group, or the host, has no place left.
+ * this host); ENOTCONN if it is not connected, or in no group; EINVAL for values out of
+ * range; ENOSPC if the group or the host has reached its limit.
  */
 
 /*
  * Set only: the group's name, 1 to 31 bytes without control characters, with or without a
- * NUL; an empty one leaves the group. Before or after connect; a listener's is that of
- * all connections that it accepts.
+ * NUL; an empty one leaves the group. Before or after connect. Connections inherit it from
+ * their listener.
  */
 #define TCP_ATTACHGROUP 0x504c01
 
@@ -120,26 +119,26 @@ int paceline_active(void);
 #define TCP_WININFO 0x504c02
 
 /*
- * Set only: uint64_t, how many bytes this side will send over the connection in all. A
- * coordinator can then have connections end together. 0: not known.
+ * Set only: uint64_t, total bytes that this side will send over the connection. A
+ * coordinator needs it to make connections finish together. 0: unknown.
  */
 #define TCP_STREAMBYTES 0x504c03
 
 #define PACELINE_PAGE_STREAMS 20
 
-/* What struct paceline_limits sets: both together, too. */
-#define PACELINE_SET_PAGE 1 /* `page` is what the next get on this socket returns */
-#define PACELINE_SET_LIMITS 2 /* the windows of all connections of the group are bounded */
+/* Flags of struct paceline_limits; both may be set. */
+#define PACELINE_SET_PAGE 1 /* the next get on this socket returns `page` */
+#define PACELINE_SET_LIMITS 2 /* the limits bound the windows of all connections of the group */
 
 struct paceline_limits {
 	unsigned int set;
 	unsigned int page; /* from 0 */
 	/*
-	 * Segments; 0: no limit. The window in force is lifted to the least, except while a
-	 * loss is repaired, and never exceeds the most.
+	 * Segments; 0: no limit. The effective cwnd is lifted to min_segs, except during loss
+	 * recovery, and never exceeds max_segs.
 	 */
 	unsigned int min_segs, max_segs;
-	unsigned int lease_ms; /* 1 to 3600000: after so long there is no limit. 0 where none is set */
+	unsigned int lease_ms; /* 1 to 3600000: the limits expire after this time. 0 if no limit is set */
 	unsigned int reserved; /* 0 */
 };
 
@@ -147,24 +146,24 @@ struct paceline_stream {
 	unsigned long long cookie; /* the kernel's socket cookie: SO_COOKIE */
 	unsigned long long acked_bytes; /* that the peer has acknowledged */
 	unsigned long long total_bytes; /* by TCP_STREAMBYTES */
-	unsigned int inflight_segs; /* sent, and neither acknowledged nor taken for lost */
-	unsigned int cwnd_segs; /* the algorithm's own window */
-	unsigned int uwnd_segs; /* the effective cwnd where a limit makes it differ; else 0 */
+	unsigned int inflight_segs; /* sent, and neither acknowledged nor marked lost */
+	unsigned int cwnd_segs; /* the base algorithm's cwnd */
+	unsigned int uwnd_segs; /* the effective cwnd if a limit makes it differ; else 0 */
 	unsigned int mss; /* bytes */
 	unsigned int srtt_us; /* smoothed round trip */
 	unsigned int retransmitted_segs;
 };
 
 /*
- * What a connection says of itself is as old as a millisecond, or as the last packet that
- * it sent or got an ACK for.
+ * The values of a connection are at most a millisecond old, or as old as the last packet
+ * that it sent or got an ACK for.
  */
 struct paceline_wininfo {
 	unsigned int page, pages; /* this one, and how many there are: some may be empty */
 	unsigned int members; /* connections of the group */
 	unsigned int count; /* streams that follow */
 	unsigned int min_segs, max_segs; /* limits of the group */
-	unsigned int lease_ms; /* that is left of them */
+	unsigned int lease_ms; /* remaining lease of the limits */
 	unsigned int reserved;
 	struct paceline_stream streams[PACELINE_PAGE_STREAMS];
 };
