@@ -102,7 +102,7 @@ impl From<SecurityError> for Error {
     fn from(error: SecurityError) -> Self {
         match error {
             SecurityError::Frame(error) => Self::Frame(error),
-            SecurityError::Nobody { path } => Self::Absent { path },
+            SecurityError::NoListener { path } => Self::Absent { path },
             SecurityError::Refused { for_good, text } => Self::Refused { for_good, text },
             error => Self::Security(error),
         }
@@ -116,10 +116,10 @@ impl Error {
             Self::Security(SecurityError::Proof) => "wrong token",
             Self::Security(SecurityError::TokenMissing(_)) => "no token",
             Self::Security(SecurityError::Handshake(_)) => "TLS",
-            Self::Security(SecurityError::Stranger { .. }) => "another user",
+            Self::Security(SecurityError::NotAuthorized { .. }) => "another user",
             Self::Security(SecurityError::Version { .. }) => "another version",
             Self::Security(SecurityError::Purpose { .. }) => "another service",
-            Self::Security(SecurityError::Crowded) => "no proof",
+            Self::Security(SecurityError::Displaced) => "no proof",
             Self::Security(SecurityError::Left) => "left at the greeting",
             Self::Security(SecurityError::Malformed | SecurityError::Unexpected(_)) => {
                 "protocol error"

@@ -29,7 +29,7 @@ pub enum Error {
     Open(String),
     /// A process of another user.
     #[error("the process at the other end belongs to user {user}, which is not authorized")]
-    Stranger {
+    NotAuthorized {
         /// Its user's number.
         user: u32,
     },
@@ -41,7 +41,7 @@ pub enum Error {
     TokenMissing(&'static str),
     /// Other connections took the place of an unauthenticated one.
     #[error("too many unauthenticated connections: this was the oldest")]
-    Crowded,
+    Displaced,
     /// The other side is another service.
     #[error("the other side uses service {theirs}, this side {ours}: check the address")]
     Purpose {
@@ -91,7 +91,7 @@ pub enum Error {
     Noise(#[source] snow::Error),
     /// No process listens at a Unix socket.
     #[error("{path}: no process listens on this socket")]
-    Nobody {
+    NoListener {
         /// The socket.
         path: String,
     },

@@ -202,10 +202,10 @@ where
 pub async fn refuse<W: AsyncWrite + Unpin>(writer: &mut Writer<W>, error: &Error) {
     let (for_good, text) = match error {
         Error::Proof => (true, "wrong token".to_owned()),
-        Error::Stranger { .. } | Error::Version { .. } | Error::Purpose { .. } => {
+        Error::NotAuthorized { .. } | Error::Version { .. } | Error::Purpose { .. } => {
             (true, error.to_string())
         }
-        Error::Crowded | Error::Malformed | Error::Unexpected(_) | Error::Frame(_) => {
+        Error::Displaced | Error::Malformed | Error::Unexpected(_) | Error::Frame(_) => {
             (false, error.to_string())
         }
         _ => (true, "not allowed".to_owned()),

@@ -13,7 +13,7 @@
 //! - [`bind`], [`connect`]: Unix sockets;
 //! - [`Reader`], [`Writer`]: frames;
 //! - [`accept`], [`join`]: the handshake;
-//! - [`Strangers`]: a bound on connections before their proof.
+//! - [`Slots`]: a bound on connections before their proof.
 //!
 //! This crate implements no primitive. TLS is rustls on ring; Noise is snow on RustCrypto
 //! and curve25519-dalek; keys are derived by ring's HKDF. It compares no secrets either:
@@ -31,9 +31,9 @@ mod local_socket;
 pub mod proof;
 mod purpose;
 mod service;
-mod strangers;
 mod tls;
 mod token;
+mod unauthenticated;
 
 pub use error::{Error, FrameError, Result};
 pub use frame::{Reader, Writer, MOST_GREETING};
@@ -41,6 +41,6 @@ pub use handshake::{accept, join, refuse, Protection, PATIENCE};
 pub use local_socket::{bind, check_peer, connect, default_socket};
 pub use purpose::{Purpose, VERSION};
 pub use service::Service;
-pub use strangers::{Stranger, Strangers, MOST as MOST_STRANGERS};
 pub use tls::{binding, client_tls, fingerprint_of, server_tls, ServerTrust};
 pub use token::Token;
+pub use unauthenticated::{Slot, Slots, MOST as MOST_UNAUTHENTICATED};

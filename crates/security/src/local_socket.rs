@@ -82,11 +82,11 @@ fn check_directory(directory: &Path) -> Result<(), Error> {
 /// Connects to a service, if it belongs to one of `users`.
 ///
 /// # Errors
-/// [`Error::Nobody`], [`Error::File`], [`Error::Stranger`].
+/// [`Error::NoListener`], [`Error::File`], [`Error::NotAuthorized`].
 pub async fn connect(path: &Path, users: &[u32]) -> Result<UnixStream, Error> {
     let stream = UnixStream::connect(path).await;
     let stream = stream.map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::Nobody {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::NoListener {
             path: path.display().to_string(),
         },
         _ => file_error(path, error.to_string()),
@@ -98,12 +98,12 @@ pub async fn connect(path: &Path, users: &[u32]) -> Result<UnixStream, Error> {
 /// Whether the process at the other end belongs to one of `users`.
 ///
 /// # Errors
-/// [`Error::Stranger`].
+/// [`Error::NotAuthorized`].
 pub fn check_peer(stream: &UnixStream, users: &[u32]) -> Result<(), Error> {
     // Who cannot be told is nobody.
     let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
     match users.contains(&user) {
         true => Ok(()),
-        false => Err(Error::Stranger { user }),
+        false => Err(Error::NotAuthorized { user }),
     }
 }

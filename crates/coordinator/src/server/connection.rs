@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use paceline_security::{
     self as security, accept, binding, check_peer, refuse, Error as SecurityError, FrameError,
-    Protection, Stranger, Token,
+    Protection, Slot, Token,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -48,28 +48,26 @@ impl Gate {
         self.serve(read, write, Protection::Kernel, None).await
     }
 
-    pub async fn tcp(&self, stream: TcpStream, mut stranger: Stranger) -> Result<()> {
+    pub async fn tcp(&self, stream: TcpStream, mut slot: Slot) -> Result<()> {
         // Rounds are short messages.
         stream
             .set_nodelay(true)
             .map_err(|error| Error::Frame(FrameError::Io(error)))?;
         let Some(acceptor) = &self.tls else {
             let (read, write) = stream.into_split();
-            return self
-                .serve(read, write, Protection::None, Some(stranger))
-                .await;
+            return self.serve(read, write, Protection::None, Some(slot)).await;
         };
         let accept = async {
             let accepted = acceptor.accept(stream).await;
             accepted.map_err(SecurityError::Handshake)
         };
-        let stream = stranger.within(accept).await?;
+        let stream = slot.within(accept).await?;
         let protection = Protection::Tls {
             binding: binding(stream.get_ref().1)?,
             known: self.client_certificates,
         };
         let (read, write) = tokio::io::split(stream);
-        self.serve(read, write, protection, Some(stranger)).await
+        self.serve(read, write, protection, Some(slot)).await
     }
 
     async fn serve<R, W>(
@@ -77,7 +75,7 @@ impl Gate {
         read: R,
         write: W,
         protection: Protection,
-        stranger: Option<Stranger>,
+        slot: Option<Slot>,
     ) -> Result<()>
     where
         R: AsyncRead + Unpin,
@@ -86,9 +84,9 @@ impl Gate {
         let (mut reader, mut writer) = (security::Reader::new(read), security::Writer::new(write));
         let token = self.token.as_ref();
         let accept = accept(&mut reader, &mut writer, &SERVICE, token, &protection);
-        let (accepted, over_tcp) = match stranger {
+        let (accepted, over_tcp) = match slot {
             None => (accept.await, false),
-            Some(mut stranger) => (stranger.within(accept).await, true),
+            Some(mut slot) => (slot.within(accept).await, true),
         };
         let intent = match accepted {
             Ok(intent) => intent,

@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use paceline_security::{self as security, Error as SecurityError, Strangers, Token};
+use paceline_security::{self as security, Error as SecurityError, Slots, Token};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, Semaphore};
 use tokio::task::JoinSet;
@@ -81,7 +81,7 @@ pub struct Limits {
 impl Limits {
     /// Descriptors that a server with these limits may hold at once.
     pub fn descriptors(&self) -> usize {
-        2 * (self.clients + QUESTIONS) + security::MOST_STRANGERS + OTHER_FILES
+        2 * (self.clients + QUESTIONS) + security::MOST_UNAUTHENTICATED + OTHER_FILES
     }
 }
 
@@ -248,7 +248,7 @@ impl Server {
         });
         let places = Places {
             local: Arc::new(Semaphore::new(most)),
-            strangers: Arc::default(),
+            unauthenticated: Arc::default(),
         };
         // Dropped with this function, whatever ends it; so are the connections.
         let mut tasks = JoinSet::new();
@@ -275,7 +275,7 @@ impl Server {
 struct Places {
     /// Of this host, whom the kernel has named.
     local: Arc<Semaphore>,
-    strangers: Arc<Strangers>,
+    unauthenticated: Arc<Slots>,
 }
 
 async fn listen(listener: Listener, gate: Arc<Gate>, places: Places, refusals: Arc<Refusals>) {
@@ -303,9 +303,9 @@ async fn listen(listener: Listener, gate: Arc<Gate>, places: Places, refusals: A
             }
             Listener::Tcp(listener) => match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let stranger = places.strangers.admit(peer.ip());
+                    let slot = places.unauthenticated.admit(peer.ip());
                     connections.spawn(async move {
-                        let ended = gate.tcp(stream, stranger).await;
+                        let ended = gate.tcp(stream, slot).await;
                         refusals.ended(&peer.to_string(), ended);
                     });
                     continue;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections over TCP that have not proven anything yet.
+//! Unauthenticated TCP connections: those before their proof.
 //!
-//! They have places of their own, so that they take none of those of members and of
-//! `status`. With all places taken a newcomer gets that of the oldest connection of the
-//! address that has most: an honest client needs its place for the round trips of a
-//! handshake, and one that says nothing is the oldest soon.
+//! They have separate slots, so that they take none from members and `status`. With all slots
+//! taken a new connection displaces the oldest one of the address with the most: an honest
+//! client needs its slot for the round trips of a handshake, and a silent one is soon the
+//! oldest.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -17,16 +17,16 @@ use tokio::time::{timeout_at, Instant};
 
 use crate::error::{Error, FrameError};
 
-/// Places of all addresses together. Each costs a descriptor and some KB of memory.
+/// Slots of all addresses together. Each costs a descriptor and some KB of memory.
 pub const MOST: usize = 256;
-/// Of one address: what a cluster behind one translator begins at once, and some.
+/// Slots of one address: more than a cluster behind one address translator opens at once.
 const MOST_OF_ONE: usize = 64;
-/// For the whole handshake, TLS included.
+/// Time limit of the whole handshake, TLS included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The places of connections that have not proven anything.
+/// The slots of unauthenticated connections.
 #[derive(Default)]
-pub struct Strangers(Mutex<Inner>);
+pub struct Slots(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -38,21 +38,21 @@ struct Inner {
 struct Waiting {
     number: u64,
     from: IpAddr,
-    /// Dropped: its place is somebody else's.
+    /// Dropped when another connection takes the slot.
     _place: oneshot::Sender<()>,
 }
 
-/// A connection before its proof. Its place is free again when this is dropped.
-pub struct Stranger {
-    all: Arc<Strangers>,
+/// The slot of a connection before its proof. It is free again when this is dropped.
+pub struct Slot {
+    all: Arc<Slots>,
     number: u64,
     displaced: oneshot::Receiver<()>,
     until: Instant,
 }
 
-impl Strangers {
-    /// A place for a connection from this address. There always is one.
-    pub fn admit(self: &Arc<Self>, from: IpAddr) -> Stranger {
+impl Slots {
+    /// A slot for a connection from this address. There always is one.
+    pub fn admit(self: &Arc<Self>, from: IpAddr) -> Slot {
         let from = site(from);
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.make_room(from);
@@ -64,7 +64,7 @@ impl Strangers {
             from,
             _place: place,
         });
-        Stranger {
+        Slot {
             all: Arc::clone(self),
             number,
             displaced,
@@ -99,11 +99,11 @@ impl Inner {
     }
 }
 
-impl Stranger {
+impl Slot {
     /// A part of the handshake, as long as it may last and the place is kept.
     ///
     /// # Errors
-    /// [`Error::Crowded`], [`FrameError::Slow`], and the part's own. After one of the first
+    /// [`Error::Displaced`], [`FrameError::Slow`], and the part's own. After one of the first
     /// two it is not to be called again.
     pub async fn within<T, E: From<Error>>(
         &mut self,
@@ -114,12 +114,12 @@ impl Stranger {
                 Ok(done) => done,
                 Err(_) => Err(Error::from(FrameError::Slow(PATIENCE)).into()),
             },
-            _ = &mut self.displaced => Err(Error::Crowded.into()),
+            _ = &mut self.displaced => Err(Error::Displaced.into()),
         }
     }
 }
 
-impl Drop for Stranger {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut inner = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner
@@ -144,52 +144,52 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn has_place(stranger: &Stranger) -> bool {
-        let inner = stranger.all.0.lock().unwrap();
-        inner.waiting.iter().any(|w| w.number == stranger.number)
+    fn has_place(place: &Slot) -> bool {
+        let inner = place.all.0.lock().unwrap();
+        inner.waiting.iter().any(|w| w.number == place.number)
     }
 
     #[tokio::test]
     async fn who_has_most_makes_room() {
-        let strangers = Arc::new(Strangers::default());
-        let honest = strangers.admit(address("10.0.0.1"));
-        let mut many: Vec<Stranger> = (0..MOST_OF_ONE)
-            .map(|_| strangers.admit(address("10.0.0.2")))
+        let unauthenticated = Arc::new(Slots::default());
+        let honest = unauthenticated.admit(address("10.0.0.1"));
+        let mut many: Vec<Slot> = (0..MOST_OF_ONE)
+            .map(|_| unauthenticated.admit(address("10.0.0.2")))
             .collect();
         assert!(has_place(&many[0]));
-        let _one_more = strangers.admit(address("10.0.0.2"));
+        let _one_more = unauthenticated.admit(address("10.0.0.2"));
         assert!(!has_place(&many[0]));
         assert!(has_place(&many[1]));
         let error = many[0]
             .within(std::future::pending::<Result<(), Error>>())
             .await;
-        assert!(matches!(error, Err(Error::Crowded)));
+        assert!(matches!(error, Err(Error::Displaced)));
         // From everywhere: whoever has most, not who came first.
-        let _others: Vec<Stranger> = (0..MOST)
-            .map(|n| strangers.admit(address(&format!("10.1.{}.{}", n / 200, n % 200))))
+        let _others: Vec<Slot> = (0..MOST)
+            .map(|n| unauthenticated.admit(address(&format!("10.1.{}.{}", n / 200, n % 200))))
             .collect();
         assert!(!has_place(&many[MOST_OF_ONE - 1]));
         assert!(has_place(&honest));
-        assert!(strangers.0.lock().unwrap().waiting.len() <= MOST);
+        assert!(unauthenticated.0.lock().unwrap().waiting.len() <= MOST);
     }
 
     #[tokio::test]
     async fn an_ipv6_network_is_one_and_places_are_given_back() {
-        let strangers = Arc::new(Strangers::default());
-        let first = strangers.admit(address("fd00::1"));
-        let more: Vec<Stranger> = (0..MOST_OF_ONE)
-            .map(|n| strangers.admit(address(&format!("fd00::{n:x}:1"))))
+        let unauthenticated = Arc::new(Slots::default());
+        let first = unauthenticated.admit(address("fd00::1"));
+        let more: Vec<Slot> = (0..MOST_OF_ONE)
+            .map(|n| unauthenticated.admit(address(&format!("fd00::{n:x}:1"))))
             .collect();
         assert!(!has_place(&first));
         drop((first, more));
-        assert!(strangers.0.lock().unwrap().waiting.is_empty());
+        assert!(unauthenticated.0.lock().unwrap().waiting.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_handshake_does_not_last_for_ever() {
-        let strangers = Arc::new(Strangers::default());
-        let mut stranger = strangers.admit(address("10.0.0.1"));
-        let ended = stranger
+        let unauthenticated = Arc::new(Slots::default());
+        let mut place = unauthenticated.admit(address("10.0.0.1"));
+        let ended = place
             .within(std::future::pending::<Result<(), Error>>())
             .await;
         assert!(matches!(ended, Err(Error::Frame(FrameError::Slow(_)))));
