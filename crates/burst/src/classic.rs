@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! cls_bpf, for kernels without TCX (before 6.6).
 //!
-//! Such a filter outlives the process that made it. Each process takes a place, and
-//! with it the handle of its filters and an abstract Unix socket in the interface's
-//! network namespace. A place whose socket can be had belongs to nobody who lives, so
-//! whoever starts next removes what is left there.
+//! Such a filter outlives the process that made it. Each process takes a place, and with it the
+//! handle of its filters and an abstract Unix socket in the interface's network namespace. A
+//! place whose socket is free belongs to no living process, so the next start removes its
+//! leftovers.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::linux::net::SocketAddrExt;
@@ -133,7 +133,7 @@ fn make_discipline(interface: &Interface) -> Result<bool> {
     }
 }
 
-/// Unless somebody has filters there.
+/// Unless other filters are attached there.
 fn remove_discipline(interface: &Interface) {
     match super::netlink::filters(interface.index()) {
         Ok(0) => {

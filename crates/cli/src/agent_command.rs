@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `paceline agent`: the service that runs jobs for users who are not root.
+//! `paceline agent`: the service that runs jobs for users without root.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

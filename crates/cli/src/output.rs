@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 
-/// Text of somebody else's (a process, a cgroup, a group, a host may be called anything), as
-/// it may go to a terminal: what is not to be seen is spelled out. A line stays one.
+/// Text from outside (names of processes, cgroups, groups and hosts are arbitrary), as it may
+/// go to a terminal: what is not to be seen is spelled out. A line stays one.
 pub fn foreign(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

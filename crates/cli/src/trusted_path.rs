@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where root may write what a command line asks for.
 //!
-//! In a directory that somebody else may change, a name can become a symbolic link to any
-//! file of the system between one look and the next. So root writes only where nobody else
-//! could have put or could put a link: as sshd does with a user's keys (StrictModes), each
-//! directory on the way belongs to root or to somebody whose word root takes anyhow. With
-//! that nothing has to be opened in a special way.
+//! In a directory that another user may change, a name can become a symbolic link to any file
+//! of the system between a check and its use. So root writes only where no other user could
+//! place a link. As with sshd's StrictModes, each directory on the path belongs to root or to a
+//! user that root trusts anyway. Then no special way to open files is needed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +23,7 @@ const OTHERS_WRITE: u32 = 0o002;
 /// Makes the directory, if it is not there, for this process to write into.
 ///
 /// # Errors
-/// Where it cannot be made, or this is root and somebody else has a hand in its path.
+/// Where it cannot be created, or this is root and another user can change its path.
 pub fn make_directory(path: &Path) -> Result<()> {
     check(path)?;
     fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -51,7 +50,7 @@ struct Trusted {
 }
 
 impl Trusted {
-    /// Root; who called sudo; and who could have replaced the program that root runs here.
+    /// Root, the user behind sudo, and users who could replace the program that root runs here.
     fn here() -> Self {
         let number = |name| std::env::var(name).ok()?.parse().ok();
         let mut users: BTreeSet<u32> = [Some(0), number("SUDO_UID")]
@@ -127,8 +126,8 @@ impl Trusted {
         Ok(())
     }
 
-    /// In a sticky directory nobody can replace what is somebody else's, and whose it is is
-    /// looked at next.
+    /// In a sticky directory no user can replace another user's file, and the owner is checked
+    /// next.
     fn others_write(&self, directory: &fs::Metadata) -> bool {
         let mode = directory.mode();
         let others = mode & OTHERS_WRITE != 0;

@@ -28,7 +28,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A coordinator that says nothing for so long is gone: its longest round, and some.
 const SILENCE: Duration = Duration::from_secs(90);
-/// Who was in the group for so long was no passing success: the next pause is short again.
+/// After this time in the group a session counts as a success: the next pause is short again.
 const SETTLED: Duration = Duration::from_secs(10);
 /// A coordinator cannot bound windows for longer than this with one word.
 const LONGEST_LEASE: Duration = Duration::from_secs(240);
@@ -363,7 +363,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Connects; `host` names who asks.
+    /// Connects; `host` names this client.
     ///
     /// # Errors
     /// All that can go wrong with a connection.

@@ -11,13 +11,13 @@ use crate::wire_error::WireError;
 /// All errors of this crate's services.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Who may take part.
+    /// Authorization and authentication.
     #[error(transparent)]
     Security(SecurityError),
     /// The connection.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// What was sent.
+    /// The messages.
     #[error(transparent)]
     Wire(#[from] WireError),
     /// A message out of turn.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A group's rounds, without I/O or clock: who is waited for, what was reported, what
-//! windows come of it.
+//! A group's rounds, without I/O or clock: pending reports, received reports, what windows come
+//! of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl Group {
         (self.round, now + wait)
     }
 
-    /// A round is under way, and nobody is waited for any more.
+    /// A round is under way, and no report is pending.
     pub fn complete(&self) -> bool {
         self.begun.is_some() && !self.members.values().any(|member| member.waited)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a client needs of its own host: the streams of a group, and a way to bound
-//! their windows. Who implements it decides which streams a group has.
+//! What a client needs of its own host: the streams of a group, and a way to bound their
+//! windows. The implementation decides which streams a group has.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -165,7 +165,7 @@ pub struct Refusal {
     pub reason: String,
     /// How many.
     pub count: u64,
-    /// The last one: who, and what was wrong.
+    /// The last one: peer and reason.
     pub last: String,
     /// Seconds since then.
     pub last_ago_s: f64,

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::file::nanos;
 use crate::{Buffer, Change, Control, Direction, Loss, Report};
 
-/// Who asks has so long for a line.
+/// Time limit for a line of a request.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest line, bytes.
 const LONGEST_BYTES: u64 = 4096;
@@ -142,11 +142,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `path` for `control`'s link. A socket there that nobody listens to
-    /// any more is replaced.
+    /// Listens at `path` for `control`'s link. A socket there without a listener any more is
+    /// replaced.
     ///
     /// # Errors
-    /// When somebody listens there, something else is there, or the socket cannot be made.
+    /// When another process listens there, the path is not a socket, or the socket
+    /// cannot be created.
     pub fn start(path: &Path, control: Control) -> io::Result<Self> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(
@@ -190,7 +191,7 @@ impl Drop for Server {
     }
 }
 
-/// Removes a socket's file that nobody listens at any more.
+/// Removes the file of a socket without a listener.
 ///
 /// # Errors
 /// When it is no socket, or cannot be removed.
@@ -233,7 +234,7 @@ fn serve(stream: &UnixStream, control: &Control) -> io::Result<()> {
 /// Asks the link that listens at `path`.
 ///
 /// # Errors
-/// When nobody listens there, or what it says is no answer.
+/// When no process listens there, or its answer is invalid.
 pub fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
     let stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -284,7 +284,7 @@ pub struct Drop {
     pub cause: Cause,
     /// Bytes of the frame.
     pub size: u32,
-    /// Whose it was; `None` if it was not TCP or UDP over IP.
+    /// Its flow; `None` if it was not TCP or UDP over IP.
     pub flow: Option<Flow>,
 }
 

@@ -102,7 +102,7 @@ impl Trace {
 /// How far a line is in its trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// The next opportunity that nobody has used.
+    /// The next unused opportunity.
     next: u64,
     /// Bytes left of the one before it.
     left: u32,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A file's text, and places in it.
 //!
-//! Whoever checks a file names a place by its keys; lines and columns are looked up when
-//! there are problems to report. So the types of a file need no positions in them.
+//! A check names a place by its keys; lines and columns are looked up when there are problems
+//! to report. So the types of a file need no positions in them.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What somebody probably meant.
+//! The nearest known name to a misspelt one.
 
 use crate::units::quoted;
 

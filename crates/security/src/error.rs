@@ -109,7 +109,7 @@ pub enum FrameError {
     /// The connection broke.
     #[error("connection: {0}")]
     Io(#[source] io::Error),
-    /// Not one of ours, or somebody who means harm.
+    /// Not a frame of Paceline, or an attack.
     #[error("a frame has {length} bytes: expected {least} to {most}")]
     Length {
         /// As announced.

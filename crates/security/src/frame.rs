@@ -11,7 +11,7 @@ use crate::cipher::{sealed_length, Cipher};
 use crate::error::FrameError;
 use crate::proof::Keys;
 
-/// Largest frame of somebody who has not proven anything yet, bytes.
+/// Largest frame before authentication, bytes.
 pub const MOST_GREETING: usize = 1024;
 
 /// One direction of a connection: frames come in.

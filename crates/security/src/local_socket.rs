@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A Unix socket: the kernel says whose process is at the other end.
+//! A Unix socket: the kernel reports the user of the process at the other end.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
@@ -28,8 +28,8 @@ pub fn default_socket(purpose: Purpose, user: u32, runtime_directory: Option<&Pa
 /// are judged then.
 ///
 /// # Errors
-/// [`Error::File`] if somebody listens already, if the directory is one in which
-/// others could put a socket of their own, or it cannot be made.
+/// [`Error::File`] if another process already listens, if the directory is one in
+/// which others could put a socket of their own, or it cannot be made.
 pub fn bind(path: &Path, shared: bool) -> Result<UnixListener, Error> {
     let error = |error: std::io::Error| file_error(path, error.to_string());
     if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {

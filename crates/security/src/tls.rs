@@ -157,7 +157,7 @@ fn authorities_of(path: &Path) -> Result<RootCertStore, Error> {
     Ok(roots)
 }
 
-/// Knows one certificate, whoever issued it and for whatever name.
+/// Accepts one pinned certificate, whatever its issuer and name.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: [u8; 32],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who has which address. Cluster c, from 1, is 10.c.0.0/24 and fd00:9a:c::/64: host
-//! n has the number n + 1 there, the switch 254 (0xfe). The link w, from 0, has
-//! 10.254.w.0/30 and fd00:9a:fe00:w::/64 between its two routers.
+//! The address plan. Cluster c, from 1, is 10.c.0.0/24 and fd00:9a:c::/64: host n has the
+//! number n + 1 there, the switch 254 (0xfe). The link w, from 0, has 10.254.w.0/30 and
+//! fd00:9a:fe00:w::/64 between its two routers.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -243,7 +243,7 @@ fn prepare_router(router: &Namespace) -> Result<(), Error> {
     allow_ipv6(router)
 }
 
-/// Addresses are of use at once: nobody else can have them.
+/// Addresses skip duplicate detection: no other host can have them.
 fn allow_ipv6(node: &Namespace) -> Result<(), Error> {
     if !has_ipv6() {
         return Ok(());

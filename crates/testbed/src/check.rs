@@ -246,7 +246,7 @@ fn ways(
     Ok(ways)
 }
 
-/// Whether this machine has it, only who builds the lab can say.
+/// Only the build of the lab can tell whether this machine has it.
 fn congestion(text: &str) -> Result<(), String> {
     let fits = (1..=LONGEST_CONGESTION).contains(&text.len())
         && text

@@ -194,7 +194,7 @@ impl Connection {
     }
 }
 
-/// Whether the other end is held by somebody.
+/// Whether a process holds the other end.
 fn is_open(stream: &UnixStream) -> bool {
     let mut sources = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
     let polled = poll(&mut sources, PollTimeout::ZERO);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where commands ask for a node: the sockets of whoever holds the nodes.
+//! The sockets at which commands request a node, of the process that holds the nodes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -51,7 +51,7 @@ impl Door {
         self.listeners.push(listener);
     }
 
-    /// Answers whoever asks next; false when `stop` can be read.
+    /// Answers the next request; false when `stop` is readable.
     pub fn answer_next(&mut self, holder: &impl Holder, stop: Option<BorrowedFd>) -> bool {
         let mut sources: Vec<PollFd> = Vec::new();
         let listeners = self.listeners.iter().map(AsFd::as_fd);

@@ -31,7 +31,7 @@ struct Order {
     lab: String,
     topology_file: String,
     topology: Topology,
-    /// Who gives it.
+    /// The process that gives the order.
     starter: u32,
 }
 
@@ -227,7 +227,7 @@ impl Holder for Kept {
     }
 }
 
-/// Who has the name already.
+/// The lab that has the name already.
 fn taken(lab: &str) -> Outcome {
     let peer = socket::connect(lab).and_then(|stream| socket::peer(&stream));
     match peer {

@@ -112,7 +112,7 @@ pub enum TestbedError {
     NotTrusted {
         /// The name.
         lab: String,
-        /// Who listens.
+        /// The listening process.
         process: i32,
         /// Its user.
         user: u32,

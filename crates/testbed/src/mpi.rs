@@ -101,7 +101,7 @@ impl Launcher {
     }
 }
 
-/// Whose launcher a program is; none where it is not there or of another library.
+/// The MPI library of a launcher; none if the program is missing or of another library.
 fn library_of(program: &str) -> Option<Library> {
     let output = Command::new(program)
         .arg("--version")

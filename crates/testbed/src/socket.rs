@@ -4,8 +4,8 @@
 //! keeper has one in its own namespace and one in each node's, so that commands inside
 //! reach it, and no other lab.
 //!
-//! Anybody may connect to such a socket or take its name: each side looks who the other
-//! one is.
+//! Any user may connect to such a socket or take its name: each side checks who the other one
+//! is.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Write};
@@ -98,8 +98,8 @@ fn lab_of_line(line: &str) -> Option<String> {
     is_name(lab).then(|| lab.to_owned())
 }
 
-/// The user who listens at a lab's socket, without waiting for an answer: whoever it is may
-/// give none.
+/// The user of a lab's listening socket, without waiting for an answer: whoever it is may give
+/// none.
 pub fn owner(lab: &str) -> io::Result<u32> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let caller = new_socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -108,7 +108,7 @@ pub fn owner(lab: &str) -> io::Result<u32> {
     Ok(peer(&UnixStream::from(caller))?.uid())
 }
 
-/// Who is at the other end: of a connection that was made, who listens there.
+/// The process at the other end; of an outgoing connection, the listening process.
 pub fn peer(stream: &UnixStream) -> io::Result<UnixCredentials> {
     Ok(getsockopt(stream, sockopt::PeerCredentials)?)
 }
@@ -173,7 +173,7 @@ pub fn receive_node(stream: &UnixStream) -> io::Result<(Option<Reply>, Vec<Owned
     Ok((reply, descriptors))
 }
 
-/// For the fuzzer: what somebody says to a keeper, or for one.
+/// For the fuzzer: bytes to a keeper, or from one.
 pub fn fuzz(said: &[u8]) {
     let _ = read::<Request>(said);
     if let Ok(Some(reply)) = read::<Reply>(said) {

@@ -146,9 +146,9 @@ pub struct Traffic {
     pub carried_bytes: u64,
     /// Packets that found the queue full.
     pub dropped_packets: u64,
-    /// The most that was queued, bytes; none where nobody counts it.
+    /// The most that was queued, bytes; none where it is not counted.
     pub peak_queue_bytes: Option<u64>,
-    /// How late 99 of 100 packets left at most, seconds; none where nobody measures it.
+    /// 99th percentile of lateness, seconds; none where it is not measured.
     pub late_s: Option<Lateness>,
 }
 

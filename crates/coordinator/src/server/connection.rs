@@ -24,13 +24,13 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(2);
 /// not for ever.
 const READ_PATIENCE: Duration = Duration::from_secs(300);
 
-/// Decides who comes in.
+/// Decides which connections are admitted.
 pub(super) struct Gate {
     pub token: Option<Token>,
     pub tls: Option<TlsAcceptor>,
     pub client_certificates: bool,
     pub users: Vec<u32>,
-    /// Places of those over TCP who have proven themselves.
+    /// Slots of authenticated TCP connections.
     pub known: Semaphore,
     /// How many there are.
     pub most_known: usize,

@@ -88,7 +88,7 @@ impl Hub {
         })
     }
 
-    /// Until all who could send events are gone.
+    /// Runs until all senders of events are gone.
     pub async fn run(mut self, mut events: mpsc::Receiver<Event>) {
         loop {
             let idle = self.now() + IDLE;

@@ -30,7 +30,7 @@ use refusals::Refusals;
 const QUESTIONS: usize = 64;
 /// Descriptors for all else: listeners, the log, the runtime's own.
 const OTHER_FILES: usize = 64;
-/// Events that wait for the hub: more, and whoever sends waits.
+/// Capacity of the hub's event queue; beyond it a sender waits.
 const EVENTS: usize = 64;
 /// After an error of `accept` (out of descriptors): it would come again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -112,7 +112,7 @@ pub struct ServerConfig {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// The TLS side asks clients for certificates.
     pub client_certificates: bool,
-    /// Whose processes may use the Unix socket, besides this user's and root's.
+    /// Users whose processes may use the Unix socket, besides this user and root.
     pub users: Vec<u32>,
     /// A member that does not report for so long, and for some rounds, is gone.
     pub timeout: Duration,
@@ -269,8 +269,8 @@ impl Server {
     }
 }
 
-/// Who waits where. Those on this host and those over TCP have places of their own, and
-/// over TCP those who have proven themselves: nobody can take another kind's.
+/// Slots of waiting connections. Connections on this host, unauthenticated and authenticated
+/// ones over TCP have separate slots: no kind can take another kind's.
 #[derive(Clone)]
 struct Places {
     /// Of this host, whom the kernel has named.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who was refused, and why, for `status`.
+//! Refusals and their reasons, for `status`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -24,7 +24,7 @@ struct Last {
 }
 
 impl Refusals {
-    /// One more. `text` names who and what.
+    /// One more. `text` names the peer and the reason.
     pub fn add(&self, reason: &'static str, text: &str) {
         let mut reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = reasons.entry(reason).or_insert_with(|| Last {

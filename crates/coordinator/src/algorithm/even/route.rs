@@ -57,10 +57,10 @@ const CALM_SHARE: f64 = 0.04;
 const LEAST_SEGS: f64 = 2.0;
 /// A budget that is filled less than this is not too small.
 const FILLED: f64 = 0.92;
-/// Delays above the aim for so many round trips, although the budget was cut each time,
-/// are not this group's own: somebody else fills the queue. Round trips for which that is
-/// believed: CUBIC takes some 30 here from one loss to the next, after which there is a
-/// short while without a queue.
+/// Delays above the aim for so many round trips, although the budget was cut each time, are not
+/// this group's own: other traffic fills the queue. Round trips for which that is believed:
+/// CUBIC takes some 30 here from one loss to the next, after which there is a short while
+/// without a queue.
 const CROWDED_AFTER: u32 = 5;
 const CROWDED_RTTS: u32 = 100;
 
