@@ -27,7 +27,7 @@ const PROGRAM_BITS: u32 = 12;
 /// Why a class was not entered. The class stays what it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnterError {
-    /// There is no such class: they are below [`CLASSES`].
+    /// There is no such class: classes are below [`CLASSES`].
     OutOfRange,
     /// Too many operations are active.
     Full,
@@ -36,8 +36,8 @@ pub enum EnterError {
 impl fmt::Display for EnterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfRange => write!(f, "no such class: they are below {CLASSES}"),
-            Self::Full => write!(f, "{ACTIVE} operations are active already"),
+            Self::OutOfRange => write!(f, "no such class: classes are below {CLASSES}"),
+            Self::Full => write!(f, "{ACTIVE} operations are already active"),
         }
     }
 }
@@ -50,13 +50,13 @@ pub struct Unbalanced;
 
 impl fmt::Display for Unbalanced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("left what was not entered")
+        f.write_str("a leave without an enter, or an end without a begin")
     }
 }
 
 impl std::error::Error for Unbalanced {}
 
-/// What [`Phases::begin`] began.
+/// An operation that [`Phases::begin`] began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub(crate) u32);
 
