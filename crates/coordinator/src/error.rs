@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can go wrong between coordinator and clients.
+//! Errors between coordinator and clients.
 
 use std::io;
 use std::path::PathBuf;

@@ -31,7 +31,7 @@ pub(crate) struct Member {
     pub late: u64,
 }
 
-/// What one client is told at the end of a round.
+/// The windows of one client at the end of a round.
 #[derive(Debug)]
 pub(crate) struct Orders {
     pub client: u32,
@@ -164,7 +164,7 @@ impl Group {
         Ok(())
     }
 
-    /// Ends a round with what was reported: what each client is told.
+    /// Ends a round with the reports so far. Returns each client's windows.
     pub fn finish(&mut self, now: Duration) -> Vec<Orders> {
         let begun = self.begun.take().unwrap_or(now);
         let mut reported = 0;
@@ -261,7 +261,7 @@ impl Group {
         }
     }
 
-    /// What `status` says of it; `history` says whether all of its last rounds.
+    /// Its entry in `status`; `history` says whether all of its last rounds.
     pub fn status(&self, name: &str, now: Duration, history: bool) -> GroupStatus {
         GroupStatus {
             group: name.to_owned(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a client needs of its own host: the streams of a group, and a way to bound their
-//! windows. The implementation decides which streams a group has.
+//! A client's access to its own host: the streams of a group, and a way to bound their windows.
+//! The implementation decides which streams a group has.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct StreamSample {
     pub delivered_segs: u32,
     /// Written by the program and not sent yet, bytes.
     pub unsent_bytes: u64,
-    /// What the program says that it will send in all, bytes; 0: not said.
+    /// Total bytes that the program declared; 0: not declared.
     pub total_bytes: u64,
     /// Retransmitted since the connection began, segments.
     pub retransmitted_segs: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What coordinator and clients say to each other.
+//! The protocol of coordinator and clients.
 //!
 //! A connection begins with the handshake of [`paceline_security`], in which the client
 //! names its role ([`Join`]). From then on each frame has one [`Message`] in
@@ -32,7 +32,7 @@ use crate::Error;
 pub const VERSION: u8 = 2;
 /// Largest message, bytes: 4,096 streams of 100 bytes, and room.
 pub const MOST_FRAME: usize = 512 * 1024;
-/// What is spoken here.
+/// The version of the protocol.
 pub const SERVICE: Service = Service {
     purpose: Purpose::Coordinate,
     version: VERSION,
@@ -41,7 +41,7 @@ pub const SERVICE: Service = Service {
 /// Most streams in a report.
 pub const MOST_STREAMS: usize = 4096;
 
-/// What a client is.
+/// The role of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// Reports streams and bounds them.
@@ -50,7 +50,7 @@ pub enum Role {
     Control,
 }
 
-/// What a client says of itself, within the handshake.
+/// A client's intent, within the handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
     /// The role that it requests.
@@ -61,7 +61,7 @@ pub struct Join {
     pub host: String,
 }
 
-/// What control asks for.
+/// A control request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// Everything, or one group, as JSON.
@@ -150,7 +150,7 @@ fn decode<M: serde::de::DeserializeOwned>(body: &[u8]) -> Result<M, WireError> {
 }
 
 impl Join {
-    /// What is said within the handshake.
+    /// The encoding within the handshake.
     ///
     /// # Errors
     /// [`WireError::Name`] for a name that the server would not take.
@@ -195,8 +195,8 @@ impl Message {
         Ok(())
     }
 
-    /// Reads what [`encode`](Self::encode) wrote. What memory it takes is bounded by the
-    /// body's length.
+    /// Decodes the output of [`encode`](Self::encode). Its memory is bounded by the body's
+    /// length.
     ///
     /// # Errors
     /// All of [`WireError`] but [`WireError::Length`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a window can be lifted to.
+//! The limit of a lifted window.
 //!
 //! Windows come of what all members report, and a member may report what it likes: one
 //! that says it had half a billion segments in flight would have the others lift theirs
@@ -20,14 +20,14 @@ use crate::local::{Cap, StreamSample};
 const REMEMBERED: Duration = Duration::from_secs(10);
 /// Reports that are closer together say little of a rate.
 const LEAST_INTERVAL: Duration = Duration::from_millis(5);
-/// A lifted window may carry so many times what was delivered before.
+/// A lifted window may carry this many times the earlier delivery.
 const GROWTH: f64 = 2.0;
 /// Any TCP may have so much in flight, segments (RFC 6928).
 const INITIAL_SEGS: u32 = 10;
 /// Where the segment's size is not known, bytes: IPv6's least, so that the bound is high.
 const LEAST_MSS: u32 = 1220;
 
-/// What one host has shown so far.
+/// The observed delivery of one host.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
     rates: HashMap<Option<IpAddr>, Peak>,
@@ -107,7 +107,7 @@ impl Reach {
             .max(INITIAL_SEGS)
     }
 
-    /// The bounds of one stream, held to what it can be lifted to.
+    /// The bounds of one stream, limited to its lift.
     pub fn hold(&self, sample: &StreamSample, cap: Cap) -> Cap {
         let min_segs = match cap.min_segs {
             0 => 0,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can be seen of a group: each round as a record, the last ones as a history.
+//! The status of a group: a record per round, and a history of the last ones.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// What a round saw and did.
+/// The record of a round.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct RoundRecord {
     /// Its number.
@@ -142,7 +142,7 @@ pub struct GroupStatus {
     pub group: String,
     /// As it was chosen.
     pub algorithm: String,
-    /// What the algorithm believes.
+    /// The algorithm's estimates.
     pub beliefs: Vec<String>,
     /// Length of a round, seconds.
     pub period_s: f64,
@@ -178,7 +178,7 @@ pub struct Status {
     pub version: String,
     /// Seconds since it began.
     pub uptime_s: f64,
-    /// What a new group gets.
+    /// The algorithm of new groups.
     pub algorithm: String,
     /// Connections that were refused, and members that were dismissed.
     pub refused: u64,

@@ -24,7 +24,7 @@ pub enum WireError {
     /// Readable, but beyond a limit.
     #[error("{what} beyond the limit of {limit}")]
     Beyond {
-        /// What is.
+        /// The item.
         what: &'static str,
         /// The limit.
         limit: usize,

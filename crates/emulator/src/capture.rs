@@ -61,7 +61,7 @@ pub(crate) struct Tap {
     first_interface: u32,
 }
 
-/// What a capture holds.
+/// The contents of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Captured {
     /// Packets in the file.
@@ -113,7 +113,7 @@ impl Capture {
         }
     }
 
-    /// Ends the capture once the link has stopped, and says what it holds.
+    /// Ends the capture once the link has stopped. Returns its contents.
     ///
     /// # Errors
     /// When the file could not be written to its end.

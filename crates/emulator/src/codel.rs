@@ -9,7 +9,7 @@ use crate::config::Codel;
 /// RFC 8289's appendix A and in Linux.
 const REMEMBERED_INTERVALS: u64 = 16;
 
-/// What becomes of a packet.
+/// The verdict on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It is dropped.
@@ -42,7 +42,7 @@ pub(crate) struct CodelQueue {
     /// Packets dropped or marked in this state, and how many there were as it began.
     count: u32,
     count_before: u32,
-    /// What became of the packet before.
+    /// The verdict on the packet before.
     dropped: Dropped,
     /// Bytes of the largest packet.
     largest: u32,

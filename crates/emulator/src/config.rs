@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What one direction of a link is told to be.
+//! The configuration of one direction of a link.
 
 use std::sync::Arc;
 
@@ -10,10 +10,9 @@ use crate::EmulatorError;
 /// payload: preamble and start delimiter 8, FCS 4, inter-frame gap 12.
 pub const ETHERNET_FRAMING: i32 = 24;
 
-/// One direction of a link. What a packet meets, in this order: a policer and the
-/// buffer, either of which may drop it; CoDel at the head of the buffer, which may drop or
-/// mark it; the line, which takes its time, and on which it may be lost; the
-/// delay; a copy of it.
+/// One direction of a link. A packet passes, in this order: a policer and the buffer, either of
+/// which may drop it; CoDel at the head of the buffer, which may drop or mark it; the line,
+/// which takes its time, and on which it may be lost; the delay; a copy of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkConfig {
     /// How fast it sends.
@@ -24,9 +23,9 @@ pub struct LinkConfig {
     pub framing_bytes: i32,
     /// One-way propagation delay, nanoseconds.
     pub delay_ns: u64,
-    /// What the delay varies by.
+    /// Jitter of the delay.
     pub jitter: Option<Jitter>,
-    /// What drops packets beyond a rate before the buffer sees them.
+    /// The policer in front of the buffer.
     pub policer: Option<Policer>,
     /// Room in front of the line.
     pub buffer: Buffer,
@@ -85,7 +84,7 @@ pub enum Jitter {
     },
 }
 
-/// A token bucket that holds no packets: what it has no tokens for is dropped.
+/// A token bucket without a queue: packets without tokens are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policer {
     /// At which it fills, bits per second, framing included.
@@ -120,7 +119,7 @@ pub struct Codel {
     pub ecn: bool,
 }
 
-/// Loss on the line: what is lost has taken its place in the buffer and its time.
+/// Loss on the line: a lost packet has used its buffer space and its time on the line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Loss {
     /// Each packet by itself.
@@ -159,14 +158,14 @@ pub struct Step {
     pub change: Change,
 }
 
-/// What may change while a link runs. `None` leaves it as it is.
+/// A change while a link runs. `None` leaves a value unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Change {
     /// Bits per second; not of a trace.
     pub rate_bits: Option<u64>,
     /// One-way delay, nanoseconds.
     pub delay_ns: Option<u64>,
-    /// The drop-tail limit. What is beyond a smaller one stays.
+    /// The drop-tail limit. Packets beyond a smaller one stay.
     pub buffer: Option<Buffer>,
     /// Loss on the line.
     pub loss: Option<Loss>,
@@ -198,7 +197,7 @@ impl LinkConfig {
         }
     }
 
-    /// What the line carries on average, bits per second.
+    /// Mean rate of the line, bits per second.
     pub fn mean_rate_bits(&self) -> f64 {
         match &self.line {
             Line::Rate(rate) => *rate as f64,

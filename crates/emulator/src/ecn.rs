@@ -4,7 +4,7 @@
 
 use etherparse::{IpEcn, LaxNetSlice, LaxSlicedPacket};
 
-/// Where a frame's IP header is, and what its ECN field says.
+/// The place of a frame's IP header, and its ECN field.
 fn field(frame: &[u8]) -> Option<(LaxNetSlice<'_>, IpEcn)> {
     let net = LaxSlicedPacket::from_ethernet(frame).ok()?.net?;
     let ecn = match &net {

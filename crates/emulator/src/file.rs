@@ -46,7 +46,7 @@ pub fn schema() -> serde_json::Value {
     paceline_input::schema::<Content>()
 }
 
-/// What reads the trace that a file names.
+/// Reads the trace that a file names.
 type Load<'l> = &'l dyn Fn(&str) -> Result<Trace, FileError>;
 
 /// Both directions of a link.
@@ -123,7 +123,7 @@ fn read_text(path: &Path, longest: u64) -> Result<String, FileError> {
 /// Keys of one table.
 type Table<'a> = (&'static str, Option<&'a Keys>);
 
-/// What is said of one direction.
+/// The keys of one direction.
 struct Direction<'a> {
     own: Table<'a>,
     both: Table<'a>,
@@ -142,8 +142,8 @@ impl<'a> Direction<'a> {
         self.place.key(name)
     }
 
-    /// Of two keys that exclude each other; what the direction says itself goes before
-    /// what is said of both.
+    /// Of two keys that exclude each other; a direction's own key takes precedence over that of
+    /// both.
     fn either<T, U>(
         &self,
         names: [&str; 2],

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The thread that moves packets between two ports.
 //!
-//! It reads both rings, gives each packet with its own arrival time to the
-//! [`Link`] of its direction, sends what is due and sleeps until the next
-//! packet is. As arrival times come from the kernel and departures are
-//! computed, rings may be read late: only sending late is lateness. So while
-//! packets are on their way the thread does not wake for arrivals but for
+//! It reads both rings, gives each packet with its own arrival time to the [`Link`] of its
+//! direction, sends due packets and sleeps until the next packet is. As arrival times come from
+//! the kernel and departures are computed, rings may be read late: only sending late is
+//! lateness. So while packets are on their way the thread does not wake for arrivals but for
 //! deliveries, and looks at the rings at least every half delay.
 
 use std::io;
@@ -40,14 +39,14 @@ pub enum Direction {
     Reverse,
 }
 
-/// What an emulator runs with.
+/// Options of an emulator.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// From the first port to the second.
     pub forward: LinkConfig,
     /// From the second port to the first.
     pub reverse: LinkConfig,
-    /// What is recorded.
+    /// The recording options.
     pub observe: Observe,
 }
 
@@ -77,7 +76,7 @@ impl Control {
         Ok(())
     }
 
-    /// What the link did so far; it goes on.
+    /// The link's report so far; the link continues.
     ///
     /// # Errors
     /// When the link has ended.
@@ -195,12 +194,12 @@ impl Emulator {
         })
     }
 
-    /// What steers this link.
+    /// The control of this link.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// What the link did so far; it goes on.
+    /// The link's report so far; the link continues.
     ///
     /// # Errors
     /// When the link has ended.
@@ -208,8 +207,7 @@ impl Emulator {
         self.control.report()
     }
 
-    /// Stops the link and says what it did. Packets on their way are counted,
-    /// not delivered.
+    /// Stops the link and returns its report. Packets on their way are counted, not delivered.
     pub fn stop(mut self) -> Result<Report, EmulatorError> {
         self.control.order(Order::Stop);
         match self.thread.take() {
@@ -278,9 +276,9 @@ impl Forwarder {
         }
     }
 
-    /// Takes in what has arrived. Until the times returned all arrivals are known, by
-    /// direction: nothing later may leave yet, or a packet still in the ring would find
-    /// another buffer than it met. Also how far CLOCK_REALTIME is ahead of the link's clock.
+    /// Reads the arrived packets. Until the times returned all arrivals are known, by
+    /// direction: nothing later may leave yet, or a packet still in the ring would find another
+    /// buffer than it met. Also how far CLOCK_REALTIME is ahead of the link's clock.
     fn read_rings(&mut self) -> ([u64; 2], u64) {
         let mut seen = [0; 2];
         let mut last_ahead = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What happens to a packet on its way, by chance.
+//! Random impairments of packets.
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Normal};
@@ -27,7 +27,7 @@ pub(crate) fn random(seed: u64, sequence: Sequence) -> Pcg64Mcg {
     )
 }
 
-/// What is decided about one packet.
+/// The decisions about one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fate {
     /// It is lost on the line.
@@ -36,7 +36,7 @@ pub(crate) struct Fate {
     pub twice: bool,
     /// Those behind it may overtake it: it is later by so much, nanoseconds.
     pub held_ns: Option<u64>,
-    /// What its delay is above or below the link's, nanoseconds.
+    /// Difference of its delay from the link's, nanoseconds.
     pub jitter_ns: i64,
 }
 

@@ -56,7 +56,7 @@ pub use offload::disable_offloads;
 pub use port::{interface_mtu, Port, ETHERNET_HEADER};
 pub use statistics::{Bins, DirectionReport, Lateness, Problem, Report, BIN_NS, LATENESS_LIMIT_NS};
 
-/// What can go wrong with a link.
+/// Errors of a link.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
     /// A rate of zero.
@@ -70,7 +70,7 @@ pub enum EmulatorError {
     Range {
         /// Of what.
         what: &'static str,
-        /// What it may be.
+        /// The allowed range.
         range: &'static str,
     },
     /// An invalid rate trace.
@@ -80,7 +80,7 @@ pub enum EmulatorError {
         file: String,
         /// From 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// A buffer that would drop everything.
@@ -88,7 +88,7 @@ pub enum EmulatorError {
         "a buffer of {buffer_bytes} bytes holds no frame: it needs at least {frame_bytes} bytes"
     )]
     BufferTooSmall {
-        /// What was asked for.
+        /// The requested size.
         buffer_bytes: u64,
         /// The largest frame of the link.
         frame_bytes: u32,
@@ -98,7 +98,7 @@ pub enum EmulatorError {
     Port {
         /// The interface.
         interface: String,
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// Why not.
         source: io::Error,
@@ -106,7 +106,7 @@ pub enum EmulatorError {
     /// The forwarding thread could not start or had to stop.
     #[error("the link's thread cannot {step}: {source}")]
     Thread {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// Why not.
         source: io::Error,

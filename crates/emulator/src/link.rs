@@ -48,7 +48,7 @@ pub struct Schedule {
 /// A packet that has left the link.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Delivered<T> {
-    /// What was given to [`Link::arrive`].
+    /// The argument of [`Link::arrive`].
     pub packet: T,
     /// Its size in bytes.
     pub size: u32,
@@ -58,7 +58,7 @@ pub struct Delivered<T> {
     pub due: u64,
     /// How often it arrives: 0 if it was dropped or the line lost it, 2 if it was duplicated.
     pub copies: u8,
-    /// What CoDel did to it.
+    /// CoDel's verdict on it.
     pub verdict: Option<Verdict>,
 }
 
@@ -167,7 +167,7 @@ pub struct Link<T> {
     last_departure: u64,
     /// Of the last packet that keeps its order.
     last_delivery: u64,
-    /// What division by the rate left over, so that rounding never adds up.
+    /// Remainder of the division by the rate, so that rounding errors never add up.
     remainder: u64,
     position: Position,
     started: u64,
@@ -206,12 +206,12 @@ impl<T> Link<T> {
         }
     }
 
-    /// What the link looks like now.
+    /// The current state of the link.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// What is in the buffer or on its way.
+    /// Packets in the buffer or on the line.
     pub fn inside(&self) -> Count {
         let held = self.held.iter().map(|held| &held.queued);
         let mut inside = Count::default();

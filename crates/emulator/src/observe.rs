@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How much of a link's traffic is recorded.
 
-/// What a link records, in memory that is allocated before it starts.
+/// A link's recording, in memory that is allocated before the start.
 #[derive(Debug, Clone, Copy)]
 pub struct Observe {
     /// How long the run may be for its bins, nanoseconds. Traffic after it is

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an interface leaves to its hardware, switched off.
+//! Disables the offloads of an interface.
 
 use std::io;
 use std::os::fd::AsRawFd;

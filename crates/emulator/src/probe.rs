@@ -20,10 +20,10 @@ const ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 0x9a];
 const NUMBER: std::ops::Range<usize> = 14..22;
 /// Packets sent or read before the other port's turn.
 const BATCH: usize = 8;
-/// What is still on its way when the load is over has this long to arrive, nanoseconds.
+/// Time for the last packets to arrive after the load, nanoseconds.
 const LINGER_NS: u64 = 500_000_000;
 
-/// What is sent into each end.
+/// The packets sent into each end.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// On the wire, framing included, bits per second.
@@ -36,7 +36,7 @@ pub struct Load {
     pub duration_ns: u64,
 }
 
-/// What came out of one direction.
+/// The packets received from one direction.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// Packets that went in.
@@ -57,7 +57,7 @@ pub struct Seen {
     pub early: Lateness,
     /// Bytes of frames by the time they arrived.
     pub arrivals: Bins,
-    /// What the arithmetic says of them: bytes that are due in each millisecond.
+    /// The model's prediction: bytes that are due in each millisecond.
     pub expected: Bins,
 }
 

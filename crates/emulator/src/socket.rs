@@ -30,17 +30,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest line, bytes.
 const LONGEST_BYTES: u64 = 4096;
 
-/// What can be asked of a link.
+/// A request to a link.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// Change it.
     Change(ChangeRequest),
-    /// Say what it did so far.
+    /// Report the statistics so far.
     Report {},
 }
 
-/// What is to change; what is not named stays.
+/// The values to change; others stay.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeRequest {
@@ -67,15 +67,15 @@ pub struct ChangeRequest {
     pub outage: Option<Time>,
 }
 
-/// What a link answers.
+/// A link's answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// It was changed.
     Changed(bool),
-    /// What it did, as JSON: [`Report`] and its problems in words.
+    /// Its report as JSON: [`Report`] and its problems in words.
     Report(serde_json::Value),
-    /// What was asked is not possible; nothing was changed.
+    /// The request is not possible; nothing was changed.
     Error(String),
 }
 

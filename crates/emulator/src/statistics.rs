@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a link did, and how far it can be believed.
+//! The report of a link, and its validity.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -221,26 +221,26 @@ pub struct Lateness {
     pub max_ns: u64,
 }
 
-/// What one direction did.
+/// The report of one direction.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DirectionReport {
-    /// What arrived at the link, dropped packets included.
+    /// Packets that arrived at the link, dropped ones included.
     pub offered: Count,
-    /// What was handed to the far interface.
+    /// Packets handed to the far interface.
     pub carried: Count,
-    /// What the full buffer dropped.
+    /// Packets that the full buffer dropped.
     pub dropped: Count,
     /// Dropped by the policer.
     pub policed: Count,
-    /// What random early detection or CoDel dropped.
+    /// Packets that random early detection or CoDel dropped.
     pub dropped_early: Count,
-    /// What CoDel marked; it was carried, or lost on the line.
+    /// Packets that CoDel marked; they were carried, or lost on the line.
     pub marked: Count,
-    /// What was lost on the line.
+    /// Packets lost on the line.
     pub lost: Count,
-    /// Copies that were handed to the far interface beside what was carried.
+    /// Copies that were handed to the far interface, in addition to carried packets.
     pub duplicated: Count,
-    /// What was in the buffer or on its way at the end.
+    /// Packets in the buffer or on the line at the end.
     pub in_flight: Count,
     /// The most bytes the buffer held.
     pub peak_backlog: u64,
@@ -270,7 +270,7 @@ pub struct DirectionReport {
     /// The most that waited in the buffer, as arrivals found it.
     #[serde(skip)]
     pub backlog_bins: Bins,
-    /// What did not arrive, one by one, as many as were asked for.
+    /// Packets that did not arrive, one by one, up to the requested number.
     #[serde(skip)]
     pub drops: Vec<Drop>,
 }
@@ -344,7 +344,7 @@ impl Flow {
     }
 }
 
-/// What a link did from start to stop.
+/// The report of a link from start to stop.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// CLOCK_MONOTONIC at the start, nanoseconds; bin 0 begins here.

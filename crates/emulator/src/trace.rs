@@ -71,7 +71,7 @@ impl Trace {
         }
     }
 
-    /// What it carries on average, bits per second of packets as it counts them.
+    /// Mean rate, bits per second of packets as the trace counts them.
     pub fn mean_rate_bits(&self) -> f64 {
         let bits = self.moments.len() as f64 * f64::from(OPPORTUNITY_BYTES) * 8.0;
         bits / (self.period as f64 / 1e9)

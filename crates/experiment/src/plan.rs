@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What one case run does: an experiment reduced to one variant on one link, in
-//! plain numbers, as it is handed to the guest.
+//! The plan of one case: an experiment reduced to one variant on one link, in plain numbers, as
+//! it is handed to the guest.
 
 mod path;
 
@@ -30,7 +30,7 @@ pub struct Plan {
     pub seed: u64,
     /// The network.
     pub topology: Topology,
-    /// What is different about this variant's sockets.
+    /// The settings of this variant's sockets.
     pub adaptation: Adaptation,
     /// Run one after the other, each with jobs and connections of its own.
     pub workloads: Vec<Workload>,
@@ -70,7 +70,7 @@ pub struct Topology {
     /// Segmentation offload on, as on a real host; off: the stack itself makes
     /// packets of one segment.
     pub offload: bool,
-    /// What the bottleneck is made of; absent: as the backend usually has it.
+    /// Implementation of the bottleneck; absent: the backend's usual one.
     pub bottleneck: Option<Means>,
     /// Largest IP packet on every link, bytes.
     // What is usual is left out here and below, so that other plans are what they were.
@@ -79,7 +79,7 @@ pub struct Topology {
     /// Queueing discipline of the hosts' interfaces; absent: first in first out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_queue: Option<HostQueue>,
-    /// What happens to packets on the link beside.
+    /// The impairments of the link.
     #[serde(default, skip_serializing_if = "is_unimpaired")]
     pub impairments: Impairments,
     /// Changes of the link, in their order.
@@ -103,7 +103,7 @@ fn is_ethernet_mtu(mtu: &u32) -> bool {
     *mtu == ETHERNET_MTU
 }
 
-/// What makes a link slow and long.
+/// The implementation of the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Means {
@@ -120,8 +120,8 @@ pub struct Adaptation {
     pub congestion: Option<String>,
     /// Paceline's policy for the senders' jobs.
     pub policy: Option<PolicySource>,
-    /// Who coordinates the streams of a [`Streams`] workload: an algorithm of the
-    /// coordinator with its parameters; absent: nobody.
+    /// The coordinator of the streams of a [`Streams`] workload: an algorithm with its
+    /// parameters; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinate: Option<Choice>,
     /// Written on every host before the workloads.
@@ -143,7 +143,7 @@ pub enum PolicySource {
     },
 }
 
-/// What the hosts do.
+/// The workload of the hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Workload {
@@ -168,9 +168,9 @@ pub struct RealProgram {
     pub label: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// What starts it, and what has to run before.
+    /// Its launcher, or the server that must run before it.
     pub starter: Starter,
-    /// What the directory that it runs in begins with; absent: nothing.
+    /// The initial contents of its working directory; absent: none.
     pub directory: Option<PathBuf>,
     /// Hash of what is in there, so that other files are another plan.
     pub inputs: u64,
@@ -185,7 +185,7 @@ pub struct RealProgram {
     pub times: Vec<(String, String)>,
 }
 
-/// What starts a real program.
+/// The launcher of a real program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "starter")]
 pub enum Starter {
@@ -213,7 +213,7 @@ pub enum Library {
     /// Open MPI with ORTE, up to 4.1.
     #[default]
     OpenMpi,
-    /// MPICH and what is made of it, with the launcher Hydra.
+    /// MPICH and libraries derived from it, with the launcher Hydra.
     Mpich,
 }
 
@@ -222,11 +222,11 @@ pub enum Library {
 pub struct Ranks {
     /// Tail of the metrics' names.
     pub label: String,
-    /// What they do.
+    /// Their program.
     pub program: Program,
 }
 
-/// What ranks do.
+/// A program of ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "program")]
 pub enum Program {
@@ -290,7 +290,7 @@ pub struct Switch {
 pub struct Burst {
     /// Tail of the metrics' names, such as `1MB`.
     pub label: String,
-    /// What the bursts are, one after the other, and then from the first on again.
+    /// The bursts, in order and then from the first on again.
     pub chunks: Vec<Chunk>,
     /// Bursts.
     pub count: u32,
@@ -315,7 +315,7 @@ pub struct Burst {
     pub nagle: bool,
     /// The burst, from 1, whose bandwidth is sampled.
     pub sample_burst: Option<u32>,
-    /// An empty loop runs beside the bursts, and what it loses to them is measured.
+    /// An empty loop runs beside the bursts, and its loss of CPU time is measured.
     // Left out where it is false, so that other plans are what they were.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub empty_loop: bool,

@@ -11,7 +11,7 @@ use super::{
     Algorithm, Even, EvenConfig, Free, Naive, Round, Scoreboard, ScoreboardConfig, Side, Value,
 };
 
-/// Name, parameters with their defaults, and what it does, of each algorithm.
+/// Name, parameters with their defaults, and description of each algorithm.
 pub const CHOICES: [(&str, &str, &str); 8] = [
     (
         "even",
@@ -63,7 +63,7 @@ enum Kind {
     Free,
 }
 
-/// What is wrong with an algorithm's text.
+/// Errors in the text of an algorithm.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// No such algorithm.
@@ -89,7 +89,7 @@ pub enum ChoiceError {
         key: String,
         /// As given.
         value: String,
-        /// What would be right.
+        /// The right form.
         expected: &'static str,
     },
     /// A parameter without a value.
@@ -210,7 +210,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 impl Choice {
-    /// What is wrong with a text that is to be a choice, for readers of files.
+    /// The error in the text of a choice, for readers of files.
     ///
     /// # Errors
     /// As [`FromStr`].

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What windows the streams of a group should have. Each algorithm is a pure function
-//! of what it has been told so far: it reads no clock and does no I/O.
+//! The algorithms that set the windows of a group's streams. Each is a pure function of its
+//! inputs so far: it reads no clock and does no I/O.
 
 mod choice;
 mod even;
@@ -33,7 +33,7 @@ pub struct Stream {
     /// When its host took the sample, by the clock of the client's session. Differences
     /// between samples of one stream mean something, anything else does not.
     pub taken: Duration,
-    /// What was reported.
+    /// The reports.
     pub sample: StreamSample,
 }
 
@@ -97,7 +97,7 @@ pub trait Algorithm: Send {
         Duration::from_secs(1)
     }
 
-    /// What it believes at the moment, one line each, for `status`.
+    /// Its current estimates, one line each, for `status`.
     fn beliefs(&self) -> Vec<String> {
         Vec::new()
     }

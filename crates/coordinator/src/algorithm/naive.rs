@@ -22,7 +22,7 @@ pub enum Value {
     WeightedAverage,
 }
 
-/// What the value is to a window.
+/// The use of the value for a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Both limits: the window itself.

@@ -22,7 +22,7 @@ pub enum Round {
 pub struct ScoreboardConfig {
     /// Size of a block of windows, segments: 30 in the paper.
     pub block_segs: f64,
-    /// What the limit is above the best block, segments: 60 in the paper.
+    /// Margin of the limit above the best block, segments: 60 in the paper.
     pub headroom_segs: f64,
     /// Share of each score that is lost in a round: 0.1 in the paper.
     pub decay: f64,

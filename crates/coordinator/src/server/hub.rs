@@ -238,7 +238,7 @@ impl Hub {
         }
     }
 
-    /// Begins and ends what is due.
+    /// Begins and ends the rounds that are due.
     fn rounds(&mut self) {
         let now = self.now();
         let due: Vec<String> = self

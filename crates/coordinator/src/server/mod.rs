@@ -118,7 +118,7 @@ pub struct ServerConfig {
     pub timeout: Duration,
     /// A line for each round.
     pub log: Option<PathBuf>,
-    /// What clients can cost.
+    /// Limits of the clients' resources.
     pub limits: Limits,
 }
 

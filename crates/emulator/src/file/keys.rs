@@ -103,7 +103,7 @@ pub(super) struct CodelKeys {
     pub ecn: bool,
 }
 
-/// A token bucket; what it has no tokens for is dropped.
+/// A token bucket; packets without tokens are dropped.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicerKeys {

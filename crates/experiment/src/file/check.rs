@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the types of an experiment file cannot say.
+//! Checks of an experiment file that its types cannot express.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub fn resolve_policy_files(file: &mut File, path: &Path) {
     }
 }
 
-/// Checks `experiment`, and reports what is wrong at its place.
+/// Checks `experiment`, and reports each problem at its place.
 pub fn experiment(experiment: &Experiment, place: &Place<'_>) {
     let file = &experiment.file;
     workloads(file, place);
@@ -99,7 +99,7 @@ fn is_inline(variant: &Variant) -> bool {
     matches!(variant.policy, Some(PolicyChoice::Inline(_)))
 }
 
-/// A variant's policy as the plan carries it, or what is wrong with it.
+/// A variant's policy as the plan carries it, or its error.
 pub fn policy_source(name: &str, variant: &Variant) -> Result<Option<PolicySource>, PolicyError> {
     let Some(choice) = &variant.policy else {
         return Ok(None);

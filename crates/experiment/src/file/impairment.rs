@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `[link]` says of packets that are lost, late, overtaken or policed.
+//! The impairments of `[link]`: loss, jitter, reordering, policing.
 
 use paceline_input::units::{Rate, Size, Time};
 use paceline_input::Percent;
@@ -55,7 +55,7 @@ impl LossKeys {
         }
     }
 
-    /// What is wrong with it.
+    /// Its error, if any.
     pub(super) fn problem(self) -> Option<&'static str> {
         match self {
             LossKeys::Random(share) if share.share() >= 1.0 => {
@@ -134,7 +134,7 @@ impl CodelKeys {
     }
 }
 
-/// What no link of frames of `frame` bytes can do.
+/// Checks for impairments that are impossible with frames of `frame` bytes.
 pub(super) fn problems(link: &Link, frame: u64) -> Vec<Wrong> {
     let mut found = Vec::new();
     let mut wrong = |key, problem: &str| found.push((key, problem.to_owned()));

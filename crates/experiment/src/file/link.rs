@@ -255,10 +255,10 @@ pub(super) fn check(file: &File, place: &Place<'_>) {
     steps(file, &link.key("step"));
 }
 
-/// A key, and what is wrong with its value.
+/// A key, and the problem of its value.
 pub(super) type Wrong = (&'static str, String);
 
-/// What is wrong with a link's values.
+/// The problems of a link's values.
 fn problems(link: &Link) -> Vec<Wrong> {
     let mut found = Vec::new();
     let mut wrong = |key, problem: &str| found.push((key, problem.to_owned()));

@@ -36,7 +36,7 @@ pub enum ExperimentError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Something in it is wrong.
@@ -45,7 +45,7 @@ pub enum ExperimentError {
     /// `--variant` names none of its variants.
     #[error("the experiment has no variant \"{asked}\"; it has {known}")]
     NoVariant {
-        /// What was asked for.
+        /// The requested name.
         asked: String,
         /// The variants.
         known: String,
@@ -57,11 +57,11 @@ pub enum ExperimentError {
 pub struct Experiment {
     /// The file's name without `.toml`.
     pub name: String,
-    /// What the file says.
+    /// The parsed file.
     pub file: File,
 }
 
-/// What the strings of a file must be.
+/// The formats of a file's strings.
 const FORMATS: [Format<'static>; 4] = [
     paceline_policy::FORMATS[0],
     paceline_policy::FORMATS[1],
@@ -309,8 +309,8 @@ pub struct Variant {
     pub coordinate: Option<Choice>,
     /// Each host's own link, instead of the experiment's; it may be slower than the bottleneck.
     pub edge_rate: Option<Rate>,
-    /// What no TCP can beat: the bottleneck's queue takes everything, and connections
-    /// begin with a large window. With a variant of it the rest can be compared.
+    /// An upper bound for any TCP: the bottleneck's queue is unlimited, and connections begin
+    /// with a large window. With a variant of it the rest can be compared.
     #[serde(default)]
     pub ideal: bool,
     /// Sysctls set on every host.

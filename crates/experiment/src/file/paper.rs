@@ -45,7 +45,7 @@ pub struct Paper {
     pub against: Option<Against>,
 }
 
-/// What is drawn against a number.
+/// A metric plotted against a number.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Against {
@@ -92,7 +92,7 @@ impl TryFrom<Written> for Value {
     }
 }
 
-/// What is wrong with a value that is no number.
+/// The error of a value that is no number.
 pub(super) fn check_printed(text: &str) -> Result<(), String> {
     let printed: Result<Printed, NotPrinted> = text.parse();
     printed.map(drop).map_err(|error| error.to_string())

@@ -47,7 +47,7 @@ pub struct Program {
     pub result: Option<Output>,
 }
 
-/// What is read from a program's output.
+/// The values read from a program's output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
@@ -85,7 +85,7 @@ impl Program {
         }
     }
 
-    /// What is run, where there are so many hosts.
+    /// The plan of the program, for this many hosts.
     pub(super) fn plan(&self, hosts: u32) -> plan::RealProgram {
         let pairs = |of: fn(&Output) -> &IndexMap<String, String>| {
             let all = self.result.iter().flat_map(of);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is remembered of one stream from round to round.
+//! The state of one stream from round to round.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) struct Member {
     pub state: State,
 }
 
-/// What a stream can do with a window.
+/// The use that a stream can make of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum State {
     /// Fills it.

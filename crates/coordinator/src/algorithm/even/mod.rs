@@ -134,7 +134,7 @@ impl Even {
         id
     }
 
-    /// What is known of each stream, in the streams' order.
+    /// The state of each stream, in the streams' order.
     fn present(&mut self, now: Duration, streams: &[Stream]) -> Vec<Member> {
         let mut former = std::mem::take(&mut self.members);
         let member = |stream: &Stream| {

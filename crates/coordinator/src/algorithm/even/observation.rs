@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all streams of a route show together.
+//! The joint observation of all streams of a route.
 
 use super::member::{Member, State};
 use crate::algorithm::Stream;
 
-/// What a route's streams showed in a round.
+/// The observation of a route's streams in a round.
 #[derive(Debug, Default)]
 pub(super) struct Observation {
     /// Least round trip of all, microseconds; 0: not known.
     pub base_us: f64,
-    /// What those wait that wait least, above it.
+    /// The smallest queueing delay of the streams, above it.
     pub delay_us: Option<f64>,
     /// Streams that have something to send.
     pub active: f64,
@@ -18,7 +18,7 @@ pub(super) struct Observation {
     pub delivered_segs: f64,
     pub inflight_segs: f64,
     pub cwnd_segs: f64,
-    /// What all streams still have to send.
+    /// The bytes that all streams still have to send.
     pub demand: f64,
 }
 

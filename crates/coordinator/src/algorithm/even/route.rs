@@ -86,7 +86,7 @@ pub(super) struct Route {
     begun: Option<Duration>,
     growth: f64,
     grown: Duration,
-    /// What the last search found.
+    /// The result of the last search.
     found_segs_per_s: f64,
     /// Delivered until a moment, segments; a few round trips of it.
     history: VecDeque<(Duration, f64)>,
@@ -112,7 +112,7 @@ pub(super) struct Route {
     burst_us: f64,
     /// The budget is left alone until then: a trial is on.
     kept_until: Duration,
-    /// What all streams still have to send, segments.
+    /// Segments that all streams still have to send.
     pub demand: f64,
 }
 
@@ -175,7 +175,7 @@ impl Route {
         self.rate_segs_per_s
     }
 
-    /// What the budget would carry, segments per second.
+    /// Rate of the budget, segments per second.
     pub fn given_rate(&self) -> f64 {
         self.window_segs / self.rtt().as_secs_f64()
     }

@@ -7,11 +7,11 @@ use crate::algorithm::{Limits, Stream};
 /// Least window of a stream that has something to send, segments, where the budget has
 /// so many: fast retransmission needs three later packets.
 const LEAST_SEGS: f64 = 4.0;
-/// What an idle stream may start with, segments: TCP's own first window (RFC 6928).
+/// Window of an idle stream's start, segments: TCP's initial window (RFC 6928).
 const IDLE_SEGS: u32 = 10;
 /// A stream may have this many times a route's mean, or be this many times below it.
 const FURTHEST: f64 = 6.0;
-/// What a slow stream gets beyond what it uses: it may become faster.
+/// Share of a slow stream beyond its use: it may become faster.
 const SLOW_ROOM: f64 = 1.25;
 /// Where no total was declared: as if each had still to send this share of what the one
 /// that is ahead has sent, beyond that one's mark, and bytes at least. So who is behind
@@ -19,8 +19,8 @@ const SLOW_ROOM: f64 = 1.25;
 const AHEAD: f64 = 0.25;
 const AHEAD_BYTES: f64 = 1e6;
 
-/// What each stream still has to send, segments. Where no total was declared all are
-/// taken to send equally much.
+/// Segments that each stream still has to send. Where no total was declared all are taken to
+/// send equally much.
 pub(super) fn demands(streams: &[Stream], members: &[Member]) -> Vec<f64> {
     let most = streams.iter().map(|s| s.sample.acked_bytes).max();
     let most = most.unwrap_or(0) as f64;
