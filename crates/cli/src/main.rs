@@ -144,7 +144,7 @@ fn chain(error: &anyhow::Error) -> String {
     text
 }
 
-/// What the programs in the virtual lab's guests log, where more than usual is asked for.
+/// Log filter of the programs in the virtual lab's guests, with `--verbose`.
 fn guest_log(verbose: u8) -> Option<String> {
     std::env::var(LOG)
         .ok()

@@ -73,8 +73,8 @@ impl Trusted {
         }
     }
 
-    /// Each name on the way, and what it is a link to. What is not there yet is not judged:
-    /// who could make it is.
+    /// Each name on the path, and the target of a link. A missing name is not judged, but the
+    /// directory in which it would be created is.
     fn check(&self, path: &Path) -> Result<()> {
         let mut links = 0;
         let mut at = PathBuf::new();

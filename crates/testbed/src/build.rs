@@ -34,7 +34,7 @@ const FIRST_TABLE: usize = 1000;
 /// A network that stands. Dropping it takes it down.
 #[derive(Debug)]
 pub struct Network {
-    /// What it was built from.
+    /// Its topology.
     pub topology: Topology,
     /// Hosts in the order of [`Topology::hosts`].
     pub hosts: Vec<Node>,
@@ -45,7 +45,7 @@ pub struct Network {
     /// The congestion control that connections had when the network was new, where one was
     /// asked for.
     pub congestion: Option<String>,
-    /// What each link was like when it was new: forward, reverse.
+    /// Measurements of each new link: forward, reverse.
     pub measured: Vec<[Measured; 2]>,
 }
 

@@ -14,7 +14,7 @@ use super::topology::{Cluster, Line, Topology, TopologyError, Wan, Way};
 const LONGEST_CONGESTION: usize = 15;
 /// Of a cluster's or a link's name: a host's name has at most 63, with its number.
 const LONGEST_NAME: usize = 32;
-/// What the strings of a file must be.
+/// The formats of a file's strings.
 const FORMATS: [Format<'static>; 2] = [("node-name", &name), ("congestion", &congestion)];
 
 impl Topology {
@@ -200,7 +200,7 @@ fn all_are_reached(clusters: &[Cluster], next_hop: &[Vec<Option<usize>>], place:
     }
 }
 
-/// What is asked for, each direction by itself.
+/// The requested values of each direction.
 fn ways(
     file: &File,
     clusters: &[Cluster],

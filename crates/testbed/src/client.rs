@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What commands do with labs that are up.
+//! Commands on labs that are up.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +16,7 @@ use super::{doing, node, require_root, State, TestbedError};
 /// A keeper that is still building answers when it is done.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What `lab down` found.
+/// The result of `lab down`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Down {
     /// A lab was up, and is not any more.
@@ -69,7 +69,7 @@ pub fn find(lab: Option<&str>) -> Result<String, TestbedError> {
     }
 }
 
-/// What a lab is.
+/// The state of a lab.
 ///
 /// # Errors
 /// Where there is none of that name, or it does not answer.
@@ -205,7 +205,7 @@ fn is_open(stream: &UnixStream) -> bool {
             .is_some_and(|events| events.intersects(closed))
 }
 
-/// What an error on a connection to a keeper means.
+/// Maps an error on a connection to a keeper.
 fn failed(lab: &str, what: &'static str, error: io::Error) -> TestbedError {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => gone(lab),

@@ -15,7 +15,7 @@ use super::socket::{self, Reply, Request};
 /// A client that says nothing is not waited for longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What can be asked for.
+/// The requests.
 pub trait Holder {
     /// All nodes.
     fn nodes(&self) -> Vec<&Node>;
@@ -27,8 +27,8 @@ pub trait Holder {
 #[derive(Debug)]
 pub struct Door {
     listeners: Vec<UnixListener>,
-    /// Whoever was given a node, until it is inside: if this process ends before, it sees
-    /// that by its end of this.
+    /// Processes that have got a node and are not inside yet: if this process ends before, it
+    /// sees that by its end of this.
     entering: Vec<UnixStream>,
 }
 

@@ -25,7 +25,7 @@ use super::{doing, require_root, State, TestbedError, Topology};
 
 /// The hidden command of `paceline lab` that [`keep`] is behind.
 pub const COMMAND: &str = "keep";
-/// What the keeper is told.
+/// The order to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
     lab: String,
@@ -35,7 +35,7 @@ struct Order {
     starter: u32,
 }
 
-/// What the keeper says, once.
+/// The keeper's report.
 #[derive(Debug, Serialize, Deserialize)]
 enum Outcome {
     Stands(Box<State>),
@@ -151,7 +151,7 @@ fn allow_many_files() -> io::Result<()> {
     Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
 }
 
-/// What is kept.
+/// The kept state.
 struct Kept {
     lab: String,
     topology_file: String,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What launchers need as files: a remote shell, and the list of hosts.
+//! The files for launchers: a remote shell, and the list of hosts.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::memfd::{memfd_create, MFdFlags};
 
-/// The same program as whoever holds the nodes, under a path without spaces, whatever
+/// The program of the process that holds the nodes, under a path without spaces, whatever
 /// becomes of the file. `/proc/HOLDER/fd/N` names this script to launchers, which take a
 /// program without arguments, in all of the lab's namespaces.
 const SHELL: &str = "#!/bin/sh\nexec /proc/HOLDER/exe lab shell \"$@\"\n";

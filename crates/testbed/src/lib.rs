@@ -74,7 +74,7 @@ pub enum TestbedError {
     /// There is none of that name.
     #[error("no lab \"{asked}\" is up; up: {known}")]
     NoSuchLab {
-        /// What was asked for.
+        /// The requested name.
         asked: String,
         /// Names, or "none".
         known: String,
@@ -94,7 +94,7 @@ pub enum TestbedError {
         socket::LONGEST_NAME
     )]
     BadName {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// The lab has no such node.
@@ -102,7 +102,7 @@ pub enum TestbedError {
     NoSuchNode {
         /// The lab.
         lab: String,
-        /// What was asked for.
+        /// The requested name.
         node: String,
         /// Its nodes.
         known: String,
@@ -141,9 +141,9 @@ pub enum TestbedError {
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

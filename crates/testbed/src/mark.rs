@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-/// What every mark begins with.
+/// Prefix of every mark.
 const PREFIX: &str = "paceline-lab:";
 /// A killed process may end its system call first, and what it had started while it
 /// was looked for is found in the next round.

@@ -19,8 +19,8 @@ pub const HOST_DEVICE: &str = "eth0";
 /// Holds what is to be mounted while it is prepared. It is there on every system, and
 /// what is mounted over it is seen in the new mount namespace only, and not for long.
 const SCRATCH: &str = "/tmp";
-/// What a node has of its own of /sys. All of it would hide the cgroup file systems
-/// and whatever else is mounted there.
+/// The part of /sys that a node has itself. All of it would hide the cgroup file systems and
+/// whatever else is mounted there.
 const OWN_SYSFS: [&str; 2] = ["class/net", "devices/virtual/net"];
 
 /// A host or a switch.
@@ -89,7 +89,7 @@ impl Node {
         &self.network
     }
 
-    /// What [`enter`] takes, to be sent to another process.
+    /// The arguments of [`enter`], to be sent to another process.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
         [
             self.network.as_fd(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel says of a lab's queues and settings, against what was asked for.
+//! Compares the kernel's values of a lab's queues and settings with the requested ones.
 
 use indexmap::IndexMap;
 use paceline_net::queues::{queues, Queue};

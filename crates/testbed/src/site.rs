@@ -31,7 +31,7 @@ pub struct Host<'a> {
     pub address: IpAddr,
 }
 
-/// Nodes that can be entered until this is dropped. What runs inside ends then.
+/// Nodes that can be entered until this is dropped. Processes inside end then.
 pub struct Site {
     nodes: Arc<Nodes>,
     launching: Launching,
@@ -86,12 +86,12 @@ impl Site {
         })
     }
 
-    /// What launchers are told.
+    /// The environment of launchers.
     pub fn launch_paths(&self) -> LaunchPaths {
         self.launching.paths()
     }
 
-    /// What [`super::node::join`] takes, of a host by its place among them.
+    /// The arguments of [`super::node::join`] for a host, by its index.
     pub fn entrance(&self, host: usize) -> Result<[OwnedFd; 3], Error> {
         let [network, names, mounts] = self.nodes.0[host].descriptors();
         let duplicate = |descriptor: std::os::fd::BorrowedFd| {
@@ -146,8 +146,8 @@ impl Drop for Guard {
     }
 }
 
-/// What the guard does: returns whether the process that started it ended without a word,
-/// and what it had to end is ended and removed.
+/// Runs the guard. Returns whether the process that started it ended without a word, and what
+/// it had to end is ended and removed.
 ///
 /// # Errors
 /// Where something does not end, or the directory stays.

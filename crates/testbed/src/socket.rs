@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::State;
 
-/// What the sockets' names begin with.
+/// Prefix of the sockets' names.
 const PREFIX: &str = "paceline-lab.";
 /// Bytes of a lab's name: a socket's name has 107.
 pub const LONGEST_NAME: usize = 64;
@@ -33,17 +33,17 @@ const LONGEST: u64 = 16 << 20;
 /// `SO_ACCEPTCON` in /proc/net/unix: a socket that listens.
 const LISTENS: &str = "00010000";
 
-/// What a command asks for.
+/// A request of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// What the lab is.
+    /// The state of the lab.
     Describe,
     /// The descriptors of a node.
     Enter(String),
 }
 
-/// What the keeper answers: one line.
+/// The keeper's answer: one line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
@@ -53,7 +53,7 @@ pub enum Reply {
     Node,
     /// There is no such node; these are.
     NoSuchNode(String),
-    /// What failed.
+    /// The error.
     Failed(String),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a standing lab is: what was asked for, what was read back, and what went
+//! The state of a lab that is up: requested values, measured values, and the traffic that went
 //! through it. `paceline lab list --json` prints it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -35,12 +35,12 @@ pub struct State {
     /// each family have it; absent where none was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<Reading<String>>,
-    /// What was written on every host, by name.
+    /// Sysctls written on every host, by name.
     pub sysctl: IndexMap<String, Reading<String>>,
 }
 
 impl State {
-    /// What was set on every host, by name.
+    /// Settings of every host, by name.
     pub fn settings(&self) -> impl Iterator<Item = (&str, &Reading<String>)> {
         let congestion = self.congestion.iter();
         let sysctl = self.sysctl.iter();
@@ -50,16 +50,16 @@ impl State {
     }
 }
 
-/// What was asked for, and what the kernel or a measurement says there is.
+/// The requested value, and the kernel's or measured value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Reading<T> {
-    /// What the topology says.
+    /// The value in the topology.
     pub asked: T,
     /// None where it could not be told.
     pub read: Option<T>,
 }
 
-/// What a command can be executed in.
+/// A node, in which a command can run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Its name.
@@ -99,7 +99,7 @@ pub struct Port {
     pub rate_bps: Reading<u64>,
     /// Bytes with Ethernet header.
     pub buffer_bytes: Reading<u64>,
-    /// What left it so far.
+    /// Traffic out of it so far.
     pub traffic: Traffic,
 }
 
@@ -133,11 +133,11 @@ pub struct Line {
     pub one_way_delay_s: Reading<f64>,
     /// Bytes with Ethernet header.
     pub buffer_bytes: u64,
-    /// What it carried so far.
+    /// Its traffic so far.
     pub traffic: Traffic,
 }
 
-/// What went through a queue since the lab was made.
+/// Traffic through a queue since the lab was built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Packets.
@@ -173,7 +173,7 @@ pub struct Route {
 }
 
 impl State {
-    /// What launchers are told.
+    /// The environment of launchers.
     pub fn launch_paths(&self) -> LaunchPaths {
         LaunchPaths {
             shell: self.remote_shell.clone(),

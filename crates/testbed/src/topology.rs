@@ -14,7 +14,7 @@ pub enum TopologyError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Something in it is wrong.

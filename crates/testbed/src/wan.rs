@@ -63,8 +63,8 @@ impl RunningWan {
         })
     }
 
-    /// What each direction has carried so far, forward first, and why the link is not
-    /// to be trusted, if it is not.
+    /// The traffic of each direction so far, forward first, and the reasons why the link is
+    /// invalid, if it is.
     pub fn traffic(&self) -> (Traffic, Traffic, Vec<String>) {
         match self.emulator.report() {
             Ok(report) => (

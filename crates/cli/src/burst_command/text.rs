@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `paceline burst` found, in words and as JSON.
+//! The output of `paceline burst`, as text and as JSON.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -11,14 +11,14 @@ use serde_json::{json, Value};
 
 use crate::output;
 
-/// What "the last minute" is, nanoseconds.
+/// Length of "the last minute", nanoseconds.
 const MINUTE_NS: u64 = 60_000_000_000;
 /// Windows of the picture.
 const PICTURE: usize = 60;
 /// A scale of fewer windows is not shown to people: its variance says nothing yet.
 const LEAST_SHOWN: u64 = 8;
 
-/// What is counted.
+/// The settings of the count.
 pub struct Setting {
     interface: String,
     direction: Direction,

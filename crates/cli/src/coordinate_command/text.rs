@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `paceline coordinate status` shows.
+//! The text of `paceline coordinate status`.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a group had in flight since the view was opened, in bounded memory.
+//! The inflight of a group since the view was opened, in bounded memory.
 
 /// Points that are kept: more than a terminal has columns, twice for a line of dots.
 const MOST_POINTS: usize = 512;

@@ -38,7 +38,7 @@ pub struct Args {
     interval: Time,
 }
 
-/// What a look saw, and when: since the first one.
+/// A snapshot and its time, since the first one.
 type Look = (Duration, std::result::Result<Status, paceline_agent::Error>);
 
 pub fn run(args: &Args) -> Result<ExitCode> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the looks saw: the last of them, and what takes more than one to know.
+//! The last snapshot, and the values that need more than one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::history::{History, Point};
 /// Groups without a stream that are still shown: those that ended last.
 const MOST_ENDED: usize = 16;
 
-/// What was seen so far.
+/// The state so far.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// When the last look was, since the first.
@@ -98,8 +98,8 @@ impl Seen {
         }
     }
 
-    /// What the peer acknowledged between the last two looks, payload in bits per second.
-    /// None for a connection that only the last one saw.
+    /// Rate acknowledged by the peer between the last two snapshots, payload in bits per
+    /// second. None for a connection that only the last one saw.
     pub fn rate(&self, connection: &Connection) -> Option<f64> {
         self.connections.get(&connection.cookie)?.rate
     }

@@ -10,7 +10,7 @@ use super::seen::{Seen, SeenGroup};
 use crate::output::foreign;
 use crate::status_command::age;
 
-/// What is seen at a time.
+/// A view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pane {
     Jobs,
@@ -113,10 +113,10 @@ impl Pane {
 /// One job, connection or group.
 #[derive(Debug)]
 pub struct Row {
-    /// What tells it apart as long as it is there.
+    /// Its key, unique while it exists.
     pub key: String,
     pub cells: Vec<Cell>,
-    /// What there is to say of it beyond its cells, in lines.
+    /// Details beyond its cells, in lines.
     pub details: Vec<String>,
 }
 

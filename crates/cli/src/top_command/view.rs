@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What of it is looked at, and what the keys do.
+//! The state of the view, and the effect of keys.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::seen::Seen;
 use super::table::{Pane, Row};
 
-/// What comes after a key.
+/// The next step after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     Stay,
@@ -48,8 +48,8 @@ impl View {
         }
     }
 
-    /// What a look has found. The first one decides what is shown at first: the connections,
-    /// or the jobs, where these have none.
+    /// Takes a snapshot. The first one decides the first view: the connections, or the jobs,
+    /// where these have none.
     pub fn see(&mut self, at: Duration, status: Status) {
         let first = std::mem::take(&mut self.unseen);
         self.seen.add(at, status);

@@ -8,7 +8,7 @@ use paceline_testbed::state::{Kind, Line, Port, Reading, State, Traffic};
 
 use crate::output::table;
 
-/// What `lab up` says.
+/// The text of `lab up`.
 pub fn summary(state: &State) -> String {
     let first = state.hosts().next().unwrap_or_default();
     let mut text = format!("lab {} is up: {}\n", state.lab, counts(state));
@@ -24,7 +24,7 @@ pub fn summary(state: &State) -> String {
     text
 }
 
-/// What `lab list` says.
+/// The text of `lab list`.
 pub fn list(states: &[State]) -> String {
     if states.is_empty() {
         return "no lab is up\n".to_owned();
@@ -42,7 +42,7 @@ pub fn list(states: &[State]) -> String {
     table("", &rows)
 }
 
-/// What `lab show` says.
+/// The text of `lab show`.
 pub fn details(state: &State) -> String {
     let mut text = format!(
         "lab {}: {}, kept by process {}\nfrom {}\n",
@@ -169,7 +169,7 @@ fn none_or_table(rows: Vec<Vec<String>>, heading: &[&str]) -> String {
     table("  ", &all)
 }
 
-/// What tells ports apart that are not shown together.
+/// A key of ports with equal settings, which are shown together.
 fn port_settings(state: &State, port: &Port) -> String {
     let node = state.node(&port.node);
     let place = node.map(|node| (node.cluster.clone(), node.kind == Kind::Switch));
