@@ -125,7 +125,7 @@ pub struct Path {
     /// Phase class that it was learned in; 0 is point-to-point.
     pub class: u32,
     /// What a start would be led by now, payload in bits per second: what the path delivered,
-    /// halved with age as the law does; 0: not known, or not any more.
+    /// forgotten after two half-lives as the law does; 0: not known, or not any more.
     pub rate_bits_per_s: u64,
     /// Minimum RTT of any connection, microseconds; 0: none yet.
     pub min_rtt_us: u32,

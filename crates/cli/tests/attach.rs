@@ -37,7 +37,7 @@ fn existing_connections_come_under_the_policy_and_go_back() {
 
         let twice = output(&["attach", "--cgroup", service.path()]);
         assert_eq!(twice.status.code(), Some(1));
-        assert!(String::from_utf8_lossy(&twice.stderr).contains("policy lfn already"));
+        assert!(String::from_utf8_lossy(&twice.stderr).contains("already has policy lfn"));
 
         let detached = output(&["detach", "--cgroup", service.path()]);
         assert!(detached.status.success(), "{detached:?}");

@@ -109,7 +109,7 @@ async fn two_hosts_get_one_window_and_another_algorithm_in_the_middle() {
         algorithm: algorithm.to_owned(),
     };
     let error = control.ask(set("lagrest")).await.expect_err("no such");
-    assert!(error.to_string().contains("there are even"), "{error}");
+    assert!(error.to_string().contains("use one of even"), "{error}");
     control.ask(set("largest")).await.expect("set");
     until("the largest", || one.max_of(1) == Some(90)).await;
     control.ask(set("none")).await.expect("set");

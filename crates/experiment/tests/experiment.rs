@@ -326,7 +326,7 @@ fn streams_that_cannot_be_are_named() {
         (
             "hosts = 8\nroutes = [{ hosts = 7, rate = \"10mbit\", buffer = \"9KB\", rtt = \"1ms\" }]",
             "routes",
-            "all of them 8",
+            "all routes together 8",
         ),
         (
             "hosts = 8\nbeside = \"cubic\"\nroutes = [{ hosts = 8, rate = \"10mbit\", buffer = \"9KB\", rtt = \"1ms\" }]",

@@ -59,7 +59,7 @@ fn impairments_that_cannot_be_are_named() {
         (
             "codel = { target = \"1100us\", interval = \"10ms\" }",
             "codel",
-            "at most half of what buffer holds at that rate, 2097us",
+            "at most half of the buffer's queueing delay, 2097us",
         ),
         (
             "codel = { target = \"2ms\", interval = \"2h\" }",

@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_would_be_right() {
-        assert!(error("evn").contains("there are even, scoreboard"));
+        assert!(error("evn").contains("use one of even, scoreboard"));
         assert!(error("even:side=both").contains("it has queue=0.5"));
         assert!(error("scoreboard:decay=2").contains("0 to 0.99"));
         assert!(error("scoreboard:points=3/2").contains("as in 3/2/1"));

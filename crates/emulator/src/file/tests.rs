@@ -94,7 +94,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "[link]\nrate = \"1mbit\"\ntrace = \"up.trace\"\nbuffer_packets = 9",
-            "wan.toml:3:1: link.trace: there is rate already",
+            "wan.toml:3:1: link.trace: excludes rate, which is given already",
         ),
         (
             "[link]\nrate = \"1mbit\"\nbuffer = \"1KiB\"",
