@@ -253,6 +253,6 @@ fn what_cannot_be_simulated_is_left_out_and_said() {
     let error = simulate(&file, &["bbr"]).expect_err("there is no BBR");
     assert_eq!(
         error.to_string(),
-        "bbr: the simulator has no bbr, but cubic, reno and bic: --backend virtual"
+        "bbr: the simulator has no bbr, but cubic, reno and bic: use --backend virtual"
     );
 }
