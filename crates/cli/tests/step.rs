@@ -190,7 +190,7 @@ fn one_step_has_one_policy_at_a_time() {
         let output = with(1, other).arg("true").output().unwrap();
         assert_eq!(output.status.code(), Some(125), "{output:?}");
         let message = String::from_utf8_lossy(&output.stderr);
-        assert!(message.contains("has policy pace already"), "{message}");
+        assert!(message.contains("already has policy pace"), "{message}");
         assert!(message.contains("step_0/user"), "{message}");
     }
     let same = with(1, &["--policy", "pace"])
