@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Each target is one script; read that one to see what it does.
-.PHONY: demo demo-live test kernels torture audit bench install setup setup-test setup-bench
+.PHONY: demo demo-live test kernels torture audit bench install package slurm setup setup-test setup-bench
 
 demo: setup          ## what TCP does to bursts after idle, and what Paceline does
 	@scripts/demo.sh virtual
@@ -24,8 +24,15 @@ audit:               ## licences, sources, bans and known faults of what is link
 bench: setup-bench   ## the full experiments and the cost of Paceline, into results/bench/
 	@scripts/bench.sh
 
-install: setup       ## binary, libraries, header and unit, below PREFIX (default /usr/local)
+install: setup       ## binary, man pages, libraries, header and units, below PREFIX (default /usr/local)
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh
+
+package: setup       ## Debian package, tarball and SBOM, into target/package
+	@scripts/setup.sh package
+	@scripts/package.sh
+
+slurm:               ## the plugin for Slurm, against the headers that are here
+	@$(MAKE) --no-print-directory -C packaging/slurm
 
 setup-bench:         ## and of those to compare it with its peers: ns-3
 	@scripts/setup.sh bench

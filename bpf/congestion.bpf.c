@@ -67,6 +67,7 @@ SEC("struct_ops")
 void BPF_PROG(pl_cubic_init, struct sock *sk)
 {
 	cubictcp_init(sk);
+	tune_begin(sk);
 }
 
 SEC("struct_ops")
@@ -79,8 +80,8 @@ u32 BPF_PROG(pl_cubic_ssthresh, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(pl_cubic_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
-	before_growth(sk);
-	cubictcp_cong_avoid(sk, ack, acked);
+	if (before_growth(sk))
+		cubictcp_cong_avoid(sk, ack, acked);
 }
 
 SEC("struct_ops")
@@ -88,6 +89,7 @@ void BPF_PROG(pl_cubic_set_state, struct sock *sk, u8 new_state)
 {
 	note_state(sk, new_state);
 	cubictcp_state(sk, new_state);
+	tune_at_timeout(sk, new_state);
 }
 
 SEC("struct_ops")
@@ -145,6 +147,12 @@ struct tcp_congestion_ops paceline_cubic = {
 /* ---- Reno */
 
 SEC("struct_ops")
+void BPF_PROG(pl_reno_init, struct sock *sk)
+{
+	tune_begin(sk);
+}
+
+SEC("struct_ops")
 u32 BPF_PROG(pl_reno_ssthresh, struct sock *sk)
 {
 	before_loss(sk);
@@ -154,14 +162,15 @@ u32 BPF_PROG(pl_reno_ssthresh, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(pl_reno_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
-	before_growth(sk);
-	tcp_reno_cong_avoid(sk, ack, acked);
+	if (before_growth(sk))
+		tcp_reno_cong_avoid(sk, ack, acked);
 }
 
 SEC("struct_ops")
 void BPF_PROG(pl_reno_set_state, struct sock *sk, u8 new_state)
 {
 	note_state(sk, new_state);
+	tune_at_timeout(sk, new_state);
 }
 
 SEC("struct_ops")
@@ -179,6 +188,7 @@ u32 BPF_PROG(pl_reno_min_tso_segs, struct sock *sk)
 
 SEC(".struct_ops")
 struct tcp_congestion_ops paceline_reno = {
+	.init = (void *)pl_reno_init,
 	.ssthresh = (void *)pl_reno_ssthresh,
 	.cong_avoid = (void *)pl_reno_cong_avoid,
 	.set_state = (void *)pl_reno_set_state,
@@ -196,6 +206,7 @@ SEC("struct_ops")
 void BPF_PROG(pl_bbr_init, struct sock *sk)
 {
 	bbr_init(sk);
+	tune_begin(sk);
 }
 
 SEC("struct_ops")

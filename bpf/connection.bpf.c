@@ -7,40 +7,15 @@
  * the innermost one decides.
  */
 #include "groups.h"
+#include "job.h"
 #include "paths.h"
 
+#define TCP_NODELAY 1
 #define TCP_CONGESTION 13
 #define TCP_THIN_LINEAR_TIMEOUTS 16
+#define TCP_RTO_MAX_MS 44 /* include/uapi/linux/tcp.h, from 6.15 on */
 #define PL_USUAL_US 200000 /* TCP_RTO_MIN and TCP_DELACK_MAX, include/net/tcp.h */
-#define PL_CGROUP_DEPTH 32 /* deeper nesting than systemd or Slurm make */
-
-/* Id of a cgroup's ancestor, or of itself, by its level; 0: there is none. */
-static __always_inline u64 ancestor_of(struct cgroup *cgroup, int level)
-{
-	struct cgroup *at = NULL;
-
-	bpf_probe_read_kernel(&at, sizeof(at),
-			      (void *)cgroup + bpf_core_field_offset(struct cgroup, ancestors) + level * sizeof(at));
-	return at ? BPF_CORE_READ(at, kn, id) : 0;
-}
-
-/* The innermost job that a socket's cgroup belongs to, or 0. */
-static __always_inline u64 job_of(const struct tcp_sock *tp)
-{
-	const struct sock *sk = (const struct sock *)tp;
-	struct cgroup *cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
-	int level = cgroup ? BPF_CORE_READ(cgroup, level) : -1;
-
-	for (int i = 0; i < PL_CGROUP_DEPTH && level >= 0; i++, level--) {
-		u64 id = ancestor_of(cgroup, level);
-
-		if (!id)
-			break;
-		if (bpf_map_lookup_elem(&pl_jobs, &id))
-			return id;
-	}
-	return 0;
-}
+#define PL_USUAL_MAX_MS 120000 /* TCP_RTO_MAX */
 
 /* Whether a cgroup is this one or below it. */
 static __always_inline bool is_within(struct cgroup *cgroup, u64 id)
@@ -143,6 +118,17 @@ static __always_inline int apply(void *socket, struct pl_connection *conn, bool 
 		value = policy->delayed_ack_us;
 		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_DELACK_MAX, &value, sizeof(value));
 	}
+	if (!error && policy->rto_max_ms) {
+		value = policy->rto_max_ms;
+		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_RTO_MAX_MS, &value, sizeof(value));
+	}
+	if (!error && policy->nodelay) {
+		value = 0;
+		bpf_getsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &value, sizeof(value));
+		conn->own_nodelay = !value;
+		value = 1;
+		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &value, sizeof(value));
+	}
 	if (!error && policy->initial_window_segs && fresh) {
 		value = policy->initial_window_segs;
 		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_IW, &value, sizeof(value));
@@ -157,6 +143,20 @@ static __always_inline int apply(void *socket, struct pl_connection *conn, bool 
 	return error;
 }
 
+/* The policy that a job has now; *set is its entry of pl_policies, if it has one. */
+static __always_inline const struct pl_policy *policy_of(u64 id, const struct pl_job *job,
+							 const struct pl_job_policy **set)
+{
+	*set = bpf_map_lookup_elem(&pl_policies, &id);
+	return *set ? &(*set)->policy : &job->policy;
+}
+
+/* The minimum RTO of a listener: that of all connections that it accepts, until they have their own. */
+static __always_inline u32 listeners_rto_us(const struct pl_policy *policy)
+{
+	return policy->rto_min_us + jitter_ticks(policy) * policy->tick_us;
+}
+
 /*
  * Sets the minimum RTO before the handshake. The handshake's RTT sample sets rttvar to the
  * minimum RTO of that moment. Later, rttvar decays towards a smaller minimum, by a quarter
@@ -168,21 +168,26 @@ static __always_inline void set_rto_early(struct bpf_sock_ops *ops, struct tcp_s
 {
 	struct sock_common *skc = (struct sock_common *)tp;
 	u32 remote[4], local[4];
+	const struct pl_policy *policy;
 	u64 id = job_of(tp);
+	const struct pl_job_policy *set;
 	struct pl_job *job;
 	int value;
 
 	job = bpf_map_lookup_elem(&pl_jobs, &id);
-	if (!job || !job->policy.rto_min_us || is_mptcp(tp))
+	if (!job || is_mptcp(tp))
+		return;
+	policy = policy_of(id, job, &set);
+	if (!policy->rto_min_us)
 		return;
 	address_of(remote, skc, true);
 	address_of(local, skc, false);
 	if (listener ? is_loopback_address(local) : is_loopback(remote, local))
 		return;
 	if (listener)
-		value = job->policy.rto_min_us + jitter_ticks(&job->policy) * job->policy.tick_us;
+		value = listeners_rto_us(policy);
 	else
-		value = jittered(&job->policy, bpf_get_socket_cookie(ops), local);
+		value = jittered(policy, bpf_get_socket_cookie(ops), local);
 	bpf_setsockopt(ops, IPPROTO_TCP, TCP_BPF_RTO_MIN, &value, sizeof(value));
 }
 
@@ -208,7 +213,9 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 {
 	struct sock_common *skc = (struct sock_common *)tp;
 	int usual_us = PL_USUAL_US;
+	const struct pl_policy *policy;
 	struct pl_connection *conn;
+	const struct pl_job_policy *set;
 	struct pl_job *job;
 	u32 local[4];
 	u32 *maker;
@@ -223,6 +230,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	}
 	if (conn->path.job)
 		return 0; /* an inner job was first */
+	policy = policy_of(job_id, job, &set);
 	conn->path.job = job_id;
 	conn->path.netns = BPF_CORE_READ(skc, skc_net.net, net_cookie);
 	address_of(conn->path.address, skc, true);
@@ -237,19 +245,23 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	}
 	if (conn->reason) {
 		/* Restores the values inherited from a listener of the job; rttvar stays. */
-		if (job->policy.rto_min_us && fresh)
+		if (fresh && (policy->rto_min_us || (set && set->had_rto_min)))
 			bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
 		return 0;
 	}
-	conn->policy = job->policy;
+	conn->policy = *policy;
+	conn->generation = set ? set->generation : 0;
 	conn->cookie = cookie;
 	conn->account = job->account;
 	maker = bpf_sk_storage_get(&pl_makers, storage_of, 0, 0);
 	conn->process.job = job_id;
 	conn->process.process = maker ? *maker : 0;
-	if (job->policy.rto_min_us)
-		conn->rto_min_us = jittered(&job->policy, cookie, local);
-	if (job->policy.target != PL_TARGET_OFF)
+	if (policy->rto_min_us)
+		conn->rto_min_us = jittered(policy, cookie, local);
+	/* It began under an earlier policy, or its listener did. */
+	else if (fresh && set && set->had_rto_min)
+		bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
+	if (policy->target != PL_TARGET_OFF)
 		path_of(conn);
 	conn->error = apply(socket, conn, fresh);
 	if (conn->error) {
@@ -257,7 +269,8 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 		__sync_fetch_and_add(&job->refused, 1);
 		return 0;
 	}
-	if (job->policy.wrap)
+	/* A fixed window is nobody's to bound. */
+	if (policy->wrap && !policy->window_fixed_segs)
 		enter_group(storage_of, tp, conn, job);
 	__sync_fetch_and_add(&job->connections, 1);
 	return 1;
@@ -348,7 +361,7 @@ int pl_release(struct bpf_iter__tcp *ctx)
 	struct pl_connection *conn;
 	char name[PL_CC_NAME_LEN];
 	struct tcp_sock *tp;
-	int usual_us = PL_USUAL_US, off = 0;
+	int usual_us = PL_USUAL_US, usual_max_ms = PL_USUAL_MAX_MS, off = 0;
 	u8 released = 1;
 
 	if (!skc)
@@ -366,6 +379,10 @@ int pl_release(struct bpf_iter__tcp *ctx)
 			bpf_setsockopt(tp, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &off, sizeof(off));
 		if (conn->policy.delayed_ack_us)
 			bpf_setsockopt(tp, IPPROTO_TCP, TCP_BPF_DELACK_MAX, &usual_us, sizeof(usual_us));
+		if (conn->policy.rto_max_ms)
+			bpf_setsockopt(tp, IPPROTO_TCP, TCP_RTO_MAX_MS, &usual_max_ms, sizeof(usual_max_ms));
+		if (conn->own_nodelay)
+			bpf_setsockopt(tp, IPPROTO_TCP, TCP_NODELAY, &off, sizeof(off));
 		__builtin_memcpy(name, conn->former, sizeof(name));
 		if (name[0])
 			bpf_setsockopt(tp, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name));

@@ -111,6 +111,10 @@ struct inet_connection_sock {
 	u32 icsk_rto_min;
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	u8 icsk_ca_state : 5;
+	struct {
+		u8 pending;
+		u16 rcv_mss; /* the kernel's estimate of the segments that arrive, bytes */
+	} icsk_ack;
 };
 
 struct minmax_sample {
@@ -136,6 +140,9 @@ struct tcp_sock {
 	u32 app_limited; /* what is delivered up to here had waited for the application; or 0 */
 	u32 rate_delivered, rate_interval_us;
 	u32 delivered, data_segs_out, total_retrans;
+	u32 segs_in, segs_out;
+	u32 rcv_wnd;
+	u8 ecn_flags;
 	u64 tcp_wstamp_ns; /* when the next packet may leave */
 	u64 tcp_clock_cache; /* now, in ns, as of the last look at the clock */
 	u64 tcp_mstamp; /* microseconds */

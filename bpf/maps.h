@@ -25,8 +25,12 @@ struct pl_connection {
 	u8 fq_paced; /* 1: and it was SK_PACING_FQ */
 	u8 stopping; /* 1: and is to be given back */
 	u8 spaced; /* 1: its packets are spaced (control/spacing.h) */
+	u8 quick; /* enum pl_quick */
+	u8 own_nodelay; /* 1: TCP_NODELAY is ours */
+	u32 acks_before; /* segments without data that it sent before its quick ACKs */
 	u32 slot; /* one more than its place in the group; 0: it is in none */
 	u32 account; /* of its job's owner, in pl_accounts */
+	u32 generation; /* of its policy (struct pl_job_policy) */
 	u64 cookie; /* the kernel's */
 	u64 sampled_us; /* when the group was last told of its window */
 	u64 spacing_bps; /* of what is spaced */
@@ -131,6 +135,15 @@ struct {
 	__type(key, u64);
 	__type(value, struct pl_job);
 } pl_jobs SEC(".maps");
+
+/* The policies that jobs have now, which may be others than those they started with. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PL_MAX_JOBS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, struct pl_job_policy);
+} pl_policies SEC(".maps");
 
 /* The use of the maps that jobs share; the agent has it mapped (accounts.h). */
 struct {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Iterator for `paceline status`: one record for each connection of any job. */
 #include "groups.h"
+#include "held.h"
+#include "tuned.h"
 
 /* IPv4 as ::ffff:a.b.c.d, network order. */
 static __always_inline void local_address(struct sock *sk, u32 to[4])
@@ -19,6 +21,7 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct pl_connection_record r = {};
 	struct pl_connection *conn = ctx->value;
 	struct sock *sk = ctx->sk;
+	struct pl_held *acks;
 	struct tcp_sock *tp;
 
 	if (!sk || !conn)
@@ -58,8 +61,14 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (conn->slot)
 		__builtin_memcpy(r.group, conn->group.name, sizeof(r.group));
 	r.uwnd_segs = conn->window.base_cwnd ? conn->window.effective_cwnd : 0;
+	r.generation = conn->generation;
 	r.spacing_bps = conn->spaced ? conn->spacing_bps : 0;
 	r.acked_bytes = tp->bytes_acked;
+	acks = bpf_sk_storage_get(&pl_held_acks, tp, 0, 0);
+	r.held_acks = acks ? acks->held : 0;
+	r.quick = conn->quick;
+	if (conn->quick == PL_QUICK_ON)
+		r.quick_acks = segments_without_data(tp) - conn->acks_before;
 	bpf_probe_read_kernel_str(r.congestion, sizeof(r.congestion),
 				  (void *)tp->inet_conn.icsk_ca_ops +
 					  bpf_core_field_offset(struct tcp_congestion_ops, name));

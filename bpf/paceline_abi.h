@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 9
+#define PL_ABI_VERSION 10
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
@@ -35,6 +35,7 @@
 #define PL_PAGE_STREAMS 20 /* of these in one page of TCP_WININFO: Python gets no more than 1024 bytes */
 #define PL_LEASE_MAX_MS 3600000 /* an hour: longer than a coordinator should be away unnoticed */
 #define PL_MOST_SEGS (1u << 20) /* in a window: more than the largest socket buffer holds, 2 GiB */
+#define PL_POLICY_TEXT 4000 /* bytes of struct pl_job_policy that are user space's */
 #define PL_CLASSES 64 /* phase classes of a process; include/paceline.h says the same */
 
 /* Which algorithm of the kernel carries the connection between bursts. */
@@ -51,6 +52,10 @@ enum pl_target {
 	PL_TARGET_SSTHRESH = 1, /* ssthresh * MSS / RTT: matsuda-2005, 3.2 */
 	PL_TARGET_DELIVERY_RATE = 2, /* the path's delivery rate */
 };
+
+#define PL_NO_TIMESTAMPS 1 /* RFC 7323, 3 */
+#define PL_NO_SCALING 2 /* RFC 7323, 2 */
+#define PL_NO_SACK 4 /* RFC 2018 */
 
 /* A policy as the kernel side sees it. Zero always means "as the kernel does". */
 struct pl_policy {
@@ -72,7 +77,14 @@ struct pl_policy {
 	__u16 gap_bytes; /* between packets, in addition to the interface's own (control/spacing.h) */
 	__u8 clustered; /* 1: slow start spreads a window over a round trip */
 	__u8 wrap; /* 1: connections get Paceline's wrapper of `base` */
-	__u32 reserved;
+	__u32 rto_max_ms; /* TCP_RTO_MAX_MS; 0: the kernel's 120 s */
+	__u16 window_fixed_segs; /* the window, whatever happens; 0: the base's */
+	__u8 window_again; /* 1: initial_window_segs wherever slow start begins again */
+	__u8 ack_every; /* an ACK for so many segments: 1 quick, from 3 on held back; 0: the kernel's */
+	__u8 nodelay; /* 1: TCP_NODELAY */
+	__u8 tuned; /* 1: the congestion control has quick ACKs or a window to see to (tuned.h) */
+	__u8 without; /* PL_NO_*: options that no SYN of the job offers (options.bpf.c) */
+	__u8 reserved;
 };
 
 /* Entries that are in use of the maps which jobs share (bpf/accounts.h). */
@@ -123,6 +135,27 @@ struct pl_job {
 	struct pl_usage used;
 	__u32 account; /* of its owner, in pl_accounts */
 	__u32 hand; /* where the next path to be given up is looked for */
+};
+
+/*
+ * The policy that a job has now: `paceline set` replaces the entry, in one update, so that
+ * whoever reads it finds the old one or the new one. Key: the cgroup's id. What the job
+ * started with stays in its struct pl_job.
+ */
+struct pl_job_policy {
+	struct pl_policy policy;
+	__u64 since_us; /* CLOCK_MONOTONIC when it became this one */
+	__u32 generation; /* 0: what the job started with; one more with each change */
+	__u32 applied; /* the generation that was given to all connections in reach */
+	__u32 text_bytes; /* of the text that are in use */
+	__u32 had_rto_min; /* 1: an earlier one had a minimum RTO, which sockets may have inherited */
+	char text[PL_POLICY_TEXT]; /* the same for people, and where each key is from (JSON); no program reads it */
+};
+
+/* One connection of a job whose policy has changed (bpf_iter over TCP sockets). */
+struct pl_changed_record {
+	__u32 generation; /* of the policy that it has now */
+	__s32 error; /* -errno of a setting that the kernel refused: it has its former policy */
 };
 
 /*
@@ -303,6 +336,13 @@ enum pl_reason {
 	PL_REASON_REFUSED = 3, /* the kernel refused a setting: see error */
 };
 
+/* Whether a connection has its quick ACKs (ack.every = 1), shown by `status`. */
+enum pl_quick {
+	PL_QUICK_NONE = 0, /* not asked for */
+	PL_QUICK_ON = 1,
+	PL_QUICK_ECN = 2, /* not possible: ECN was negotiated, whose flags they are made with */
+};
+
 /* State of the start-up law, per connection. */
 enum pl_start_state {
 	PL_START_IDLE = 0, /* nothing in flight since the last burst */
@@ -337,9 +377,12 @@ struct pl_connection_record {
 	__u32 phase_switches; /* so far */
 	char group[PL_NAME_LEN]; /* whose windows it is seen and bounded with; empty if none */
 	__u32 uwnd_segs; /* effective cwnd under a bound; 0: no bound */
-	__u32 reserved;
+	__u32 generation; /* of the policy that it has (struct pl_job_policy) */
 	__u64 spacing_bps; /* rate at which its packets are spaced now; 0: they are not */
 	__u64 acked_bytes; /* payload that the peer has acknowledged */
+	__u64 held_acks; /* that this side held back (ack.every from 3 on) */
+	__u32 quick_acks; /* without data, that it sent since ack.every = 1 is in force */
+	__u32 quick; /* enum pl_quick */
 };
 
 /* A socket of a job's process that is not the job's (bpf_iter over the tasks' files). */
@@ -403,11 +446,13 @@ struct pl_wininfo {
 	__u32 reserved;
 };
 
-_Static_assert(sizeof(struct pl_policy) == 64, "pl_policy");
+_Static_assert(sizeof(struct pl_policy) == 72, "pl_policy");
 _Static_assert(sizeof(struct pl_usage) == 16, "pl_usage");
 _Static_assert(sizeof(struct pl_account) == 32, "pl_account");
 _Static_assert(sizeof(struct pl_shortage) == 40, "pl_shortage");
-_Static_assert(sizeof(struct pl_job) == 240, "pl_job");
+_Static_assert(sizeof(struct pl_job) == 248, "pl_job");
+_Static_assert(sizeof(struct pl_job_policy) == 4096, "pl_job_policy");
+_Static_assert(sizeof(struct pl_changed_record) == 8, "pl_changed_record");
 _Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
 _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
@@ -417,7 +462,7 @@ _Static_assert(sizeof(struct pl_place_key) == 16, "pl_place_key");
 _Static_assert(sizeof(struct pl_place) == 56, "pl_place");
 _Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");
 _Static_assert(sizeof(struct pl_turn_slot) == 56, "pl_turn_slot");
-_Static_assert(sizeof(struct pl_connection_record) == 216, "pl_connection_record");
+_Static_assert(sizeof(struct pl_connection_record) == 232, "pl_connection_record");
 _Static_assert(sizeof(struct pl_outside_record) == 56, "pl_outside_record");
 _Static_assert(sizeof(struct pl_group_key) == 40, "pl_group_key");
 _Static_assert(sizeof(struct pl_uwnd) == 16, "pl_uwnd");

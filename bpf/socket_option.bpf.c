@@ -30,7 +30,7 @@ static __always_inline struct pl_pending_options *pending_options(struct bpf_soc
 /* Whether Paceline can see and bound the window of a connection. */
 static __always_inline bool has_window(const struct pl_connection *conn)
 {
-	return conn->policy.wrap && conn->reason == PL_REASON_NONE;
+	return conn->policy.wrap && !conn->policy.window_fixed_segs && conn->reason == PL_REASON_NONE;
 }
 
 /* Of a group's name that is read byte by byte. */

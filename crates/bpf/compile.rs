@@ -38,11 +38,14 @@ pub fn compile(name: &str) -> PathBuf {
         ])
         // Paths in the debug information would make builds differ by folder.
         .arg(format!("-fdebug-prefix-map={}=bpf", include.display()))
+        .arg("-fdebug-compilation-dir=.")
         .arg(define)
         .arg("-I")
         .arg(&include);
     if let Some(headers) = env::var_os("DEP_BPF_INCLUDE") {
-        command.arg("-I").arg(headers);
+        let headers = PathBuf::from(headers);
+        command.arg("-I").arg(&headers);
+        command.arg(format!("-fdebug-prefix-map={}=libbpf", headers.display()));
     }
     // <asm/types.h> lives in the multiarch folder on Debian and Ubuntu, which
     // clang does not search for the bpf target.

@@ -19,6 +19,7 @@ use paceline_emulator::socket;
 use paceline_emulator::trace::Trace;
 use paceline_emulator::{Buffer, Line, Link, LinkConfig};
 use paceline_experiment::{Experiment, ExperimentError};
+use paceline_gateway::{config, session};
 use paceline_policy::{Policy, PolicyError};
 use paceline_report::html::comparison::{comparison, Run};
 use paceline_report::results::Results;
@@ -28,6 +29,7 @@ use paceline_simulator::measures;
 use paceline_simulator::scenario::{Scenario, ScenarioError};
 use paceline_testbed::mark::Mark;
 use paceline_testbed::{address, Topology, TopologyError};
+use paceline_transfer::wire;
 
 /// Frames that are sent over each link that a file gives.
 const PACKETS: u32 = 400;
@@ -40,7 +42,7 @@ const FRAME_BYTES: u32 = 1514;
 pub type Target = fn(&str);
 
 /// A name and a function for each kind of file.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("topology", topology),
     ("experiment", experiment),
     ("trace", trace),
@@ -48,6 +50,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("policy", policy),
     ("scenario", scenario),
     ("agent-config", agent_config),
+    ("gateway-config", gateway_config),
     ("mounts", mounts),
     ("results", results),
 ];
@@ -55,8 +58,8 @@ pub const TARGETS: [(&str, Target); 9] = [
 /// What is done with bytes that came by a socket.
 pub type Said = fn(&[u8]);
 
-/// A name and a function for each socket. That of phase pages takes a number and no more.
-pub const SOCKETS: [(&str, Said); 7] = [
+/// A name and a function for each socket, and for the mover's journal. That of phase pages takes a number and no more.
+pub const SOCKETS: [(&str, Said); 11] = [
     ("coordinator", coordinator),
     ("frames", security::fuzz::frames),
     ("handshake", security::fuzz::first_message),
@@ -64,6 +67,10 @@ pub const SOCKETS: [(&str, Said); 7] = [
     ("groups", group::fuzz),
     ("emulate-control", emulate_control),
     ("lab-keeper", paceline_testbed::socket::fuzz),
+    ("move-message", wire::fuzz_message),
+    ("move-frame", wire::fuzz_frame),
+    ("gateway-datagram", session::fuzz_datagram),
+    ("move-journal", paceline_transfer::store::fuzz_journal),
 ];
 
 /// Every reader of TOML: a value, or problems, each at a place that is in the text.
@@ -95,6 +102,7 @@ pub fn inputs(text: &str) {
             _ => None,
         },
         service::fuzz_config(text),
+        config::fuzz(text),
     ];
     let lines: Vec<usize> = text.split('\n').map(|line| line.chars().count()).collect();
     for problems in refused.iter().flatten() {
@@ -206,6 +214,12 @@ pub fn policy(text: &str) {
 pub fn agent_config(text: &str) {
     // Panics are what is looked for.
     let _ = service::fuzz_config(text);
+}
+
+/// `gateway serve`, until it would listen.
+pub fn gateway_config(text: &str) {
+    // Panics are what is looked for.
+    let _ = config::fuzz(text);
 }
 
 /// A frame's body that a coordinator or a client may be sent once it is in, and what a

@@ -41,6 +41,7 @@ fn every_problem_is_at_a_place_of_its_text() {
     for name in [
         "agent-config",
         "experiment",
+        "gateway-config",
         "link",
         "policy",
         "scenario",

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# `paceline run` under Slurm itself: a controller and a node on this machine, in
-# namespaces of their own. Needs root, and the packages slurmctld, slurmd, slurm-client and
-# munge. Argument: the paceline to test (default target/release/paceline).
+# `paceline run` under Slurm itself, and the plugin: a controller and a node on this machine,
+# in namespaces of their own. Needs root, and the packages slurmctld, slurmd, slurm-client,
+# munge, libslurm-dev and libjson-c-dev. Argument: the paceline to test (default target/release/paceline).
 set -euo pipefail
 [ -z "${TRACE:-}" ] || { PS4="+ \$SECONDS "; set -x; }
 cd "$(dirname "$0")/../.."
@@ -16,6 +16,8 @@ fi
 place=$(mktemp --directory /tmp/paceline-slurm.XXXXXX)
 chmod 755 "$place"
 cp "$PACELINE_SLURM_TEST" "$place/paceline"
+make --no-print-directory -C packaging/slurm OUT="$place"
+source=$PWD
 paceline=$place/paceline
 processes=()
 
@@ -108,6 +110,7 @@ SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket=$place/run/munge.sock
 CredType=cred/munge
+PlugStackConfig=$place/plugstack.conf
 StateSaveLocation=$place/state
 SlurmdSpoolDir=$place/spool
 SlurmctldPidFile=$place/run/slurmctld.pid
@@ -126,6 +129,7 @@ SlurmdPort=16818
 NodeName=node1 NodeAddr=10.97.0.1 CPUs=2 State=UNKNOWN
 PartitionName=p Nodes=node1 Default=YES State=UP OverSubscribe=FORCE:4
 CONF
+echo "optional $place/paceline_spank.so agent=$place/agent patience=5" >plugstack.conf
 printf '%s\n' CgroupPlugin=cgroup/v2 CgroupMountpoint=/sys/fs/cgroup IgnoreSystemd=yes \
 	ConstrainCores=no ConstrainRAMSpace=no ConstrainDevices=no >cgroup.conf
 export SLURM_CONF=$place/slurm.conf
@@ -221,6 +225,11 @@ echo "the agent's CPU time for 128 ranks, start and end: $(($(cpu) - before)) ms
 until_true "no job" no_jobs
 until_true "no step" no_steps
 # What the last step left in the kernel, if anything, is seen from outside.
+jobs | python3 -c '
+import json, sys
+assert not json.load(sys.stdin)["congestion_controls"]' || fail "a congestion control stays"
+
+source "$source/tests/slurm/spank.sh"
 jobs | python3 -c '
 import json, sys
 assert not json.load(sys.stdin)["congestion_controls"]' || fail "a congestion control stays"

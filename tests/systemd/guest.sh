@@ -69,6 +69,28 @@ paceline detach --cgroup "$service"
 [ "$(ask)" = "$before" ] || fail "detach leaves $(ask)"
 echo "ok: attach reaches another network namespace: $before, $after, $before"
 
+eval "exec ${talk[1]}>&-"
+wait "$talk_PID"
+
+# ---- a user changes a running job of the user's own, whose connections are there, too
+coproc job {
+	exec nsenter --net=/run/netns/other setpriv --reuid nobody --regid daemon --clear-groups \
+		paceline run --policy lfn -- python3 -c '
+import socket, sys
+listener = socket.create_server(("10.96.0.1", 0))
+ours = socket.create_connection(listener.getsockname(), source_address=("10.96.0.2", 0))
+print(open("/proc/self/cgroup").read().rpartition("0::")[2].split()[0], flush=True)
+sys.stdin.readline()'
+}
+read -r place <&"${job[0]}"
+changed=$(as_user paceline set "$place" ack.delay=12ms)
+[[ $changed = "ack.delay: tick -> 12ms"*"2 running connections changed" ]] || fail "set: $changed"
+setpriv --reuid daemon --regid daemon --clear-groups paceline set "$place" ack.delay=40ms 2>/dev/null &&
+	fail "another user changes the job"
+echo >&"${job[1]}"
+wait "$job_PID"
+echo "ok: a user changes a job: $changed"
+
 # ---- what the administrator may do, beside it
 paceline doctor >/run/doctor || fail "doctor: $(cat /run/doctor)"
 systemctl stop paceline-agent.socket

@@ -7,9 +7,10 @@ use std::fmt;
 use std::mem::size_of;
 
 use crate::{
-    pl_account, pl_connection_record, pl_group, pl_group_key, pl_job, pl_member, pl_member_key,
-    pl_outside_record, pl_path, pl_path_key, pl_path_slot, pl_phase_page, pl_place, pl_place_key,
-    pl_policy, pl_process_key, pl_shortage, pl_stream_record, pl_usage, pl_uwnd,
+    pl_account, pl_changed_record, pl_connection_record, pl_group, pl_group_key, pl_job,
+    pl_job_policy, pl_member, pl_member_key, pl_outside_record, pl_path, pl_path_key, pl_path_slot,
+    pl_phase_page, pl_place, pl_place_key, pl_policy, pl_process_key, pl_shortage,
+    pl_stream_record, pl_usage, pl_uwnd,
 };
 
 mod sealed {
@@ -36,11 +37,13 @@ macro_rules! plain {
 }
 
 plain! {
-    pl_policy: 64,
+    pl_policy: 72,
     pl_usage: 16,
     pl_account: 32,
     pl_shortage: 40,
-    pl_job: 240,
+    pl_job: 248,
+    pl_job_policy: 4096,
+    pl_changed_record: 8,
     pl_path_key: 40,
     pl_process_key: 16,
     pl_phase_page: 520,
@@ -48,7 +51,7 @@ plain! {
     pl_path_slot: 160,
     pl_place_key: 16,
     pl_place: 56,
-    pl_connection_record: 216,
+    pl_connection_record: 232,
     pl_outside_record: 56,
     pl_group_key: 40,
     pl_uwnd: 16,

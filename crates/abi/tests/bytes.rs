@@ -17,7 +17,7 @@ fn a_policy_lies_in_memory_as_the_header_says() {
         ..pl_policy::default()
     };
     let bytes = as_bytes(&policy);
-    assert_eq!(bytes.len(), 64);
+    assert_eq!(bytes.len(), 72);
     assert_eq!(bytes[..2], [1, 2]);
     assert_eq!(bytes[2..4], 0x0304_u16.to_ne_bytes());
     assert_eq!(bytes[16..24], 31_250_000_u64.to_ne_bytes());
@@ -52,7 +52,7 @@ fn any_bytes_of_the_right_length_are_a_struct() {
 fn another_length_is_another_abi() {
     let expected = WrongLength {
         found: 39,
-        expected: 64,
+        expected: 72,
     };
     assert_eq!(from_bytes::<pl_policy>(&[0; 39]), Err(expected));
     assert!(from_bytes::<pl_policy>(&[0; 41]).is_err());

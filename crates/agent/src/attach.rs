@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A policy for a cgroup that exists already, and its connections.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::sched::{setns, CloneFlags};
 use paceline_abi::{name_text, pl_seat};
 use paceline_bpf::permission;
+use paceline_cgroup::{Cgroup, Hierarchy};
 
-use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::group;
 use crate::identity;
-use crate::kernel_side::{detach_from, KernelSide, OUTSIDE_PROGRAM};
+use crate::kernel_side::policies::JobPolicy;
+use crate::kernel_side::{detach_from, KernelSide, OUTSIDE_PROGRAM, UNKNOWN_RUN};
 use crate::options::{entry, JobOptions};
-use crate::{leftovers, outside, shortage};
+use crate::running::{in_each_namespace, Walked};
+use crate::{leftovers, outside, shortage, tuning};
 
 /// The iterator by which existing connections come under a policy.
 const ADOPT_PROGRAM: &str = "pl_adopt";
@@ -52,13 +50,14 @@ pub enum Reach {
 /// those it will make. `options.user` has no meaning here.
 ///
 /// # Errors
-/// [`Error::NotACgroup`], [`Error::WholeHost`], [`Error::AlreadyAttached`], and what stands in the
+/// [`paceline_cgroup::Error::NotACgroup`], [`Error::WholeHost`], [`Error::AlreadyAttached`], and what stands in the
 /// way of the kernel side. On error nothing is changed.
 pub fn attach(path: &Path, options: &JobOptions, reach: Reach) -> Result<Changed> {
     permission::require("paceline attach")?;
     if let Some(name) = &options.group {
         group::check_name(name)?;
     }
+    tuning::check(options)?;
     let options = &options.clone().resolved();
     let hierarchy = Hierarchy::find()?;
     let cgroup = hierarchy.named(path)?;
@@ -81,11 +80,14 @@ pub fn attach(path: &Path, options: &JobOptions, reach: Reach) -> Result<Changed
     }
     let attached = KernelSide::ensure(&lock, cleaned.found, options).and_then(|found| {
         let seat = pl_seat::PL_SEAT_ATTACHED;
-        found.put_job(&lock, id, &entry(options, identity::owner(), seat))?;
-        found.attach_to(&cgroup)?;
+        let job = entry(options, identity::owner(), seat);
+        found.put_policy(&lock, id, &JobPolicy::begin(&options.policy, &job)?)?;
+        found.put_job(&lock, id, &job)?;
+        tuning::attach_options(&found, id, UNKNOWN_RUN, &options.policy)?;
+        found.attach_to(&cgroup, &options.policy)?;
         let side = KernelSide::join(&found, ADOPT_PROGRAM)?;
         side.set_subject(&lock, id)?;
-        let changed = in_each_namespace(&side, ADOPT_PROGRAM, &cgroup);
+        let changed = changed(&cgroup, &in_each_namespace(&side, ADOPT_PROGRAM, &cgroup));
         let side = KernelSide::join(&found, OUTSIDE_PROGRAM)?;
         Ok(Changed {
             outside: outside::words(&hierarchy, &side.outside(&lock, id)?),
@@ -153,7 +155,7 @@ pub fn detach(path: &Path) -> Result<Changed> {
     // New connections first, then those that exist.
     detach_from(&cgroup)?;
     side.set_subject(&lock, id)?;
-    let changed = in_each_namespace(&side, RELEASE_PROGRAM, &cgroup);
+    let changed = changed(&cgroup, &in_each_namespace(&side, RELEASE_PROGRAM, &cgroup));
     let ended = found.delete_job(id)?;
     shortage::warn(&cgroup.path().display().to_string(), ended.as_ref());
     drop(found);
@@ -161,50 +163,13 @@ pub fn detach(path: &Path) -> Result<Changed> {
     Ok(changed)
 }
 
-/// Runs an iterator over TCP sockets once in each network namespace that the
-/// cgroup's processes live in: it sees only the sockets of the namespace in
-/// which it is started. The programs write one byte per connection they change.
-fn in_each_namespace(side: &KernelSide, program: &str, cgroup: &Cgroup) -> Changed {
-    let mut changed = Changed {
+/// The programs write one byte per connection that they change.
+fn changed(cgroup: &Cgroup, walked: &Walked) -> Changed {
+    Changed {
         cgroup: cgroup.path().to_path_buf(),
-        connections: 0,
-        namespaces: 0,
-        unreachable: Vec::new(),
+        connections: walked.bytes.len(),
+        namespaces: walked.namespaces,
+        unreachable: walked.unreachable.clone(),
         outside: Vec::new(),
-    };
-    let mut namespaces = BTreeMap::new();
-    for pid in cgroup.processes() {
-        // A process that ends meanwhile has no connections left to change.
-        let Ok(file) = File::open(format!("/proc/{pid}/ns/net")) else {
-            continue;
-        };
-        if let Ok(metadata) = file.metadata() {
-            namespaces
-                .entry((metadata.dev(), metadata.ino()))
-                .or_insert(file);
-        }
     }
-    for ((_, inode), namespace) in namespaces {
-        // A thread of its own: the caller stays in its namespace.
-        let result = std::thread::scope(|scope| {
-            scope
-                .spawn(|| {
-                    setns(&namespace, CloneFlags::CLONE_NEWNET)
-                        .map_err(|errno| Error::system("cannot enter it", errno.into()))?;
-                    side.iterate(program)
-                })
-                .join()
-                .expect("the thread does not panic")
-        });
-        match result {
-            Ok(bytes) => {
-                changed.namespaces += 1;
-                changed.connections += bytes.len();
-            }
-            Err(error) => changed
-                .unreachable
-                .push(format!("network namespace {inode}: {error}")),
-        }
-    }
-    changed
 }

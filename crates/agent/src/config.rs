@@ -102,6 +102,11 @@ impl Config {
         Some(policy)
     }
 
+    /// All policies that are listed.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &Policy> + Clone {
+        self.policies.iter().map(|(_, policy)| policy)
+    }
+
     /// For messages.
     pub(crate) fn group_names(&self) -> String {
         names(&self.groups)

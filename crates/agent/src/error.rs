@@ -18,12 +18,26 @@ pub enum Error {
     #[error(transparent)]
     NotPermitted(#[from] NotPermitted),
 
+    /// The cgroup v2 hierarchy, or the lock over all jobs.
+    #[error(transparent)]
+    Cgroup(#[from] paceline_cgroup::Error),
+
     /// The process lacks the privileges, and no agent runs.
     #[error(
         "paceline run needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN together: sudo paceline ...; or a running agent (paceline agent), and no process listens at {}",
         socket.display()
     )]
     NoAgent {
+        /// The agent's socket.
+        socket: PathBuf,
+    },
+
+    /// The same of `paceline set`.
+    #[error(
+        "paceline set needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN together: sudo paceline ...; or, for a job of your own, a running agent (paceline agent), and no process listens at {}",
+        socket.display()
+    )]
+    NoAgentToSet {
         /// The agent's socket.
         socket: PathBuf,
     },
@@ -56,6 +70,17 @@ pub enum Error {
     /// The agent's configuration.
     #[error(transparent)]
     Configuration(#[from] paceline_input::Problems),
+
+    /// A policy that was given, or that another one would become.
+    #[error(transparent)]
+    Policy(#[from] paceline_policy::PolicyError),
+
+    /// `set` for a job that is not there.
+    #[error("no job {job}: paceline status lists the jobs by their cgroups, --json also by id")]
+    NoSuchJob {
+        /// As given, or its id.
+        job: String,
+    },
 
     /// A group that the kernel side could not name.
     #[error(
@@ -98,43 +123,9 @@ pub enum Error {
         limit: usize,
     },
 
-    /// No cgroup v2 hierarchy is mounted.
-    #[error(
-        "no cgroup v2 hierarchy in /proc/self/mountinfo (ip netns exec hides it: use nsenter --net=/run/netns/NAME paceline ...; otherwise: mount -t cgroup2 none /sys/fs/cgroup/unified)"
-    )]
-    NoCgroup2,
-
     /// PIDs in this namespace differ from those that the kernel side sees.
     #[error("phases need the initial PID namespace: run paceline on the host, not in a container")]
     OtherPidNamespace,
-
-    /// The hierarchy is mounted read-only.
-    #[error(
-        "the cgroup v2 hierarchy at {} is mounted read-only, as in most containers, so Paceline cannot create a job's cgroup. Run paceline on the host, or start the container with a writable cgroup (docker: --privileged --cgroupns=host)",
-        path.display()
-    )]
-    CgroupReadOnly {
-        /// Mount point.
-        path: PathBuf,
-    },
-
-    /// The caller's own cgroup is not below any mounted hierarchy.
-    #[error(
-        "this process is in cgroup {own}, which is in no mounted cgroup v2 hierarchy: mount a cgroup2 in this namespace"
-    )]
-    CgroupOutside {
-        /// Path from /proc/self/cgroup.
-        own: String,
-    },
-
-    /// A path given by the user is not a cgroup v2 directory.
-    #[error("{} is not a cgroup v2 directory (it has no cgroup.procs); the hierarchy is mounted at {}", path.display(), mount.display())]
-    NotACgroup {
-        /// The path as given.
-        path: PathBuf,
-        /// Where the hierarchy is.
-        mount: PathBuf,
-    },
 
     /// `attach` on the cgroup of all processes.
     #[error(
@@ -177,16 +168,6 @@ pub enum Error {
         run: bool,
     },
 
-    /// The lock file belongs to another user.
-    #[error(
-        "{} is not a regular file that only root can open, so it cannot be the lock: remove it",
-        path.display()
-    )]
-    LockFile {
-        /// Where it is.
-        path: PathBuf,
-    },
-
     /// PL_MAX_JOBS jobs exist.
     #[error("{limit} jobs already run on this host, which is the limit: wait until one ends")]
     TooManyJobs {
@@ -218,6 +199,22 @@ pub enum Error {
         why: String,
     },
 
+    /// The policy limits the RTO above, and the kernel has no such option.
+    #[error("policy {policy} has rto.most, and sockets of this kernel have no maximum RTO (TCP_RTO_MAX_MS): boot Linux 6.15 or later, or leave rto.most out")]
+    RtoMaxUnavailable {
+        /// Name of the policy.
+        policy: String,
+    },
+
+    /// A group bounds windows, and the policy fixes them.
+    #[error("policy {policy} fixes the window (window.fixed), which group {group} is to bound: leave one of the two out")]
+    FixedInGroup {
+        /// Name of the policy.
+        policy: String,
+        /// The group.
+        group: String,
+    },
+
     /// libbpf or the verifier refused.
     #[error("{action}: {source}{}", refusal::hint(source))]
     Bpf {
@@ -238,6 +235,22 @@ pub enum Error {
         action: String,
         /// The system's error.
         source: io::Error,
+    },
+
+    /// TCP options cannot be kept out of the job's connections.
+    #[error("policy {policy}, [options]: {source}")]
+    Options {
+        /// Its name.
+        policy: String,
+        /// Why not.
+        source: paceline_bpf::options::Error,
+    },
+
+    /// A job has its filters from its start to its end.
+    #[error("[options] of a running job cannot be changed, only those of a new job: keep the table as the job's policy {policy} has it (paceline status shows it), or start another job")]
+    OptionsFixed {
+        /// Name of the policy that the job has.
+        policy: String,
     },
 
     /// The command could not be executed.

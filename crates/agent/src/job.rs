@@ -9,16 +9,15 @@ use std::process::{Child, Command};
 
 use paceline_bpf::permission;
 pub use paceline_bpf::permission::capable;
+use paceline_cgroup::{Cgroup, Hierarchy, Seat};
 use paceline_policy::Policy;
 
-use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::identity::{owner, Identity};
 use crate::kernel_side::{discover, UNKNOWN_RUN};
 use crate::leftovers;
 use crate::making::{make, Place};
 use crate::pages::{self, PageServer, SOCKET_VARIABLE};
-use crate::seat::Seat;
 use crate::supervise::{Outcome, Signals};
 use crate::terminal::Filter;
 use crate::verdict::{self, Counts};
@@ -53,7 +52,7 @@ impl Job {
             most: None,
         };
         let (made, child) = make(&hierarchy, &place, options, |cgroup| {
-            spawn_inside(cgroup, user, command)
+            spawn_inside(cgroup, user, options.wait, command)
         })?;
         let job = Job {
             hierarchy,
@@ -192,6 +191,7 @@ pub fn has_phases(policy: &Policy) -> bool {
 fn spawn_inside(
     cgroup: Option<&Cgroup>,
     user: Option<Identity>,
+    wait: Option<(RawFd, RawFd)>,
     command: &mut Command,
 ) -> Result<Child> {
     if let Some(user) = &user {
@@ -206,7 +206,10 @@ fn spawn_inside(
     // SAFETY: `enter` only makes system calls on what was prepared before the
     // fork, and `procs` is open until the spawn below returns.
     unsafe {
-        command.pre_exec(move || enter(descriptor, user.as_ref(), &filter));
+        command.pre_exec(move || {
+            enter(descriptor, user.as_ref(), &filter)?;
+            wait.map_or(Ok(()), wait_inside)
+        });
     }
     let spawned = command.spawn();
     drop(procs);
@@ -219,6 +222,22 @@ fn spawn_inside(
             source,
         }
     })
+}
+
+/// See [`JobOptions::wait`].
+fn wait_inside((told, go): (RawFd, RawFd)) -> io::Result<()> {
+    // SAFETY: plain system calls on live buffers.
+    unsafe {
+        let own = libc::getpid().to_ne_bytes();
+        let mut may = 0u8;
+        if libc::write(told, own.as_ptr().cast(), own.len()) != own.len() as isize
+            || libc::read(go, (&raw mut may).cast(), 1) != 1
+            || may == 0
+        {
+            return Err(io::ErrorKind::Other.into());
+        }
+    }
+    Ok(())
 }
 
 /// In the child, before its exec: into the job's cgroup, then to its user.

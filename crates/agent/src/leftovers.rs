@@ -7,20 +7,21 @@
 
 use std::path::PathBuf;
 
-use paceline_abi::pl_seat;
-use paceline_bpf::permission;
+use paceline_abi::{pl_job, pl_seat};
+use paceline_bpf::{options, permission};
+use paceline_cgroup::{Cgroup, Hierarchy, Lock};
 
-use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::Result;
 use crate::kernel_side::{detach_from, discover};
-use crate::lock::Lock;
-use crate::{pages, shortage};
+use crate::{pages, running, shortage};
 
 /// The entries that [`clean`] removed, and the live kernel side that it found.
 #[derive(Debug, Default)]
 pub(crate) struct Cleaned {
     /// Directories of jobs that had no process left.
     pub directories: Vec<PathBuf>,
+    /// The jobs that were ended, by the ids of their cgroups, where this build can read them.
+    pub ended: Vec<(u64, pl_job)>,
     /// The live kernel side, if jobs are left in it.
     pub found: Option<discover::Found>,
 }
@@ -46,7 +47,7 @@ pub(crate) fn clean(hierarchy: &Hierarchy, lock: &Lock) -> Result<Cleaned> {
 }
 
 /// The same, but a kernel side of this build stays without a job, for one that comes next.
-pub(crate) fn clean_for_next(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Cleaned> {
+pub(crate) fn clean_for_next(hierarchy: &Hierarchy, lock: &Lock) -> Result<Cleaned> {
     let mut cleaned = Cleaned::default();
     pages::clean_sockets();
     let found = discover::find()?;
@@ -56,9 +57,12 @@ pub(crate) fn clean_for_next(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Clea
         if directory.populated() {
             continue;
         }
-        if let Err(error) = remove_job(found.as_ref(), &directory) {
-            tracing::warn!("cannot remove the leftovers of an ended job: {error}");
-            continue;
+        match remove_job(found.as_ref(), &directory) {
+            Ok(ended) => cleaned.ended.extend(ended),
+            Err(error) => {
+                tracing::warn!("cannot remove the leftovers of an ended job: {error}");
+                continue;
+            }
         }
         tracing::debug!(
             "removed {}, left by an ended job",
@@ -68,23 +72,34 @@ pub(crate) fn clean_for_next(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Clea
     }
 
     let Some(found) = found else {
+        options::clean(|_| false);
         discover::unregister_strays()?;
         return Ok(cleaned);
     };
     for id in found.job_ids() {
-        if let Err(error) = end_shared(hierarchy, &found, id) {
-            tracing::warn!("cannot remove the leftovers of an ended job: {error}");
+        match end_shared(hierarchy, &found, id) {
+            Ok(ended) => cleaned.ended.extend(ended),
+            Err(error) => {
+                tracing::warn!("cannot remove the leftovers of an ended job: {error}");
+            }
         }
         if !hierarchy.exists(id) {
             let ended = found.delete_job(id)?;
             shortage::warn(&format!("the job of cgroup {id}"), ended.as_ref());
+            cleaned.ended.extend(ended.map(|job| (id, job)));
             tracing::debug!("removed the entry of cgroup {id}, which is gone");
         }
     }
-    if found.job_ids().is_empty() && !found.is_ours() {
+    let ids = found.job_ids();
+    options::clean(|id| ids.contains(&id));
+    if ids.is_empty() && !found.is_ours() {
         found.retire()?;
     } else {
         found.settle()?;
+        found.delete_stray_policies()?;
+        if let Err(error) = running::finish(hierarchy, &found, lock) {
+            tracing::warn!("cannot finish what a killed paceline set began: {error}");
+        }
         cleaned.found = Some(found);
     }
     Ok(cleaned)
@@ -92,45 +107,57 @@ pub(crate) fn clean_for_next(hierarchy: &Hierarchy, _lock: &Lock) -> Result<Clea
 
 /// Ends a job in a cgroup that is not its own, if none of its `paceline run`s is left.
 /// What goes on in the cgroup keeps what its connections have, and new ones are plain.
-fn end_shared(hierarchy: &Hierarchy, found: &discover::Found, id: u64) -> Result<()> {
+fn end_shared(
+    hierarchy: &Hierarchy,
+    found: &discover::Found,
+    id: u64,
+) -> Result<Option<(u64, pl_job)>> {
     // Elsewhere the processes' numbers mean others.
     if !found.is_ours() || !pages::in_first_pid_namespace()? {
-        return Ok(());
+        return Ok(None);
     }
     let shared = pl_seat::PL_SEAT_SHARED as u32;
     if found.job(id)?.is_none_or(|job| job.seat != shared) {
-        return Ok(());
+        return Ok(None);
     }
     let Some(cgroup) = hierarchy.by_id(id) else {
-        return Ok(());
+        return Ok(None);
     };
     if cgroup.populated() && found.has_run(hierarchy, id, &cgroup)? {
-        return Ok(());
+        return Ok(None);
     }
     release(found, &cgroup)
 }
 
-/// Takes a job's policy off a cgroup that goes on without it.
-pub(crate) fn release(found: &discover::Found, cgroup: &Cgroup) -> Result<()> {
+/// Takes a job's policy off a cgroup that goes on without it. Returns the job.
+pub(crate) fn release(found: &discover::Found, cgroup: &Cgroup) -> Result<Option<(u64, pl_job)>> {
     detach_from(cgroup)?;
-    let ended = found.delete_job(cgroup.id()?)?;
+    let id = cgroup.id()?;
+    let ended = found.delete_job(id)?;
     shortage::warn(&cgroup.path().display().to_string(), ended.as_ref());
-    Ok(())
+    Ok(ended.map(|job| (id, job)))
 }
 
-/// Detaches, forgets and removes one job's cgroup. Gone already is success.
-pub(crate) fn remove_job(found: Option<&discover::Found>, cgroup: &Cgroup) -> Result<()> {
+/// Detaches, forgets and removes one job's cgroup. Gone already is success. Returns the job.
+pub(crate) fn remove_job(
+    found: Option<&discover::Found>,
+    cgroup: &Cgroup,
+) -> Result<Option<(u64, pl_job)>> {
     if !cgroup.path().exists() {
-        return Ok(());
+        return Ok(None);
     }
     // Before the directory goes: sockets that linger keep a removed cgroup and
     // what is attached to it.
     detach_from(cgroup)?;
+    let mut ended = None;
     if let Some(found) = found {
-        let ended = found.delete_job(cgroup.id()?)?;
-        shortage::warn(&cgroup.path().display().to_string(), ended.as_ref());
+        let id = cgroup.id()?;
+        ended = found.delete_job(id)?.map(|job| (id, job));
+        let job = ended.as_ref().map(|(_, job)| job);
+        shortage::warn(&cgroup.path().display().to_string(), job);
     }
-    cgroup.remove()
+    cgroup.remove()?;
+    Ok(ended)
 }
 
 /// The cgroups of a kernel side's jobs, for messages.

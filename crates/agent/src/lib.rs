@@ -3,16 +3,14 @@
 //!
 //! - [`job`]: a command in its own cgroup, with its policy ([`job::run_in_job`], [`job::Job`]);
 //! - [`attach`]: a policy for an existing cgroup;
+//! - [`set`]: another policy for a running job;
 //! - [`status`]: the changes to each connection, and the reasons;
 //! - [`group`]: the streams of a group, and bounds of their windows;
 //! - [`doctor`]: checks of this kernel and host;
 //! - [`pages`]: the memory in which a process shows its phase;
-//! - [`preload`]: the MPI shim and other preloaded libraries;
 //! - [`service`]: jobs for users without root;
-//! - [`launcher`]: launchers that start processes outside the job;
 //! - `verdict`: the warning at the end of a job whose policy had no effect;
 //! - `kernel_side`: finds, loads, registers and retires the BPF programs; no other module does;
-//! - [`cgroup`], [`tick`]: facts of the host.
 //!
 //! Everything here needs root and Linux 6.1 or later.
 
@@ -20,10 +18,6 @@
 
 mod address;
 pub mod attach;
-mod callers;
-#[allow(unsafe_code, reason = "file handles")]
-pub mod cgroup;
-mod clock;
 mod config;
 #[allow(unsafe_code, reason = "descriptors of other processes")]
 pub mod doctor;
@@ -34,29 +28,29 @@ mod identity;
 pub mod job;
 #[allow(unsafe_code, reason = "functions of libbpf")]
 mod kernel_side;
-pub mod launcher;
 mod leftovers;
 mod listening;
-mod lock;
 mod making;
 mod options;
 mod outside;
 pub mod pages;
 #[allow(unsafe_code, reason = "credentials of a peer")]
 mod peer;
-pub mod preload;
-mod seat;
+mod point;
+mod running;
 pub mod service;
+pub mod set;
 mod shortage;
 pub mod status;
 #[allow(unsafe_code, reason = "fork, signals")]
 mod supervise;
 #[allow(unsafe_code, reason = "a filter of system calls")]
 mod terminal;
-#[allow(unsafe_code, reason = "clock_getres")]
-pub mod tick;
+#[allow(unsafe_code, reason = "setsockopt")]
+mod tuning;
 mod verdict;
 
 pub use error::{Error, Result};
 pub use leftovers::clean_up;
+pub use paceline_cgroup as cgroup;
 pub use supervise::Outcome;

@@ -2,15 +2,16 @@
 //! Creates a job from a cgroup, a policy and the loaded kernel side.
 
 use paceline_abi::{name_text, pl_seat};
+use paceline_cgroup::{is_undividable, Cgroup, Hierarchy, Seat};
+use paceline_net::clock::monotonic_us;
 
-use crate::cgroup::{Cgroup, Hierarchy};
-use crate::clock::monotonic_us;
 use crate::error::{Error, Result};
 use crate::group;
+use crate::kernel_side::policies::JobPolicy;
 use crate::kernel_side::{discover, KernelSide};
 use crate::leftovers;
 use crate::options::{entry, JobOptions};
-use crate::seat::{self, Seat};
+use crate::tuning;
 
 /// Where a job is made, and for whom.
 #[derive(Debug)]
@@ -45,6 +46,7 @@ pub(crate) fn make<T>(
     if let Some(name) = &options.group {
         group::check_name(name)?;
     }
+    tuning::check(options)?;
     let options = &options.clone().resolved();
     // Held until a process is inside: an empty cgroup of a job is a leftover to
     // everybody else.
@@ -75,11 +77,15 @@ pub(crate) fn make<T>(
                 true => pl_seat::PL_SEAT_SHARED,
                 false => pl_seat::PL_SEAT_OWN,
             };
-            found.put_job(&lock, id, &entry(options, place.owner, seat))?;
+            let job = entry(options, place.owner, seat);
+            // First: a policy without a job is forgotten by the next command.
+            found.put_policy(&lock, id, &JobPolicy::begin(&options.policy, &job)?)?;
+            found.put_job(&lock, id, &job)?;
             if made.shared {
                 found.put_run(id, place.process, monotonic_us())?;
             }
-            found.attach_to(&made.cgroup)
+            tuning::attach_options(&found, id, place.process, &options.policy)?;
+            found.attach_to(&made.cgroup, &options.policy)
         })
         .and_then(|()| fill(made.own()));
     match started {
@@ -146,11 +152,11 @@ impl Made {
                 cgroup,
                 shared: false,
             }),
-            Err(error) if seat::is_undividable(&error) => match Seat::undivided(parent.clone()) {
+            Err(error) if is_undividable(&error) => match Seat::undivided(parent.clone()) {
                 Seat::Shared(cgroup) => Ok(Self::shared(&cgroup)),
-                Seat::Below(_) => Err(error),
+                Seat::Below(_) => Err(error.into()),
             },
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 

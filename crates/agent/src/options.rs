@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The options of a job, and its entry for the kernel side.
 
-use paceline_abi::{name_to_array, pl_job, pl_policy, pl_seat};
-use paceline_policy::{Base, Policy};
+use std::os::fd::RawFd;
 
-use crate::clock::monotonic_us;
-use crate::tick;
+use paceline_abi::{name_to_array, pl_job, pl_policy, pl_seat};
+use paceline_net::clock::monotonic_us;
+use paceline_net::tick;
+use paceline_policy::{Base, Policy};
 
 /// The kernel's default for new sockets of this network namespace.
 const DEFAULT_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -20,6 +21,9 @@ pub struct JobOptions {
     pub group: Option<String>,
     /// Run the command as this user instead of the caller.
     pub user: Option<String>,
+    /// Two pipes by which the command waits in its job before it is executed: it writes its
+    /// process number (i32) to the first, and goes on with a byte other than 0 from the second.
+    pub wait: Option<(RawFd, RawFd)>,
 }
 
 impl JobOptions {
@@ -29,6 +33,7 @@ impl JobOptions {
             policy,
             group: None,
             user: None,
+            wait: None,
         }
     }
 

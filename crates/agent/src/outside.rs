@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use paceline_abi::pl_outside_record;
+use paceline_cgroup::Hierarchy;
 
 use crate::address::address;
-use crate::cgroup::Hierarchy;
 
 /// TCP_LISTEN of include/net/tcp_states.h.
 const LISTEN: u32 = 10;

@@ -17,14 +17,14 @@ use nix::poll::{poll, PollFd, PollFlags};
 use nix::sys::eventfd::EventFd;
 use nix::sys::socket::{sendmsg, ControlMessage, MsgFlags};
 use paceline_abi::{PL_ABI_VERSION, PL_MAX_PROCESSES};
+use paceline_cgroup::Hierarchy;
 
-use crate::callers::{Call, Callers};
-use crate::cgroup::Hierarchy;
 use crate::error::{Error, Result};
 use crate::kernel_side::discover;
 use crate::listening::{self, Listening, DIRECTORY};
 use crate::peer::Peer;
 use crate::supervise::pidfd;
+use paceline_callers::{Call, Callers};
 
 /// The variable that names the socket to the processes of a job; libpaceline reads it.
 pub const SOCKET_VARIABLE: &str = "PACELINE_SOCKET";

@@ -10,8 +10,8 @@ use std::path::Component;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::UnixCredentials;
+use paceline_cgroup::{Cgroup, Hierarchy};
 
-use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::supervise::pidfd;
 

@@ -2,6 +2,7 @@
 //! The current state of Paceline: jobs, connections, and why each is as it is.
 
 mod groups;
+mod keys;
 mod words;
 
 use std::collections::BTreeMap;
@@ -9,25 +10,27 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use paceline_abi::{
-    name_text, pl_connection_record, pl_job, pl_path, pl_path_key, pl_phase_page, pl_policy,
-    pl_process_key, pl_reason, pl_seat, pl_start_state,
+    name_text, name_to_array, pl_connection_record, pl_job, pl_path, pl_path_key, pl_phase_page,
+    pl_policy, pl_process_key, pl_quick, pl_reason, pl_seat, pl_start_state,
 };
 use paceline_bpf::permission;
+use paceline_cgroup::{Cgroup, Hierarchy, Lock};
 use paceline_control::remembered;
+use paceline_net::clock::monotonic_us;
+use paceline_net::tick;
 use serde::Serialize;
 
 pub use groups::GroupStatus;
+pub use keys::{without, KeyStatus, Origin};
 use words::{changes, why};
 pub use words::{milliseconds, rate};
 
 use crate::address::address;
-use crate::cgroup::{Cgroup, Hierarchy};
-use crate::clock::monotonic_us;
 use crate::error::Result;
-use crate::kernel_side::{describe_identity, identity, KernelSide};
+use crate::kernel_side::policies::JobPolicy;
+use crate::kernel_side::{describe_identity, discover, identity, KernelSide};
 use crate::leftovers;
-use crate::lock::Lock;
-use crate::{outside, shortage, tick};
+use crate::{outside, shortage};
 
 /// Everything `paceline status` shows.
 #[derive(Debug, Clone, Serialize)]
@@ -67,6 +70,13 @@ pub struct JobStatus {
     pub owner_uid: u32,
     /// The policy's changes to each connection, in words.
     pub changes: Vec<String>,
+    /// Times that `paceline set` has changed it.
+    pub generation: u32,
+    /// Each key of its policy, with its origin; empty where a killed command left none.
+    pub keys: Vec<KeyStatus>,
+    /// Connections that still have an earlier policy: they were out of reach, or the kernel
+    /// refused a setting of the new one.
+    pub earlier: usize,
     /// Processes, as this PID namespace sees them.
     pub processes: Vec<Process>,
     /// Connections that got the policy so far, ended ones too.
@@ -210,6 +220,13 @@ pub struct Connection {
     /// Rate at which its packets are spaced now, payload in bits per second; 0: they are
     /// not.
     pub spacing_bits_per_s: u64,
+    /// Whether each segment is acknowledged at once: `none` (not asked for), `on`, or `ecn`
+    /// (not possible, because ECN was negotiated).
+    pub quick: &'static str,
+    /// ACKs without data that it sent since then.
+    pub quick_acks: u32,
+    /// ACKs that were held back.
+    pub held_acks: u64,
     /// Phase class that the connection's parameters are of.
     pub class: u32,
     /// Times it went over to another phase's parameters.
@@ -222,13 +239,26 @@ pub struct Connection {
 pub struct Reader {
     command: &'static str,
     side: Option<KernelSide>,
+    cleans: bool,
 }
 
 impl Reader {
     /// For a command by this name, which errors give.
     pub fn new(command: &'static str) -> Self {
-        let side = None;
-        Self { command, side }
+        Self {
+            command,
+            side: None,
+            cleans: true,
+        }
+    }
+
+    /// For the agent, which cleans up itself when a job ends, and keeps the kernel side for
+    /// the next one.
+    pub fn beside_agent() -> Self {
+        Self {
+            cleans: false,
+            ..Self::new("paceline agent")
+        }
     }
 
     /// The state now, after cleaning up ended jobs.
@@ -239,7 +269,7 @@ impl Reader {
     /// [`crate::Error::OtherBuild`].
     pub fn read(&mut self) -> Result<Status> {
         let live = self.side.take().filter(KernelSide::is_live);
-        let (status, side) = read(self.command, live)?;
+        let (status, side) = read(self.command, live, self.cleans)?;
         self.side = side;
         Ok(status)
     }
@@ -254,11 +284,21 @@ pub fn status() -> Result<Status> {
 }
 
 /// The state, and the kernel side that it was read from: `live`, if that is one.
-fn read(command: &'static str, live: Option<KernelSide>) -> Result<(Status, Option<KernelSide>)> {
+fn read(
+    command: &'static str,
+    live: Option<KernelSide>,
+    cleans: bool,
+) -> Result<(Status, Option<KernelSide>)> {
     permission::require(command)?;
     let hierarchy = Hierarchy::find()?;
     let lock = hierarchy.lock()?;
-    let cleaned = leftovers::clean(&hierarchy, &lock)?;
+    let cleaned = match cleans {
+        true => leftovers::clean(&hierarchy, &lock)?,
+        false => leftovers::Cleaned {
+            found: discover::find()?,
+            ..Default::default()
+        },
+    };
     let mut status = Status {
         build: describe_identity(identity()),
         congestion_controls: Vec::new(),
@@ -282,8 +322,15 @@ fn read(command: &'static str, live: Option<KernelSide>) -> Result<(Status, Opti
     let now = monotonic_us();
     let mut jobs = side.jobs()?;
     jobs.sort_by_key(|(_, job)| job.started_us);
-    for (id, job) in jobs {
+    for (id, mut job) in jobs {
         let cgroup = hierarchy.by_id(id);
+        let policy = found.policy(id)?;
+        let generation = policy.as_ref().map_or(0, JobPolicy::generation);
+        // What it has now, which may be another one than it began with.
+        if let Some(policy) = &policy {
+            job.policy = *policy.abi();
+            job.policy_name = name_to_array(&policy.policy()?.name);
+        }
         status.jobs.push(JobStatus {
             id,
             policy: name_text(&job.policy_name),
@@ -293,6 +340,9 @@ fn read(command: &'static str, live: Option<KernelSide>) -> Result<(Status, Opti
             age_s: now.saturating_sub(job.started_us) / 1_000_000,
             owner_uid: job.owner_uid,
             changes: changes(&job),
+            generation,
+            keys: keys::of(policy.as_ref(), now)?,
+            earlier: keys::earlier(&connections, id, generation),
             processes: cgroup
                 .as_ref()
                 .map(|cgroup| processes(cgroup, id, &pages))
@@ -422,8 +472,19 @@ fn connection(record: &pl_connection_record, policy: &pl_policy) -> Connection {
         group: Some(name_text(&record.group)).filter(|group| !group.is_empty()),
         uwnd_segs: Some(record.uwnd_segs).filter(|segs| *segs != 0),
         spacing_bits_per_s: record.spacing_bps.saturating_mul(8),
+        quick: quick(record.quick),
+        quick_acks: record.quick_acks,
+        held_acks: record.held_acks,
         class: class_of(record.phase),
         phase_switches: record.phase_switches,
+    }
+}
+
+fn quick(value: u32) -> &'static str {
+    match value {
+        quick if quick == pl_quick::PL_QUICK_ON as u32 => "on",
+        quick if quick == pl_quick::PL_QUICK_ECN as u32 => "ecn",
+        _ => "none",
     }
 }
 

@@ -2,15 +2,16 @@
 //! The warning at the end of a job whose policy had no effect.
 //!
 //! That is how a job looks whose processes a launcher has started elsewhere, whatever the
-//! launcher is called and whatever script it was in: [`crate::launcher`] only guesses.
+//! launcher is called and whatever script it was in: `paceline_launch::launcher` only guesses.
 
 use std::process::Command;
 
 use paceline_abi::pl_job;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Connections of a job, from its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Counts {
     /// Got the policy.
     pub governed: u64,
@@ -30,6 +31,27 @@ impl From<&pl_job> for Counts {
             loopback: job.loopback,
             mptcp: job.mptcp,
         }
+    }
+}
+
+impl Counts {
+    /// What came of the connections, in one line, for a user who has not asked for details.
+    pub fn words(self) -> String {
+        let connections = |count: u64| match count {
+            1 => "1 connection".to_owned(),
+            _ => format!("{count} connections"),
+        };
+        let mut text = format!("{} got the policy", connections(self.governed));
+        for (count, why) in [
+            (self.refused, "the kernel refused a setting"),
+            (self.loopback, "within this host"),
+            (self.mptcp, "Multipath TCP"),
+        ] {
+            if count > 0 {
+                text += &format!("; {count} left alone: {why}");
+            }
+        }
+        text
     }
 }
 
@@ -113,6 +135,18 @@ mod tests {
             mptcp: 4,
         };
         assert_eq!(words_for(counts, "lfn"), None);
+    }
+
+    #[test]
+    fn the_counts_are_one_line() {
+        let mut counts = Counts::default();
+        assert_eq!(counts.words(), "0 connections got the policy");
+        counts.governed = 1;
+        counts.loopback = 3;
+        assert_eq!(
+            counts.words(),
+            "1 connection got the policy; 3 left alone: within this host"
+        );
     }
 
     #[test]

@@ -17,11 +17,8 @@ pub enum Error {
     NotPermitted(#[from] NotPermitted),
 
     /// No such interface in this network namespace.
-    #[error("there is no interface {name} in this network namespace (ip link lists them)")]
-    NoInterface {
-        /// As given.
-        name: String,
-    },
+    #[error(transparent)]
+    NoInterface(#[from] paceline_bpf::interface::Error),
 
     /// What is asked for cannot be had at this interface.
     #[error("{interface}: {why}")]

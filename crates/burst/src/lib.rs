@@ -9,28 +9,23 @@
 
 #[allow(unsafe_code, reason = "links of BPF programs")]
 mod attach;
-#[allow(unsafe_code, reason = "functions of libbpf")]
 mod classic;
 mod error;
 mod filter;
-#[allow(unsafe_code, reason = "an ioctl that nix does not have")]
-mod interface;
 #[allow(unsafe_code, reason = "a struct as the bytes that BPF reads")]
 mod layout;
-#[allow(unsafe_code, reason = "a struct as the bytes of a message")]
-mod netlink;
 #[allow(unsafe_code, reason = "a map that the kernel shares")]
 mod ring;
 
 use std::os::fd::AsFd;
 
 use libbpf_rs::{MapCore, ObjectBuilder, OpenObject};
-use paceline_bpf::{messages, permission};
+use paceline_bpf::{interface, messages, permission};
 
 pub use attach::{Attach, Kind};
 pub use error::{Error, Result};
 pub use filter::{Filter, FilterError};
-pub use interface::Interface;
+pub use paceline_bpf::interface::Interface;
 
 /// The compiled bpf/burst.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/burst.bpf.o"));

@@ -37,6 +37,7 @@ pub fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
         policy: Policy::load(&args.policy)?,
         group: args.group,
         user: None,
+        wait: None,
     };
     let reach = match args.whole_host {
         true => Reach::WholeHost,

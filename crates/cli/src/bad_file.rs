@@ -3,13 +3,14 @@
 
 use paceline_emulator::file::FileError;
 use paceline_experiment::ExperimentError;
+use paceline_gateway::config::ConfigError;
 use paceline_lab::run::RunError;
 use paceline_simulator::scenario::ScenarioError;
 use paceline_simulator::study::StudyError;
 use paceline_simulator::sweep::SweepError;
 use paceline_testbed::TopologyError;
 
-/// An experiment, a topology, a scenario or a link that cannot be read, makes no sense, or
+/// An experiment, a topology, a scenario, a link or a gateway that cannot be read, makes no sense, or
 /// has not what the command line asks of it.
 pub fn is_cause_of(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
@@ -17,6 +18,7 @@ pub fn is_cause_of(error: &anyhow::Error) -> bool {
             || cause.is::<TopologyError>()
             || cause.is::<ScenarioError>()
             || cause.is::<FileError>()
+            || cause.is::<ConfigError>()
             || matches!(
                 cause.downcast_ref(),
                 Some(RunError::Experiment(_) | RunError::OnlyLive { .. })

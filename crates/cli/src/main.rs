@@ -10,27 +10,38 @@ mod burst_command;
 mod coordinate_command;
 mod doctor_command;
 mod emulate_command;
+mod fingerprint;
+mod gateway_command;
+mod generate_command;
 mod interface;
 mod lab_command;
+mod metrics;
 mod output;
 mod policy_command;
+mod receive_command;
 mod run_command;
 mod schema_command;
+mod send_command;
+mod set_command;
 mod sim_command;
 mod status_command;
+mod through_gateway;
 mod top_command;
+mod transfer;
+mod transfers_command;
 mod trusted_path;
 
 use std::process::ExitCode;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success
   1    failure; doctor: Paceline cannot run here; lab, sim: a claim does not hold
-  2    wrong usage, or an invalid experiment, topology, scenario or link file
-  3    lab, emulate, burst: the run is invalid
+  2    wrong usage, or an invalid experiment, topology, scenario, link
+       or gateway file
+  3    lab, emulate, burst: the run is invalid; send, receive: see their --help (3 to 7)
   125  run, lab exec: paceline itself failed, the command was not started
   126  run, lab exec: the command was found but cannot be executed
   127  run, lab exec: the command was not found
@@ -62,6 +73,8 @@ enum Command {
     Attach(attach_command::AttachArgs),
     /// Remove the policy from an attached cgroup
     Detach(attach_command::DetachArgs),
+    /// Change the policy of a running job and of its connections
+    Set(set_command::Args),
     /// Run jobs for users without root
     Agent(agent_command::Args),
     /// Show the jobs, the changes to each connection, and the reasons
@@ -76,12 +89,23 @@ enum Command {
     Lab(lab_command::Args),
     /// Coordinate parallel streams of many hosts so that they finish together
     Coordinate(coordinate_command::Args),
+    /// Send files to another host over parallel streams
+    Send(Box<send_command::Args>),
+    /// Receive files from another host, or run a standing receiver
+    Receive(Box<receive_command::Args>),
+    /// Show transfers of this user on this host, and stop them
+    Transfers(transfers_command::Args),
+    /// Carry other hosts' connections over a WAN, in one session at a reserved or learned rate
+    Gateway(gateway_command::Args),
     /// Emulate a WAN link between two interfaces
     Emulate(emulate_command::Args),
     /// Measure burstiness: packets per window of time at an interface
     Burst(burst_command::Args),
     /// Print the JSON schema of a kind of file, for editors
     Schema(schema_command::Args),
+    /// Write man pages and completions of shells, for packages
+    #[command(hide = true)]
+    Generate(generate_command::Args),
     /// Simulate TCP: hundreds to a million flows, RED, burstiness
     Sim(sim_command::Args),
 }
@@ -108,6 +132,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run_command::run(args),
         Command::Attach(args) => attach_command::attach(args),
         Command::Detach(args) => attach_command::detach(args),
+        Command::Set(args) => set_command::run(args),
         Command::Agent(args) => agent_command::run(&args),
         Command::Status(args) => status_command::run(args),
         Command::Top(args) => top_command::run(&args),
@@ -115,9 +140,14 @@ fn main() -> ExitCode {
         Command::Policy(args) => policy_command::run(args),
         Command::Lab(args) => lab_command::run(args, guest_log(cli.verbose)),
         Command::Coordinate(args) => coordinate_command::run(args),
+        Command::Send(args) => send_command::run(*args, cli.verbose),
+        Command::Receive(args) => receive_command::run(*args, cli.verbose),
+        Command::Transfers(args) => transfers_command::run(&args),
+        Command::Gateway(args) => gateway_command::run(args),
         Command::Emulate(args) => emulate_command::run(args),
         Command::Burst(args) => burst_command::run(&args),
         Command::Schema(args) => schema_command::run(&args),
+        Command::Generate(args) => generate_command::run(&args, Cli::command()),
         Command::Sim(args) => sim_command::run(&args),
     };
     result.unwrap_or_else(|error| {
@@ -174,10 +204,10 @@ fn start_log(verbose: u8) {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

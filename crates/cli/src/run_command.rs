@@ -7,11 +7,13 @@ use std::process::{Command, ExitCode};
 
 use anyhow::bail;
 use paceline_agent::job::{self, JobOptions};
-use paceline_agent::preload::{self, Choice};
-use paceline_agent::{group, launcher, service, Error};
+use paceline_agent::{group, service, Error};
+use paceline_launch::launcher;
+use paceline_launch::preload::{self, Choice};
 use paceline_policy::{Policy, PolicyError};
 
 use crate::output;
+use crate::through_gateway::Through;
 
 /// Exit code when paceline itself fails, as env(1) and timeout(1) have it.
 pub const FAILED: u8 = 125;
@@ -29,6 +31,13 @@ pub struct Args {
     /// Run the command as this user (with sudo: --user "$USER")
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+    /// Lead its connections through the gateway of this host, to the site of this peer
+    /// (docs/gateway.md); takes root
+    #[arg(long, value_name = "PEER")]
+    gateway: Option<String>,
+    /// The gateway's control socket, if its file moves it
+    #[arg(long, value_name = "PATH", requires = "gateway")]
+    gateway_socket: Option<PathBuf>,
     /// Without root: directory of the agent's sockets
     #[arg(long, value_name = "DIR", default_value = service::DIRECTORY)]
     agent: PathBuf,
@@ -66,7 +75,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     let preload = args.preload();
+    let mut through = None;
     let outcome = if job::capable() {
+        if let Some(peer) = &args.gateway {
+            through = Some(Through::start(args.gateway_socket.as_ref(), peer)?);
+        }
         let policy = Policy::load(&args.policy)?;
         if job::has_phases(&policy) {
             load_shim(preload, &args.command, &mut command)?;
@@ -75,12 +88,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             policy,
             group: args.group,
             user: args.user,
+            wait: through.as_ref().map(Through::wait),
         };
         warn(warning);
         job::run_in_job(&options, &mut command)
     } else {
         if args.user.is_some() {
             bail!("--user needs root: the agent runs a job as the requesting user");
+        }
+        if args.gateway.is_some() {
+            bail!("--gateway needs root: the gateway takes orders only from its own user");
         }
         // The agent has its own copy of what it allows, and may read what we may not.
         match Policy::load(&args.policy) {
@@ -94,6 +111,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match outcome {
         Ok(outcome) => Ok(ExitCode::from(outcome.code())),
         Err(Error::Spawn { program, source }) => {
+            if let Some(refused) = through.and_then(|through| through.refused()) {
+                bail!("the gateway does not lead this job's connections: {refused}");
+            }
             output::complain(&format!("{}: {source}", program.display()));
             Ok(ExitCode::from(match source.kind() {
                 ErrorKind::NotFound => 127,

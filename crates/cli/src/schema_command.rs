@@ -29,6 +29,10 @@ enum Kind {
     Topology,
     /// The agent's configuration
     Agent,
+    /// For `gateway serve`
+    Gateway,
+    /// Not a file: the agent's protocol for plugins of schedulers
+    AgentProtocol,
 }
 
 /// Runs the command.
@@ -43,6 +47,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Kind::Experiment => paceline_experiment::file::schema(),
         Kind::Topology => paceline_testbed::file::schema(),
         Kind::Agent => paceline_agent::service::config_schema(),
+        Kind::Gateway => paceline_gateway::config::schema(),
+        Kind::AgentProtocol => paceline_agent::service::protocol_schema(),
     };
     output::print_json(&schema)?;
     Ok(ExitCode::SUCCESS)

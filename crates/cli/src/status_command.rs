@@ -4,7 +4,9 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use paceline_agent::status::{self, milliseconds, rate, GroupStatus, JobStatus, Status};
+use paceline_agent::status::{
+    self, milliseconds, rate, without, GroupStatus, JobStatus, KeyStatus, Status,
+};
 
 use crate::output::{self, foreign};
 
@@ -73,6 +75,7 @@ fn job_text(job: &JobStatus) -> String {
     if job.changes.is_empty() {
         let _ = writeln!(text, "    no changes");
     }
+    text.push_str(&keys(job));
     let processes: Vec<String> = job
         .processes
         .iter()
@@ -95,12 +98,47 @@ fn job_text(job: &JobStatus) -> String {
         job.governed,
         job.refused
     );
+    if job.earlier != 0 {
+        let _ = writeln!(
+            text,
+            "  connections that still have an earlier policy: {}",
+            job.earlier
+        );
+    }
     for warning in &job.warnings {
         let _ = writeln!(text, "  warning: {}", foreign(warning));
     }
     text.push_str(&connections(job));
     text.push_str(&paths(job));
     text
+}
+
+/// A key's value; of one that was left out, what holds without it.
+pub fn value(key: &KeyStatus) -> String {
+    match &key.value {
+        Some(value) => foreign(value),
+        None => without(&key.key).to_owned(),
+    }
+}
+
+/// Each key of the policy, and where it is from.
+fn keys(job: &JobStatus) -> String {
+    if job.keys.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = job
+        .keys
+        .iter()
+        .map(|key| {
+            vec![
+                key.key.clone(),
+                value(key),
+                key.origin.to_string(),
+                format!("{} ago", age(key.age_s)),
+            ]
+        })
+        .collect();
+    format!("  keys:\n{}", output::table("    ", &rows))
 }
 
 fn connections(job: &JobStatus) -> String {

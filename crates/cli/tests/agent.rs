@@ -14,6 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Output, Stdio};
 
 use common::agent::{directory_of, until_gone, Agent, GROUP, OTHER_USER, USER};
+use common::packets::{Packets, SYN};
 use common::{alone, connect, jobs, status, transfer, Net, SERVER4};
 
 fn part_of(process: u32) -> String {
@@ -138,6 +139,31 @@ fn only_the_listed_policies_are_had() {
     let arguments = ["--user", "nobody", "--", "echo", "started"];
     let output = agent.run(USER, None, &arguments).output().unwrap();
     assert_refused(&output, &["--user needs root"]);
+}
+
+/// By the name of a listed policy, at the interface of the user's network namespace.
+#[test]
+fn a_users_job_goes_without_options_where_it_is() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    const WINDOW_SCALING: u8 = 3;
+    let (net, mut agent) = (Net::new(), Agent::start());
+    let policy = agent.place.join("site.toml");
+    let text = "name = \"site\"\n[options]\ninterface = \"v\"\nwindow_scaling = false\n";
+    fs::write(&policy, text).unwrap();
+    agent.kill();
+    agent.restart();
+    let mut client = agent.peer(USER, &net, policy.to_str().unwrap());
+    let mut server = net.peer(1);
+    let mut packets = Packets::start(&net, 0);
+    connect(&mut client, &mut server, SERVER4);
+    let sent = packets.read();
+    let syn = sent.iter().find(|packet| packet.leaves).expect("a SYN");
+    assert!(syn.flags & SYN != 0 && !syn.options.is_empty(), "{syn:?}");
+    assert!(!syn.options.contains(&WINDOW_SCALING), "{syn:?}");
+    client.end();
+    server.end();
 }
 
 #[test]

@@ -104,6 +104,46 @@ fn new_connections_of_an_attached_cgroup_are_adapted() {
 }
 
 #[test]
+fn a_connection_that_set_does_not_reach_is_counted() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let (_net, service, mut client, mut server) = serving();
+    assert!(output(&["attach", "--cgroup", service.path()])
+        .status
+        .success());
+    connect(&mut client, &mut server, SERVER4);
+    let set = |value: &str| {
+        let output = output(&["set", service.path(), value]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let earlier = || {
+        let job = &jobs(&status(), service.path())[0];
+        (job["generation"].clone(), job["earlier"].clone())
+    };
+    assert!(set("ack.delay=12ms").contains("1 running connection changed"));
+    assert_eq!(earlier(), (1.into(), 0.into()));
+    // Its process leaves, and nobody is left who tells where its sockets are.
+    let own = common::own_cgroup().join("cgroup.procs");
+    std::fs::write(own, client.ask("pid")).unwrap();
+    assert!(set("ack.delay=16ms").contains("0 running connections changed"));
+    assert_eq!(earlier(), (2.into(), 1.into()));
+    let shown = output(&["status"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("connections that still have an earlier policy: 1"),
+        "{shown}"
+    );
+    // Once it is there again it gets what is newest.
+    service.add(&client.ask("pid"));
+    assert!(set("ack.delay=20ms").contains("1 running connection changed"));
+    assert_eq!(earlier(), (3.into(), 0.into()));
+    client.end();
+    server.end();
+}
+
+#[test]
 fn a_listener_of_another_cgroup_is_named_with_what_it_accepts() {
     let Some(_alone) = alone() else {
         return;

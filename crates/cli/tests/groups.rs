@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::agent::{group_id, Agent, GROUP, OTHER_USER, USER};
 use common::lab::Lab;
+use common::noise::measured;
 use common::service::Service;
 use common::streams::{connect, streams, Program};
 use common::{alone, is_root, output, paceline, status, Net, PolicyFile, SERVER4};
@@ -213,6 +214,22 @@ fn foreign_options_are_as_without_paceline() {
     for program in [inside, outside, server] {
         program.end();
     }
+}
+
+/// A policy that fixes it leaves nothing to bound.
+#[test]
+fn a_fixed_window_comes_into_no_group() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let policy = PolicyFile::new("fixed", "base = \"cubic\"\nwindow.fixed = 30\n");
+    let net = Net::new();
+    let mut client = Program::in_job(&net, 0, &["--policy", policy.path()]);
+    let mut server = Program::without(&net, 1);
+    connect(&mut client, &mut server, SERVER4);
+    assert_eq!(client.error("attach bulk"), "EOPNOTSUPP");
+    client.end();
+    server.end();
 }
 
 /// A program each of two users, with a connection in what both call "same".
@@ -490,15 +507,18 @@ fn what_leaves_under_a_cap_never_exceeds_it_and_its_end_is_no_burst() {
         assert_eq!(capped.max_segs, CAP);
         // What was in flight when the cap came is acknowledged.
         client.ask("sleep-ms 300");
-        client.ask(&format!("capture {port}"));
-        client.ask("sleep-ms 1500");
-        let found = client.ask("captured");
-        let inflight = found["inflight"].as_u64().unwrap();
-        assert_eq!(found["dropped"], 0, "{base}: {found}");
-        assert!(
-            inflight > 0 && inflight <= u64::from(CAP) * 1448,
-            "{base}: {found}"
-        );
+        // A busy machine's capture may lose packets, and then says so.
+        measured(&format!("what {base} has in flight under a cap"), || {
+            client.ask(&format!("capture {port}"));
+            client.ask("sleep-ms 1500");
+            let found = client.ask("captured");
+            let inflight = found["inflight"].as_u64().unwrap();
+            if found["dropped"] == 0 && inflight > 0 {
+                assert!(inflight <= u64::from(CAP) * 1448, "{base}: {found}");
+                return Ok(());
+            }
+            Err(found.to_string())
+        });
         // The algorithm's own window did not grow meanwhile.
         let held = only(&mut group);
         if base != "bbr" {
@@ -553,9 +573,16 @@ fn a_lift_is_seen_on_the_wire_and_ends_with_its_lease() {
     client.ask("keep-sending");
     let held = until(&mut group, "the cap", |stream| stream.uwnd_segs == Some(10));
     assert!(held.inflight_segs <= 10, "{held:?}");
-    assert_eq!(client.error(&format!("limits {LIFT} {LIFT} 1000")), "none");
-    until(&mut group, "the lift", |stream| {
-        stream.inflight_segs > LIFT * 3 / 4
+    // A machine that stops for a second sees nothing of a lift of a second.
+    measured("the lift", || {
+        assert_eq!(client.error(&format!("limits {LIFT} {LIFT} 1000")), "none");
+        for _ in 0..100 {
+            if only(&mut group).inflight_segs > LIFT * 3 / 4 {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err(format!("{:?}", only(&mut group)))
     });
     // The lease ends, and with it every limit.
     while client.ask("info")["max"] != 0 {}

@@ -6,12 +6,10 @@ mod common;
 
 use std::path::Path;
 
-use common::guest::{guest, has_qemu};
+use common::guest::{guest, has_qemu, NO_GUEST};
 
 /// These depend on the guest's memory or change with each release: only how they came out.
 const VARYING: [&str; 4] = ["kernel", "receive buffer", "send buffer", "buffer limits"];
-/// Exit status of `lab guest` when there is no guest.
-const NO_GUEST: i32 = 125;
 /// A tenth below the verifier's limit: newer kernels tell more states apart, and what
 /// comes near does not load on one of them.
 const MOST_VERIFIED: u64 = 900_000;

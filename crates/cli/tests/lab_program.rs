@@ -171,7 +171,7 @@ fn a_program_runs_under_each_variant_and_its_phases_are_seen() {
     let of = run.id();
     let all = vec![vec![ALLTOALLS, ALLREDUCES]; RANKS];
     let mut seen = Value::Null;
-    for _ in 0..600 {
+    for _ in 0..2400 {
         seen = status();
         if jobs(&seen, &format!("paceline.{of}."))
             .iter()

@@ -54,8 +54,10 @@ fn each_connection_has_a_jitter_of_its_own() {
         return;
     }
     const CONNECTIONS: usize = 16;
-    // An accepted one comes from the most to its own, by a quarter of the rest in each.
-    const ROUND_TRIPS: usize = 30;
+    // An accepted one comes from the most to its own, by a quarter of the rest in each; and
+    // one that a busy machine has held up comes back to it.
+    const LEAST_ROUND_TRIPS: usize = 30;
+    const MOST_ROUND_TRIPS: usize = 600;
     let Some(_alone) = alone() else {
         return;
     };
@@ -67,10 +69,18 @@ fn each_connection_has_a_jitter_of_its_own() {
         let port = server.ask(&format!("listen {SERVER4}"));
         client.ask(&format!("connect-many {SERVER4} {port} {CONNECTIONS}"));
         server.ask(&format!("accept-many {CONNECTIONS}"));
-        for _ in 0..ROUND_TRIPS {
+        let mut connections = Vec::new();
+        for number in 1..=MOST_ROUND_TRIPS {
             exchange(&mut job, &mut other);
+            if number % LEAST_ROUND_TRIPS != 0 {
+                continue;
+            }
+            connections = self::connections(&job);
+            let short = |connection: &Value| microseconds(connection, "rto_us") < USUAL_US;
+            if connections.iter().all(short) {
+                break;
+            }
         }
-        let connections = connections(&job);
         assert_eq!(connections.len(), CONNECTIONS);
         let mut different = BTreeSet::new();
         for connection in &connections {
@@ -184,8 +194,9 @@ fn timeouts_of_a_thin_stream_double_unless_the_policy_says_linear() {
         let gap = |number: usize| sent[number] - sent[number - 1];
         let (early, late) = (gap(2), gap(5));
         match backoff {
-            "linear" => assert!(late < 2 * early, "{sent:?}"),
-            _ => assert!(late >= 4 * early, "{sent:?}"),
+            // One or eight times as long, less what timers are late.
+            "linear" => assert!(late < 3 * early, "{sent:?}"),
+            _ => assert!(late >= 3 * early, "{sent:?}"),
         }
         client.end();
         server.end();

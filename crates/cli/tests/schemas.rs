@@ -6,13 +6,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 8] = [
     "policy",
     "link",
     "scenario",
     "experiment",
     "topology",
     "agent",
+    "gateway",
+    "agent-protocol",
 ];
 
 fn printed(kind: &str) -> String {

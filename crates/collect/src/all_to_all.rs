@@ -96,6 +96,9 @@ mod tests {
         let topology = Topology {
             senders: 8,
             far_hosts: 8,
+            gateways: false,
+            down: false,
+            one_switch: false,
             rate_bps: 1_000_000_000,
             one_way_delay_ns: 0,
             buffer_bytes: 65_536,

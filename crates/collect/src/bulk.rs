@@ -5,7 +5,7 @@ use paceline_experiment::plan::{Bulk, Topology, When};
 use paceline_experiment::record::{CpuRecord, FlowRecord, PacketRecord, Record, RoundTrip};
 use paceline_report::Series;
 
-use super::{pick, seconds, share, CollectError, Collector, Place};
+use super::{gateway, pick, seconds, share, CollectError, Collector, Place};
 
 impl Collector {
     pub(super) fn bulk<'r>(
@@ -21,6 +21,9 @@ impl Collector {
             _ => None,
         });
         let topology = &place.plan.topology;
+        let share_of_link = gateway::arriving_share(topology);
+        let full_bps = share_of_link * topology.frame().goodput_bps(topology.rate_bps);
+        self.gateways(place, index, bulk, full_bps, records.clone())?;
         for (number, group) in bulk.groups.iter().enumerate() {
             let of_group: Vec<&FlowRecord> = flows
                 .iter()
@@ -37,9 +40,10 @@ impl Collector {
                 .map(|flows| flows.iter().map(|flow| goodput(flow)).collect())
                 .collect();
             let sums = rates.iter().map(|rates| rates.iter().sum()).collect();
-            let bound = topology
-                .frame()
-                .goodput_bps(mean_rate_bps(topology, bulk.duration_ns));
+            let bound = share_of_link
+                * topology
+                    .frame()
+                    .goodput_bps(mean_rate_bps(topology, bulk.duration_ns));
             self.put(
                 place,
                 &place.metric("goodput_bps", &tails),
@@ -174,13 +178,17 @@ fn packet_level_bps(round: &RoundTrip) -> Option<f64> {
     (round.busy_ns > 0).then(|| round.wire_bytes as f64 * 8e9 / round.busy_ns as f64)
 }
 
-/// What the link's rate is on the average over so long, bits per second.
+/// What the link's rate is on the average over so long, bits per second; none where it is down.
 fn mean_rate_bps(topology: &Topology, duration_ns: u64) -> u64 {
+    let (mut up_bps, mut is_down) = (topology.rate_bps, false);
     let (mut rate_bps, mut since_ns, mut bits) = (topology.rate_bps, 0, 0);
     for step in &topology.steps {
-        let (When::Time { at_ns }, Some(next)) = (step.when, step.change.rate_bps) else {
+        let When::Time { at_ns } = step.when else {
             continue;
         };
+        up_bps = step.change.rate_bps.unwrap_or(up_bps);
+        is_down = step.change.down.unwrap_or(is_down);
+        let next = if is_down { 0 } else { up_bps };
         let until_ns = at_ns.min(duration_ns);
         bits += u128::from(rate_bps) * u128::from(until_ns - since_ns);
         (rate_bps, since_ns) = (next, until_ns);

@@ -18,7 +18,7 @@ use support::host::{sample, until, Host};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A coordinator at these places, whose rounds are short.
 async fn start(listen: Vec<Endpoint>, algorithm: &str, token: bool) -> Option<SocketAddr> {

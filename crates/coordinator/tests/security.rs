@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 const SECRET: &[u8] = b"sixteen or more bytes";
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn config(listen: Vec<Endpoint>) -> ServerConfig {
     let mut config = ServerConfig::new(listen, "average".parse().expect("an algorithm"));

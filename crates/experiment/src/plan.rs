@@ -2,7 +2,10 @@
 //! The plan of one case: an experiment reduced to one variant on one link, in plain numbers, as
 //! it is handed to the guest.
 
+mod gateway;
+mod messages;
 mod path;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,10 +16,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::skeleton::{Benchmark, Class};
 
+pub use gateway::Gateway;
+pub use messages::{Messages, Netpipe, OutOfCore};
 pub use path::{
     Change, Codel, HostQueue, Impairments, Loss, Policer, Reorder, Step, When, ETHERNET_MTU,
     MOST_HOSTS,
 };
+pub use transfer::Transfer;
 
 /// One shard of an experiment: everything that one machine, virtual or live,
 /// runs in one go.
@@ -41,14 +47,27 @@ pub struct Plan {
 /// segment each would cost the guest more instructions than it has.
 pub const UNOFFLOADED_SEGMENTS: u32 = 8;
 
-/// A dumbbell: sender hosts, a router, one receiver host; or two clusters.
+/// A dumbbell: sender hosts, a router, one receiver host; or two clusters; or one switch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Topology {
-    /// Sender hosts, 1 to 250; with two clusters the hosts of the near one.
+    /// Sender hosts, 1 to 250; with two clusters the hosts of the near one; with one switch
+    /// all hosts.
     pub senders: u32,
     /// Hosts of the far cluster, the receiver among them; 0: one receiver at the
     /// bottleneck's end, and a bottleneck in its direction only.
     pub far_hosts: u32,
+    /// All hosts are at one switch: there is no link but theirs, and each port towards a
+    /// host has the rate, the delay and the queue of the bottleneck.
+    // What is usual is left out here and below, so that other plans are what they were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_switch: bool,
+    /// A host for a gateway stands at each end of the link: the router, and one more, which
+    /// forwards to the receiver.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gateways: bool,
+    /// All packets are lost, in both directions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub down: bool,
     /// Bottleneck, bits per second, framing included.
     pub rate_bps: u64,
     /// Propagation delay one way, nanoseconds.
@@ -73,7 +92,6 @@ pub struct Topology {
     /// Implementation of the bottleneck; absent: the backend's usual one.
     pub bottleneck: Option<Means>,
     /// Largest IP packet on every link, bytes.
-    // What is usual is left out here and below, so that other plans are what they were.
     #[serde(default = "ethernet_mtu", skip_serializing_if = "is_ethernet_mtu")]
     pub mtu: u32,
     /// Queueing discipline of the hosts' interfaces; absent: first in first out.
@@ -124,6 +142,9 @@ pub struct Adaptation {
     /// parameters; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinate: Option<Choice>,
+    /// What runs on both hosts for gateways; absent: they forward.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Gateway>,
     /// Written on every host before the workloads.
     pub sysctl: BTreeMap<String, String>,
 }
@@ -155,10 +176,16 @@ pub enum Workload {
     Bulk(Bulk),
     /// Parallel transfers that begin together.
     Streams(Streams),
-    /// A program of message-passing ranks, one on each host of two clusters.
+    /// Messages from one host to another, one way or in turn.
+    Messages(Messages),
+    /// Messages there and back with growing sizes.
+    Netpipe(Netpipe),
+    /// A program of message-passing ranks, one on each host of the clusters.
     Ranks(Ranks),
     /// A real program: MPI ranks on the hosts of two clusters, or a server and a client.
     RealProgram(RealProgram),
+    /// Files from the near hosts to the far ones, by `paceline send`.
+    Transfer(Transfer),
 }
 
 /// A real program: that of an MPI library, as in matsuda-2005, 4.5, or a server's client.
@@ -236,6 +263,8 @@ pub enum Program {
     AllToAll(AllToAll),
     /// A benchmark's messages, with sleep for what it computes: matsuda-2005, 4.5.
     Skeleton(Skeleton),
+    /// A matrix in files of all hosts: ligon-1999, 4.3.3.
+    OutOfCore(OutOfCore),
 }
 
 /// Every rank sends a block to every other one, all at once, and waits for theirs; round
@@ -464,10 +493,16 @@ impl Topology {
     /// dumbbell they are cut before it, between clusters by the bottleneck itself, so
     /// that packets which stay in a cluster are cheap.
     pub fn packet_segments(&self) -> u32 {
-        match self.far_hosts {
-            0 => 1,
-            _ => self.unoffloaded_segments(),
+        match self.is_cluster() {
+            false => 1,
+            true => self.unoffloaded_segments(),
         }
+    }
+
+    /// Whether the hosts are those of clusters, on which programs of ranks run: of two, or
+    /// of one at one switch.
+    pub fn is_cluster(&self) -> bool {
+        self.far_hosts > 0 || self.one_switch
     }
 
     /// Segments that leave a host back to back without offload: [`UNOFFLOADED_SEGMENTS`] of
@@ -494,7 +529,7 @@ impl Plan {
 }
 
 impl Workload {
-    /// Steps of progress: bursts, rounds, seconds, cycles, iterations or programs.
+    /// Steps of progress: bursts, rounds, seconds, sizes, cycles, iterations or programs.
     pub fn steps(&self) -> u64 {
         match self {
             Workload::Burst(burst) => u64::from(burst.count),
@@ -503,14 +538,18 @@ impl Workload {
                 u64::from(bulk.repeats) * bulk.duration_ns.div_ceil(1_000_000_000)
             }
             Workload::Streams(streams) => u64::from(streams.repeats),
+            Workload::Messages(messages) => u64::from(messages.repeats),
+            Workload::Netpipe(netpipe) => netpipe.sizes.len() as u64,
             Workload::Ranks(ranks) => match &ranks.program {
                 Program::Switch(switch) => u64::from(switch.cycles),
                 Program::AllToAll(all) => u64::from(all.rounds),
                 Program::Skeleton(skeleton) => {
                     u64::from(skeleton.repeats) * u64::from(skeleton.iterations)
                 }
+                Program::OutOfCore(program) => u64::from(program.iterations),
             },
             Workload::RealProgram(_) => 1,
+            Workload::Transfer(transfer) => u64::from(transfer.repeats),
         }
     }
 
@@ -521,8 +560,11 @@ impl Workload {
             Workload::Incast(incast) => &incast.label,
             Workload::Bulk(bulk) => &bulk.label,
             Workload::Streams(streams) => &streams.label,
+            Workload::Messages(messages) => &messages.label,
+            Workload::Netpipe(netpipe) => &netpipe.label,
             Workload::Ranks(ranks) => &ranks.label,
             Workload::RealProgram(program) => &program.label,
+            Workload::Transfer(transfer) => &transfer.label,
         }
     }
 }

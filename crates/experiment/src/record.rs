@@ -35,14 +35,26 @@ pub enum Record {
     Flow(FlowRecord),
     /// One run of parallel streams.
     Streams(StreamsRecord),
-    /// One run of a skeleton.
+    /// One run of messages between two hosts.
+    Messages(MessagesRecord),
+    /// One size of messages there and back.
+    Netpipe(NetpipeRecord),
+    /// The packets of one connection.
+    Trace(TraceRecord),
+    /// One run of a program of ranks.
     Run(RunRecord),
     /// One run of an MPI program.
     RealProgram(RealProgramRecord),
+    /// One transfer of files.
+    Transfer(TransferRecord),
     /// Bandwidth over one burst.
     Samples(SampleRecord),
     /// The packets of one flow of a bulk workload.
     Packets(PacketRecord),
+    /// When the programs of a bulk workload read how much.
+    Arrivals(ArrivalRecord),
+    /// What a gateway sent over one run of a bulk workload.
+    Gateway(GatewayRecord),
     /// Timers over one workload.
     Timers(TimerRecord),
     /// CPU over one workload.
@@ -208,6 +220,32 @@ pub struct FlowRecord {
     pub bursts_ns: Vec<u64>,
 }
 
+/// Bytes that programs read, all receivers together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArrivalRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// Length of a bin, nanoseconds.
+    pub bin_ns: u64,
+    /// Bytes of each bin since the beginning.
+    pub bytes: Vec<u64>,
+}
+
+/// What the near gateway sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// Datagrams.
+    pub sent: u64,
+    /// Those that it took for lost.
+    pub lost: u64,
+    /// Those that arrived although it had taken them for lost.
+    pub spurious: u64,
+    /// Most that it gave the link in any 10 ms, bytes with framing.
+    pub most_in_10ms_bytes: u64,
+}
+
 /// One run of parallel streams.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamsRecord {
@@ -255,6 +293,60 @@ pub struct StreamSample {
     pub total_inflight: u64,
 }
 
+/// One run of messages between two hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MessagesRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// From the first write until the sender knew that all had been read, nanoseconds.
+    pub time_ns: u64,
+    /// Data segments sent, retransmissions included.
+    pub segments: u64,
+    /// Segments without data that came back meanwhile.
+    pub acks: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Segments that the receiver reported as arrived twice.
+    pub spurious: u64,
+}
+
+/// One size of messages there and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetpipeRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// Bytes of a message.
+    pub size_bytes: u64,
+    /// Exchanges of the fastest trial.
+    pub exchanges: u32,
+    /// How long they took together, nanoseconds.
+    pub time_ns: u64,
+}
+
+/// The first packets of a connection, as they passed the router.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraceRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// In the order of their times.
+    pub packets: Vec<TracedPacket>,
+}
+
+/// One packet of a trace. Sequence numbers are relative to the first traced ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedPacket {
+    /// Since the first one, nanoseconds.
+    pub time_ns: u64,
+    /// It comes from the receiver.
+    pub back: bool,
+    /// Number of its first byte.
+    pub seq: u32,
+    /// Bytes of payload.
+    pub bytes: u32,
+    /// Number of the byte that its sender waits for.
+    pub ack: u32,
+}
+
 /// One run of a program of ranks, all ranks together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -288,6 +380,26 @@ pub struct RealProgramRecord {
     pub retransmitted: u64,
     /// What Paceline did, where the variant has a policy.
     pub governed: Option<Governed>,
+}
+
+/// One transfer of files, all hosts together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TransferRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// From 0.
+    pub repeat: u32,
+    /// From the command's start to its end, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Bytes of all files.
+    pub payload_bytes: u64,
+    /// When the last piece of each stream was acknowledged, nanoseconds; none where several
+    /// hosts send.
+    pub streams_ns: Vec<u64>,
+    /// Data segments sent, retransmissions included.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
 }
 
 /// What Paceline's status said of a program.

@@ -23,6 +23,12 @@ pub enum CaseError {
         /// The problem.
         problem: String,
     },
+    /// A transfer of files did not run to its end.
+    #[error("[[transfer]]: {0}")]
+    Transfer(#[from] paceline_courier::CourierError),
+    /// The gateways at the ends of the link.
+    #[error("the gateways: {0}")]
+    Gateway(String),
     /// A rank's process failed.
     #[error("a rank failed: {0}")]
     Rank(String),

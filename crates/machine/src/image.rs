@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The guest's root: this program as `/init`, `ip`, `tc`, their libraries and the
-//! kernel's modules. Built once, kept in the cache, built again when an input
+//! The guest's root: this program as `/init`, `ip`, `tc`, `nft` if there is one, their
+//! libraries and the kernel's modules. Built once, kept in the cache, built again when an input
 //! changes.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use super::cpio::{Archive, EXECUTABLE, FILE, LINK};
 use super::elf;
 use super::kernel::{self, Choice, Kernel};
 use super::{VirtualError, Wrong};
-use crate::guest::{INIT, MODULES};
+use crate::guest::{GATEWAY_MODULES, INIT, MODULES};
 
 /// Images of older builds that are kept: another checkout may be using them.
 const IMAGES_KEPT: usize = 8;
@@ -132,24 +132,29 @@ fn contents(kernel: &Kernel) -> Result<Vec<Entry>, VirtualError> {
     let program = std::env::current_exe().wrong("find", Path::new("/proc/self/exe"))?;
     let mut entries = Vec::new();
     let mut libraries = BTreeSet::new();
-    for (path, name) in [
-        (&program, INIT),
-        (&find_program("ip")?, "/usr/sbin/ip"),
-        (&find_program("tc")?, "/usr/sbin/tc"),
-    ] {
+    let mut programs = vec![
+        (program, INIT),
+        (find_program("ip")?, "/usr/sbin/ip"),
+        (find_program("tc")?, "/usr/sbin/tc"),
+    ];
+    // Only gateways need it, and say so.
+    programs.extend(find_program("nft").map(|nft| (nft, "/usr/sbin/nft")));
+    for (path, name) in &programs {
         libraries.extend(libraries_of(path)?);
         entries.push(entry(path, name)?);
     }
     for library in libraries {
         entries.push(entry(&library, &library.to_string_lossy())?);
     }
-    for module in kernel.modules()? {
-        let name = module.file_name().unwrap_or_default().to_string_lossy();
-        entries.push(Entry {
-            path: format!("/{MODULES}/{name}"),
-            mode: FILE,
-            content: fs::read(&module).wrong("read", &module)?,
-        });
+    for (from, to) in [("modules", MODULES), ("gateway-modules", GATEWAY_MODULES)] {
+        for module in kernel.modules(from)? {
+            let name = module.file_name().unwrap_or_default().to_string_lossy();
+            entries.push(Entry {
+                path: format!("/{to}/{name}"),
+                mode: FILE,
+                content: fs::read(&module).wrong("read", &module)?,
+            });
+        }
     }
     Ok(entries)
 }

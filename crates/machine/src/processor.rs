@@ -10,51 +10,67 @@
 //! thread has woken it, or waits, and never in between.
 
 use std::io;
-use std::sync::Mutex;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use nix::sched::{sched_getaffinity, sched_getcpu, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
 
-/// How many of this process's machines use each CPU.
-static MACHINES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// Names a place on a CPU: an abstract socket, which one process has, and which is free when
+/// that process is gone.
+const PLACE: &str = "paceline-machine";
+/// Places on each CPU; machines beyond are put anywhere.
+const PLACES: usize = 64;
 
 /// A machine's CPU, given back when dropped.
-pub struct Processor(usize);
+pub struct Processor {
+    cpu: usize,
+    _place: Option<UnixDatagram>,
+}
 
 impl Processor {
-    /// One that the fewest of this process's machines use; the caller's own, where
-    /// the kernel found room for it, comes first.
+    /// One that the fewest machines use, also those of other processes of this host; the
+    /// caller's own, where the kernel found room for it, comes first.
     ///
     /// # Errors
     /// If the kernel does not say which CPUs there are.
     pub fn take() -> io::Result<Self> {
+        Self::take_of(PLACE)
+    }
+
+    fn take_of(name: &str) -> io::Result<Self> {
         let allowed = sched_getaffinity(Pid::from_raw(0))?;
         let here = sched_getcpu()?;
-        let mut machines = machines();
-        machines.resize(CpuSet::count(), 0);
-        let cpu = (0..CpuSet::count())
+        let mut cpus: Vec<usize> = (0..CpuSet::count())
             .filter(|&cpu| allowed.is_set(cpu) == Ok(true))
-            .min_by_key(|&cpu| (machines[cpu], cpu != here))
-            .unwrap_or(here);
-        machines[cpu] += 1;
-        Ok(Processor(cpu))
+            .collect();
+        cpus.sort_by_key(|&cpu| cpu != here);
+        for place in 0..PLACES {
+            for &cpu in &cpus {
+                let address = SocketAddr::from_abstract_name(format!("{name}-{cpu}-{place}"))?;
+                if let Ok(place) = UnixDatagram::bind_addr(&address) {
+                    return Ok(Processor {
+                        cpu,
+                        _place: Some(place),
+                    });
+                }
+            }
+        }
+        Ok(Processor {
+            cpu: here,
+            _place: None,
+        })
     }
 
     /// What a child does with it before it becomes QEMU.
     pub fn confine(&self) -> io::Result<impl Fn() -> io::Result<()> + use<>> {
         let mut only = CpuSet::new();
-        only.set(self.0)?;
+        only.set(self.cpu)?;
         Ok(move || {
             sched_setaffinity(Pid::from_raw(0), &only)?;
             go_first();
             Ok(())
         })
-    }
-}
-
-impl Drop for Processor {
-    fn drop(&mut self) {
-        machines()[self.0] -= 1;
     }
 }
 
@@ -68,12 +84,6 @@ fn go_first() {
     }
 }
 
-fn machines() -> std::sync::MutexGuard<'static, Vec<usize>> {
-    MACHINES
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,17 +94,20 @@ mod tests {
         let count = (0..CpuSet::count())
             .filter(|&cpu| allowed.is_set(cpu) == Ok(true))
             .count();
-        let taken: Vec<_> = (0..2 * count)
-            .map(|_| Processor::take().expect("a CPU"))
-            .collect();
-        let mut first: Vec<_> = taken[..count].iter().map(|taken| taken.0).collect();
-        first.sort_unstable();
+        let name = format!("paceline-machine-test-{}", std::process::id());
+        let take = || Processor::take_of(&name).expect("a CPU");
+        let on = |taken: &[Processor]| {
+            let mut cpus: Vec<_> = taken.iter().map(|taken| taken.cpu).collect();
+            cpus.sort_unstable();
+            cpus
+        };
+        let mut taken: Vec<_> = (0..2 * count).map(|_| take()).collect();
+        let mut first = on(&taken[..count]);
+        assert_eq!(first, on(&taken[count..]), "each has two");
         first.dedup();
         assert_eq!(first.len(), count);
-        assert!(machines()
-            .iter()
-            .all(|&machines| machines == 2 || machines == 0));
-        drop(taken);
-        assert!(machines().iter().all(|&machines| machines == 0));
+        // What one gives back is the next one's.
+        let freed = taken.remove(0).cpu;
+        assert_eq!(take().cpu, freed);
     }
 }

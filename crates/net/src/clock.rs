@@ -11,6 +11,11 @@ pub fn now_ns() -> u64 {
     Duration::from(time).as_nanos() as u64
 }
 
+/// The same in whole microseconds, the clock of the kernel side.
+pub fn monotonic_us() -> u64 {
+    now_ns() / 1_000
+}
+
 /// Sleeps until `time_ns` of CLOCK_MONOTONIC.
 pub fn sleep_until(time_ns: u64) {
     let time = Duration::from_nanos(time_ns).into();

@@ -24,13 +24,31 @@ pub fn listen_here(address: SocketAddr, congestion: Option<&str>) -> Result<TcpL
     Ok(listener)
 }
 
-/// Connects from the host that the calling thread is on.
+/// Connects from the host that the calling thread is on, with TCP_NODELAY.
 pub fn connect_from_here(address: SocketAddr, congestion: &Congestion) -> Result<TcpStream, Error> {
+    connect_new(address, congestion, true)
+}
+
+/// The same as a program that leaves TCP_NODELAY alone, so that a policy may set it.
+pub fn connect_with_nagle(
+    address: SocketAddr,
+    congestion: &Congestion,
+) -> Result<TcpStream, Error> {
+    connect_new(address, congestion, false)
+}
+
+fn connect_new(
+    address: SocketAddr,
+    congestion: &Congestion,
+    nodelay: bool,
+) -> Result<TcpStream, Error> {
     let stream = socket(address)?;
     if let Some(name) = &congestion.asked {
         set_congestion(&stream, name)?;
     }
-    stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
+    if nodelay {
+        stream.set_nodelay(true).doing("setting TCP_NODELAY")?;
+    }
     connect_socket(&stream, address).doing(format!("connecting to {address}"))?;
     congestion.check(&stream)?;
     Ok(stream)

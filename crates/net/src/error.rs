@@ -14,10 +14,10 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// `ip` or `tc` refused.
+    /// `ip`, `tc` or `nft` refused.
     #[error("{tool} refused ({status}): {message}\nits input was:\n{input}")]
     Tool {
-        /// `ip` or `tc`.
+        /// Its name.
         tool: &'static str,
         /// Exit status.
         status: std::process::ExitStatus,

@@ -4,22 +4,29 @@
 //! - [`namespace`]: a host of a lab, as long as its descriptor lives;
 //! - [`shaper`], [`queues`]: a link's rate and drop-tail queue, made and read back;
 //! - [`connection`]: TCP connections with a given congestion control;
+//! - [`nft`]: rules of nftables, and what this kernel lacks for them;
 //! - [`receive`]: packets with the kernel's time of arrival;
-//! - [`clock`], [`ethernet`]: the kernel's clocks, and what a frame costs.
+//! - [`capture`]: the headers of packets at an interface, and when they passed;
+//! - [`clock`], [`tick`], [`ethernet`]: the kernel's clocks, and what a frame costs.
 //!
 //! Making namespaces needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN).
 
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "packet sockets")]
+pub mod capture;
 pub mod clock;
 #[allow(unsafe_code, reason = "socket options that nix does not have")]
 pub mod connection;
 mod error;
 pub mod ethernet;
 pub mod namespace;
+pub mod nft;
 pub mod queues;
 pub mod receive;
 pub mod shaper;
+#[allow(unsafe_code, reason = "clock_getres")]
+pub mod tick;
 
 pub use error::{Doing, Error};
 pub use namespace::Namespace;

@@ -127,7 +127,27 @@ pub fn batch(tool: &'static str, lines: &str) -> Result<(), Error> {
     run(tool, &[], None, lines)
 }
 
+/// Runs lines of `ip -4` or `ip -6` in the calling thread's namespace: rules do not say which
+/// family's they are.
+///
+/// # Errors
+/// [`Error::Tool`] with what `ip` said.
+pub fn ip_of(is_v6: bool, lines: &str) -> Result<(), Error> {
+    run("ip", &[if is_v6 { "-6" } else { "-4" }], None, lines)
+}
+
 fn run(
+    tool: &'static str,
+    options: &[&str],
+    variable: Option<(&str, &Path)>,
+    lines: &str,
+) -> Result<(), Error> {
+    let options: Vec<&str> = options.iter().copied().chain(["-batch", "-"]).collect();
+    feed(tool, &options, variable, lines)
+}
+
+/// Runs a tool that reads its orders from its standard input.
+pub(crate) fn feed(
     tool: &'static str,
     options: &[&str],
     variable: Option<(&str, &Path)>,
@@ -136,7 +156,6 @@ fn run(
     let mut child = Command::new(tool)
         .args(options)
         .envs(variable)
-        .args(["-batch", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

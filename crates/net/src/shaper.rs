@@ -19,8 +19,21 @@ pub const SHAPER_HANDLE: &str = "1:";
 
 /// A line of `tc` that makes what leaves a device that slow, behind a drop-tail queue.
 pub fn shaper(verb: &str, device: &str, rate_bps: u64, buffer_bytes: u64, mtu: u32) -> String {
+    shaper_at("root", verb, device, rate_bps, buffer_bytes, mtu)
+}
+
+/// The same at another place than a device's root, such as `parent 2:1`: within another
+/// queueing discipline.
+pub fn shaper_at(
+    place: &str,
+    verb: &str,
+    device: &str,
+    rate_bps: u64,
+    buffer_bytes: u64,
+    mtu: u32,
+) -> String {
     let burst = shaper_burst_bytes(mtu);
     format!(
-        "qdisc {verb} dev {device} root handle {SHAPER_HANDLE} tbf rate {rate_bps}bit burst {burst} limit {buffer_bytes} overhead {FRAMING_BYTES}\n"
+        "qdisc {verb} dev {device} {place} handle {SHAPER_HANDLE} tbf rate {rate_bps}bit burst {burst} limit {buffer_bytes} overhead {FRAMING_BYTES}\n"
     )
 }

@@ -27,6 +27,9 @@ pub enum PolicyError {
     /// The file is not text, or too long to be a policy.
     #[error("{file}: not a policy: {reason}")]
     NotText { file: String, reason: NotText },
+    /// Keys that were given another value are no valid policy with the rest of it.
+    #[error("{}", .0.join("\n"))]
+    Settings(Vec<String>),
     /// The text is no valid policy.
     #[error(transparent)]
     Invalid(#[from] Problems),

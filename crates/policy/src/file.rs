@@ -23,7 +23,13 @@ const LEAST_HALF_LIFE: Time = Time::from_millis(100);
 const LEAST_HOLD: Time = Time::from_millis(10);
 /// Two ticks of the finest kernel (HZ = 1000).
 const LEAST_TIMER: Time = Time::from_millis(2);
+/// Of TCP_RTO_MAX_MS: 1 s, and TCP_RTO_MAX (include/net/tcp.h).
+const LEAST_MOST: Time = Time::from_secs(1);
+const MOST_MOST: Time = Time::from_secs(120);
 const LEAST_JITTER: Time = Time::from_micros(1);
+
+/// IFNAMSIZ of include/uapi/linux/if.h, less the NUL.
+pub(crate) const LONGEST_INTERFACE: usize = 15;
 
 /// The formats of a policy's strings, for readers of files that contain a policy.
 pub const FORMATS: [Format<'static>; 2] = [("policy-name", &name), ("line", &line)];
@@ -74,6 +80,10 @@ pub(crate) struct File {
     pub window: Option<Window>,
     /// Spacing of packets.
     pub spacing: Option<Spacing>,
+    /// Options of each socket that a program could set itself.
+    pub socket: Option<Socket>,
+    /// TCP options that new connections go without.
+    pub options: Option<Options>,
 }
 
 /// The start-up law.
@@ -152,6 +162,9 @@ pub(crate) struct Rto {
     pub jitter: Option<TickTime>,
     /// Backoff of repeated timeouts of a segment; absent: exponential.
     pub backoff: Option<Backoff>,
+    /// Maximum RTO, instead of 120s; needs Linux 6.15.
+    #[schemars(extend("x-range" = [LEAST_MOST, MOST_MOST]))]
+    pub most: Option<Time>,
 }
 
 /// The ACKs that this side sends.
@@ -161,15 +174,48 @@ pub(crate) struct Ack {
     /// Maximum delay of an ACK; "tick" is two ticks of the kernel.
     #[schemars(extend("x-range" = [LEAST_TIMER, MOST_TIMER]))]
     pub delay: Option<TickTime>,
+    /// An ACK for each so many segments: 1 is each segment at once, 2 is the kernel's own.
+    #[schemars(range(min = 1, max = 64), extend("examples" = [1]))]
+    pub every: Option<u8>,
 }
 
-/// Windows of a new connection.
+/// Windows of a connection.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Window {
     /// Segments that are sent before the first ACK.
     #[schemars(range(min = 1, max = 1000), extend("examples" = [10]))]
     pub initial: Option<u16>,
+    /// The initial window wherever slow start begins again; absent: false.
+    pub again: Option<bool>,
+    /// A fixed window, segments, through loss too: for circuits that are reserved.
+    #[schemars(range(min = 1, max = 65535), extend("examples" = [30]))]
+    pub fixed: Option<u16>,
+}
+
+/// Options of each socket that a program could set itself.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Socket {
+    /// TCP_NODELAY: small segments are sent at once, without Nagle's algorithm; absent: as the
+    /// program has it.
+    pub nodelay: Option<bool>,
+}
+
+/// TCP options that new connections go without; one of them at least.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Options {
+    /// The interface at which the options are taken out of each SYN, in the network namespace
+    /// of the command that starts the job.
+    #[schemars(extend("examples" = ["eth0"], "maxLength" = LONGEST_INTERFACE))]
+    pub interface: Option<String>,
+    /// false: no timestamps (RFC 7323); absent: as the host has them.
+    pub timestamps: Option<bool>,
+    /// false: no window scaling (RFC 7323); absent: as the host has it.
+    pub window_scaling: Option<bool>,
+    /// false: no selective acknowledgements (RFC 2018); absent: as the host has them.
+    pub sack: Option<bool>,
 }
 
 /// Spacing of packets.

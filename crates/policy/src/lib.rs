@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod change;
 mod error;
 mod file;
 mod parse;
@@ -17,6 +18,6 @@ pub mod presets;
 pub use error::{NotText, PolicyError};
 pub use file::{inline_schema, schema, FORMATS};
 pub use policy::{
-    Ack, Backoff, Base, Breaker, Gap, Policy, Raised, Rto, Spacing, Startup, Target, TickTime,
-    Window,
+    Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, Raised, Rto, Socket, Spacing,
+    Startup, Target, TickTime, Window,
 };

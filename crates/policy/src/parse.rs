@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer};
 use crate::error::PolicyError;
 use crate::file::{self, BreakerKey, File, FORMATS};
 use crate::policy::{
-    Ack, Backoff, Base, Breaker, Gap, Policy, Rto, Spacing, Startup, Target, TickTime, Window,
-    MOST_TIMER,
+    Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, Rto, Socket, Spacing, Startup,
+    Target, TickTime, Window, MOST_TIMER, QUICK,
 };
 
 const HALF_LIFE: Time = Time::from_secs(60);
@@ -53,10 +53,10 @@ fn policy(text: &str, file: &str) -> Result<Policy, Problems> {
 /// A policy; it is none where a problem was reported.
 fn from(file: File, place: &Place<'_>) -> Policy {
     let base = file.base;
+    if let Some(keys) = &file.window {
+        fixed_alone(keys, &file, &place.key("window"));
+    }
     Policy {
-        name: file.name,
-        description: file.description,
-        base,
         startup: file
             .startup
             .and_then(|keys| startup(&keys, base, &place.key("startup"))),
@@ -65,15 +65,24 @@ fn from(file: File, place: &Place<'_>) -> Policy {
             .and_then(|keys| rto(&keys, base, &place.key("rto"))),
         ack: file
             .ack
-            .and_then(|keys| keys.delay)
-            .map(|delay| Ack { delay }),
+            .and_then(|keys| ack(&keys, base, &place.key("ack"))),
         window: file
             .window
-            .and_then(|keys| keys.initial)
-            .map(|initial| Window { initial }),
+            .and_then(|keys| window(&keys, base, &place.key("window"))),
         spacing: file
             .spacing
             .and_then(|keys| spacing(&keys, base, &place.key("spacing"))),
+        socket: file
+            .socket
+            .and_then(|keys| keys.nodelay)
+            .filter(|nodelay| *nodelay)
+            .map(|nodelay| Socket { nodelay }),
+        options: file
+            .options
+            .and_then(|keys| options(keys, &place.key("options"))),
+        name: file.name,
+        description: file.description,
+        base,
     }
 }
 
@@ -130,6 +139,12 @@ fn startup(keys: &file::Startup, base: Base, place: &Place<'_>) -> Option<Startu
 }
 
 fn rto(keys: &file::Rto, base: Base, place: &Place<'_>) -> Option<Rto> {
+    let minimum = minimum_rto(keys, base, place);
+    let most = keys.most;
+    (minimum.is_some() || most.is_some()).then_some(Rto { minimum, most })
+}
+
+fn minimum_rto(keys: &file::Rto, base: Base, place: &Place<'_>) -> Option<MinimumRto> {
     let Some(least) = keys.least else {
         let needing = [
             ("jitter", keys.jitter.is_some()),
@@ -146,7 +161,7 @@ fn rto(keys: &file::Rto, base: Base, place: &Place<'_>) -> Option<Rto> {
     if let Some(jitter) = keys.jitter {
         jitter_fits(least, jitter, &place.key("jitter"));
     }
-    Some(Rto {
+    Some(MinimumRto {
         least,
         jitter: keys.jitter,
         backoff,
@@ -168,6 +183,102 @@ fn jitter_fits(least: TickTime, jitter: TickTime, place: &Place<'_>) {
         };
         place.wrong(format!("adds up to {sum} with rto.least, and the kernel accepts at most {MOST_TIMER} (a \"tick\" is up to {LONGEST_TICK}): {right}"));
     }
+}
+
+fn ack(keys: &file::Ack, base: Base, place: &Place<'_>) -> Option<Ack> {
+    let (delay, every) = (keys.delay, keys.every);
+    if every == Some(QUICK) {
+        if base == Base::Keep {
+            place.key("every").wrong(format!("1 {NEEDS_BASE}"));
+        }
+        if delay.is_some() {
+            place.key("delay").wrong_key(
+                "has no effect with every = 1, which delays no ACK: leave one of the two out",
+            );
+        }
+    }
+    (delay.is_some() || every.is_some()).then_some(Ack { delay, every })
+}
+
+fn window(keys: &file::Window, base: Base, place: &Place<'_>) -> Option<Window> {
+    let (initial, fixed) = (keys.initial, keys.fixed);
+    let again = keys.again == Some(true);
+    if again && initial.is_none() && fixed.is_none() {
+        place.key("again").wrong("needs the window that is meant: write initial = 20 (1 to 1000 segments), or leave this out");
+    }
+    let given = [("again", again), ("fixed", fixed.is_some())];
+    if base == Base::Keep {
+        needless(&given, place, NEEDS_BASE);
+    }
+    if base == Base::Bbr && again {
+        place.key("again").wrong("has no effect with base \"bbr\", which keeps its window over idle: leave this out, or write base = \"cubic\"");
+    }
+    (initial.is_some() || fixed.is_some()).then_some(Window {
+        initial,
+        again,
+        fixed,
+    })
+}
+
+/// What else sets the window or the pace has no say beside a fixed window; nor has the
+/// initial window beside a start-up law.
+fn fixed_alone(keys: &file::Window, file: &File, place: &Place<'_>) {
+    let targeted = |keys: &file::Startup| !matches!(keys.target, None | Some(file::Target::Off));
+    let starts = file.startup.as_ref().is_some_and(targeted);
+    if keys.again == Some(true) && starts {
+        place.key("again").wrong("has no effect with startup.target, which sets the window of each start: leave one of the two out");
+    }
+    if keys.fixed.is_none() {
+        return;
+    }
+    let fixed = place.key("fixed");
+    if starts {
+        fixed.wrong_key(
+            "sets the window of a start, and startup.target does, too: leave one of the two out",
+        );
+    }
+    if file.spacing.is_some() {
+        fixed.wrong_key("does not grow, and packets are spaced by a window that does: leave this or the table spacing out");
+    }
+    if file.base == Base::Bbr {
+        fixed.wrong_key("has no effect with base \"bbr\", which sets its window at each ACK: leave this out, or write base = \"cubic\"");
+    }
+    let why = "has no effect with window.fixed, which is the window from the start: leave one of the two out";
+    let others = [
+        ("initial", keys.initial.is_some()),
+        ("again", keys.again == Some(true)),
+    ];
+    needless(&others, place, why);
+}
+
+fn options(keys: file::Options, place: &Place<'_>) -> Option<Options> {
+    let taken_out = |key, value: Option<bool>| {
+        if value == Some(true) {
+            let why = "cannot be forced on: write false, or leave this out, and the connection has it as both hosts do";
+            place.key(key).wrong(why);
+        }
+        value == Some(false)
+    };
+    let options = Options {
+        timestamps: !taken_out("timestamps", keys.timestamps),
+        window_scaling: !taken_out("window_scaling", keys.window_scaling),
+        sack: !taken_out("sack", keys.sack),
+        interface: keys.interface.unwrap_or_default(),
+    };
+    let forced = [keys.timestamps, keys.window_scaling, keys.sack].contains(&Some(true));
+    if options.without() == 0 && !forced {
+        place.wrong_key("takes no option out: write timestamps = false, window_scaling = false or sack = false, or leave the table out");
+    }
+    let name = &options.interface;
+    if name.is_empty() {
+        place.wrong_key("needs the interface by which the job's connections leave: write interface = \"eth0\" (ip link lists them)");
+    } else if name.len() > file::LONGEST_INTERFACE
+        || name.contains(['/', ':'])
+        || name.contains(char::is_whitespace)
+    {
+        place.key("interface").wrong(format!("{:?} is no name of an interface: write 1 to {} bytes without spaces, / and :, as \"eth0\"", paceline_input::quoted(name), file::LONGEST_INTERFACE));
+    }
+    Some(options)
 }
 
 fn spacing(keys: &file::Spacing, base: Base, place: &Place<'_>) -> Option<Spacing> {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use paceline_abi::{pl_base, pl_policy, pl_target};
+use paceline_abi::{pl_base, pl_policy, pl_target, PL_NO_SACK, PL_NO_SCALING, PL_NO_TIMESTAMPS};
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -29,18 +29,25 @@ pub struct Policy {
     /// How a burst after idle starts; `None`: as the base algorithm does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub startup: Option<Startup>,
-    /// Bounds of the retransmission timeout; `None`: the kernel's 200 ms.
+    /// Bounds of the retransmission timeout; `None`: the kernel's 200 ms and 120 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto: Option<Rto>,
-    /// How long an ACK may be delayed; `None`: the kernel's 40 to 200 ms.
+    /// The ACKs that this side sends; `None`: the kernel's, one for two segments at least,
+    /// delayed by 40 to 200 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<Ack>,
-    /// Windows of a new connection; `None`: the kernel's.
+    /// Windows; `None`: the kernel's and the base algorithm's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
     /// Spacing of packets; `None`: as they come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spacing: Option<Spacing>,
+    /// Options of each socket; `None`: as the program has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<Socket>,
+    /// TCP options that new connections go without; `None`: as the host has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<Options>,
 }
 
 /// The congestion control of the kernel that a policy builds on.
@@ -186,9 +193,21 @@ impl JsonSchema for TickTime {
     }
 }
 
-/// The retransmission timeout of the sending side.
+/// The retransmission timeout of the sending side. Asks for one of the two at least.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rto {
+    /// `None`: the kernel's.
+    #[serde(flatten)]
+    pub minimum: Option<MinimumRto>,
+    /// Maximum RTO, 1 to 120 s; `None`: the kernel's 120 s. A kernel before 6.15 has no such
+    /// option (`TCP_RTO_MAX_MS`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most: Option<Time>,
+}
+
+/// The minimum RTO, and the backoff from there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MinimumRto {
     /// Minimum RTO, instead of 200 ms; `Tick` is two ticks. 2 to 200 ms.
     pub least: TickTime,
     /// Each connection adds its own share of this to `least`, so that senders
@@ -212,19 +231,70 @@ pub enum Backoff {
     Linear,
 }
 
-/// The ACKs that this side sends.
+/// The ACKs that this side sends. Asks for one of the two at least.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ack {
     /// How long an ACK is delayed at most; `Tick` is two ticks, the least the
     /// kernel takes. 2 to 200 ms.
-    pub delay: TickTime,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<TickTime>,
+    /// An ACK for each so many segments, 1 to 64: 1 is each segment at once, which needs a
+    /// wrapped algorithm; 2 is the kernel's own (RFC 5681, 4.2); more hold ACKs back
+    /// (ligon-1999, Table 2, `-m`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u8>,
 }
 
-/// Windows of a new connection.
+/// Windows. Asks for one of the two at least.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Window {
     /// Segments sent before the first ACK, 1 to 1000.
-    pub initial: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial: Option<u16>,
+    /// And wherever slow start begins again: after idle, and after a timeout (ligon-1999,
+    /// Table 2, `-t`). Only with `initial`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
+    /// A window that never changes, 1 to 65535 segments (ligon-1999, Table 2, `beo_slow`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<u16>,
+}
+
+/// Options of each socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Socket {
+    /// `TCP_NODELAY` (Nagle: RFC 896).
+    pub nodelay: bool,
+}
+
+/// TCP options that new connections go without (ligon-1999, Table 2, `-o`). Asks for one of
+/// the three at least.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Options {
+    /// Where they are taken out of SYNs: a name of 1 to 15 bytes.
+    pub interface: String,
+    /// Timestamps (RFC 7323, 3): `false` takes them out.
+    #[serde(skip_serializing_if = "Clone::clone")]
+    pub timestamps: bool,
+    /// Window scaling (RFC 7323, 2).
+    #[serde(skip_serializing_if = "Clone::clone")]
+    pub window_scaling: bool,
+    /// Selective acknowledgements (RFC 2018).
+    #[serde(skip_serializing_if = "Clone::clone")]
+    pub sack: bool,
+}
+
+impl Options {
+    /// PL_NO_* of the kernel side.
+    pub fn without(&self) -> u8 {
+        let bits = [
+            (self.timestamps, PL_NO_TIMESTAMPS),
+            (self.window_scaling, PL_NO_SCALING),
+            (self.sack, PL_NO_SACK),
+        ];
+        let taken = bits.into_iter().filter(|(kept, _)| !kept);
+        taken.fold(0, |all, (_, bit)| all | bit as u8)
+    }
 }
 
 /// Spacing of packets (kamezawa-2004, 4). Asks for one of the two at least.
@@ -270,6 +340,11 @@ impl fmt::Display for Raised {
 /// The ABI's text arrays hold 31 bytes and a NUL.
 pub(crate) const LONGEST_NAME: usize = paceline_abi::PL_NAME_LEN as usize - 1;
 
+/// `ack.every` that is a quick ACK for each segment.
+pub(crate) const QUICK: u8 = 1;
+/// `ack.every` that is what the kernel does anyway.
+const KERNELS_OWN: u8 = 2;
+
 /// `TCP_BPF_RTO_MIN` and `TCP_BPF_DELACK_MAX` refuse more than this.
 pub(crate) const MOST_TIMER: Time = Time::from_millis(200);
 
@@ -277,7 +352,25 @@ impl Policy {
     /// Whether its connections get Paceline's wrapper of the base algorithm, rather than
     /// the kernel's own.
     pub fn wraps(&self) -> bool {
-        self.base != Base::Keep && (self.startup.is_some() || self.spacing.is_some())
+        let needed = self.startup.is_some() || self.spacing.is_some() || self.is_tuned();
+        self.base != Base::Keep && needed
+    }
+
+    /// Whether it asks the congestion control for more than the laws: quick ACKs, a fixed
+    /// window, or the initial window again.
+    fn is_tuned(&self) -> bool {
+        let window = self.window.as_ref();
+        self.ack_every() == Some(QUICK)
+            || window.is_some_and(|window| window.again || window.fixed.is_some())
+    }
+
+    fn ack_every(&self) -> Option<u8> {
+        self.ack.as_ref().and_then(|ack| ack.every)
+    }
+
+    /// Whether ACKs are held back, by programs that its jobs' cgroups carry for that alone.
+    pub fn holds_acks(&self) -> bool {
+        self.ack_every().is_some_and(|every| every > KERNELS_OWN)
     }
 
     /// Checks a policy whose fields were set by a program.
@@ -331,7 +424,7 @@ impl Policy {
                 abi.breaker_hold_ms = millis(breaker.hold);
             }
         }
-        if let Some(rto) = &self.rto {
+        if let Some(rto) = self.rto.as_ref().and_then(|rto| rto.minimum.as_ref()) {
             abi.rto_min_us = bound(&rto.least);
             let jitter = match rto.jitter {
                 None => 0,
@@ -344,12 +437,23 @@ impl Policy {
             abi.tick_us = tick_us;
             abi.rto_linear = u16::from(rto.backoff == Backoff::Linear);
         }
+        abi.rto_max_ms = self.rto.as_ref().and_then(|rto| rto.most).map_or(0, millis);
         if let Some(ack) = &self.ack {
-            abi.delayed_ack_us = bound(&ack.delay);
+            abi.delayed_ack_us = ack.delay.as_ref().map_or(0, bound);
+            abi.ack_every = ack.every.filter(|every| *every != KERNELS_OWN).unwrap_or(0);
         }
         if let Some(window) = &self.window {
-            abi.initial_window_segs = window.initial;
+            abi.initial_window_segs = window.initial.unwrap_or(0);
+            abi.window_again = window.again.into();
+            abi.window_fixed_segs = window.fixed.unwrap_or(0);
         }
+        abi.nodelay = self
+            .socket
+            .as_ref()
+            .is_some_and(|socket| socket.nodelay)
+            .into();
+        abi.without = self.options.as_ref().map_or(0, Options::without);
+        abi.tuned = self.is_tuned().into();
         if let Some(spacing) = &self.spacing {
             abi.clustered = spacing.clustered.into();
             if let Some(gap) = &spacing.gap {
@@ -364,8 +468,10 @@ impl Policy {
     /// The times that [`Policy::to_abi`] raises for this tick.
     pub fn raised(&self, tick_us: u32) -> Vec<Raised> {
         let used = Time::from_micros(u64::from(tick_us) * 2);
-        let least = self.rto.as_ref().map(|rto| ("rto.least", rto.least));
-        let delay = self.ack.as_ref().map(|ack| ("ack.delay", ack.delay));
+        let minimum = self.rto.as_ref().and_then(|rto| rto.minimum.as_ref());
+        let least = minimum.map(|minimum| ("rto.least", minimum.least));
+        let delay = self.ack.as_ref().and_then(|ack| ack.delay);
+        let delay = delay.map(|delay| ("ack.delay", delay));
         [least, delay]
             .into_iter()
             .flatten()

@@ -13,12 +13,13 @@ use crate::policy::Policy;
 pub const DEFAULT: &str = "lfn";
 
 /// Name and TOML text, in the order in which they are listed.
-const PRESETS: [(&str, &str); 5] = [
+const PRESETS: [(&str, &str); 6] = [
     ("standard", include_str!("../presets/standard.toml")),
     ("lfn", include_str!("../presets/lfn.toml")),
     ("pace", include_str!("../presets/pace.toml")),
     ("rto", include_str!("../presets/rto.toml")),
     ("paper", include_str!("../presets/paper.toml")),
+    ("beowulf", include_str!("../presets/beowulf.toml")),
 ];
 
 /// Files longer than this are no policies (a wrong path, a device).

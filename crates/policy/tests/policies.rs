@@ -7,8 +7,8 @@ use std::io::Write;
 use paceline_abi::{pl_base, pl_policy, pl_target};
 use paceline_input::units::{Rate, Share, Size, Time};
 use paceline_policy::{
-    presets, Ack, Backoff, Base, Breaker, Gap, Policy, PolicyError, Rto, Spacing, Startup, Target,
-    TickTime, Window,
+    presets, Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, PolicyError, Rto,
+    Socket, Spacing, Startup, Target, TickTime, Window,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -23,7 +23,10 @@ fn parse(text: &str) -> Policy {
 #[test]
 fn presets_are_valid_and_called_what_they_are_called() {
     let names: Vec<_> = presets::names().collect();
-    assert_eq!(names, ["standard", "lfn", "pace", "rto", "paper"]);
+    assert_eq!(
+        names,
+        ["standard", "lfn", "pace", "rto", "paper", "beowulf"]
+    );
     for name in names {
         let preset = Policy::preset(name).expect("listed");
         assert_eq!(preset.name, name);
@@ -113,6 +116,42 @@ fn every_key_reaches_the_kernel_side_in_its_unit() {
 }
 
 #[test]
+fn the_controls_of_a_configurable_tcp_come_out_in_the_kernels_form() {
+    let policy = parse("name = 'b'\nbase = 'cubic'\nack.every = 4\nrto.most = '1500ms'\n[window]\ninitial = 20\nagain = true\n[socket]\nnodelay = true");
+    let expected = pl_policy {
+        base: pl_base::PL_BASE_CUBIC as u8,
+        wrap: 1,
+        tuned: 1,
+        initial_window_segs: 20,
+        window_again: 1,
+        ack_every: 4,
+        rto_max_ms: 1_500,
+        nodelay: 1,
+        ..pl_policy::default()
+    };
+    assert_eq!(policy.to_abi(TICK_US), expected);
+    assert!(policy.holds_acks());
+
+    let fixed = parse("name = 'f'\nbase = 'reno'\nwindow.fixed = 65535\nack.every = 1");
+    let abi = fixed.to_abi(TICK_US);
+    assert_eq!((abi.window_fixed_segs, abi.ack_every), (65_535, 1));
+    assert_eq!((abi.wrap, abi.tuned, fixed.holds_acks()), (1, 1, false));
+}
+
+#[test]
+fn an_ack_for_two_segments_is_the_kernels_own() {
+    let policy = parse("name = 'k'\nack.every = 2\nsocket.nodelay = false\nwindow.again = false");
+    assert_eq!(policy.to_abi(TICK_US), pl_policy::default());
+    assert!(!policy.holds_acks());
+}
+
+#[test]
+fn held_acks_need_no_congestion_control() {
+    let policy = parse("name = 'h'\nbase = 'cubic'\nack.every = 3\nack.delay = '10ms'");
+    assert!(policy.holds_acks() && !policy.wraps());
+}
+
+#[test]
 fn the_example_of_the_documentation_is_valid() {
     let text = include_str!("../../../docs/policies.md");
     let (_, rest) = text.split_once("```toml\n").expect("an example");
@@ -188,7 +227,10 @@ fn a_policy_inside_another_document_has_the_same_rules() {
 fn a_name_that_is_neither_preset_nor_path_suggests_one() {
     let error = Policy::load("lnf").expect_err("no such preset").to_string();
     assert!(error.contains("did you mean \"lfn\"?"), "{error}");
-    assert!(error.contains("standard, lfn, pace, rto, paper"), "{error}");
+    assert!(
+        error.contains("standard, lfn, pace, rto, paper, beowulf"),
+        "{error}"
+    );
     assert_eq!(Policy::load("pace").expect("a preset").name, "pace");
 }
 
@@ -292,11 +334,61 @@ fn startup() -> impl Strategy<Value = Startup> {
 fn rto() -> impl Strategy<Value = Rto> {
     let jitter = option::of(tick_time(1..100_000));
     let backoff = prop_oneof![Just(Backoff::Exponential), Just(Backoff::Linear)];
-    (tick_time(2_000..100_000), jitter, backoff).prop_map(|(least, jitter, backoff)| Rto {
-        least,
-        jitter,
-        backoff,
+    let minimum =
+        (tick_time(2_000..100_000), jitter, backoff).prop_map(|(least, jitter, backoff)| {
+            MinimumRto {
+                least,
+                jitter,
+                backoff,
+            }
+        });
+    let most = (1_000_000u64..=120_000_000).prop_map(Time::from_micros);
+    // One of the two at least.
+    (option::of(minimum), most, any::<bool>()).prop_map(|(minimum, most, is_limited)| Rto {
+        most: (is_limited || minimum.is_none()).then_some(most),
+        minimum,
     })
+}
+
+fn ack() -> impl Strategy<Value = Ack> {
+    prop_oneof![
+        tick_time(2_000..200_001).prop_map(|delay| Ack {
+            delay: Some(delay),
+            every: None
+        }),
+        (option::of(tick_time(2_000..200_001)), 2u8..=64).prop_map(|(delay, every)| Ack {
+            delay,
+            every: Some(every)
+        }),
+    ]
+}
+
+fn window() -> impl Strategy<Value = Window> {
+    (1u16..=1000).prop_map(|initial| Window {
+        initial: Some(initial),
+        again: false,
+        fixed: None,
+    })
+}
+
+/// What only the congestion control can do, and the base that it needs.
+fn tuned() -> impl Strategy<Value = (Option<Ack>, Option<Window>)> {
+    let quick = Ack {
+        delay: None,
+        every: Some(1),
+    };
+    let again = (1u16..=1000).prop_map(|initial| Window {
+        initial: Some(initial),
+        again: true,
+        fixed: None,
+    });
+    let fixed = (1u16..).prop_map(|segs| Window {
+        initial: None,
+        again: false,
+        fixed: Some(segs),
+    });
+    let window = option::of(prop_oneof![again, fixed]);
+    (option::of(Just(quick)), window)
 }
 
 fn spacing() -> impl Strategy<Value = Spacing> {
@@ -321,21 +413,43 @@ prop_compose! {
         wrapped in prop_oneof![Just(Base::Cubic), Just(Base::Reno)],
         startup in option::of(startup()),
         rto in option::of(rto()),
-        ack in option::of(tick_time(2_000..200_001)),
-        window in option::of(1u16..=1000),
+        ack in option::of(ack()),
+        window in option::of(window()),
         spacing in option::of(spacing()),
+        tuned in tuned(),
+        nodelay in any::<bool>(),
+        options in option::of(options()),
     ) -> Policy {
+        let has_laws = startup.is_some() || spacing.is_some();
+        let (ack, window) = match tuned {
+            (quick, tuned) if !has_laws => (quick.or(ack), tuned.or(window)),
+            _ => (ack, window),
+        };
+        let is_quick = ack.as_ref().is_some_and(|ack| ack.every == Some(1));
+        let is_led = window.as_ref().is_some_and(|window| window.again || window.fixed.is_some());
         Policy {
             name,
             description,
-            base: if startup.is_some() || spacing.is_some() { wrapped } else { Base::Keep },
+            base: if has_laws || is_quick || is_led { wrapped } else { Base::Keep },
             startup,
             rto,
-            ack: ack.map(|delay| Ack { delay }),
-            window: window.map(|initial| Window { initial }),
+            ack,
+            window,
             spacing,
+            socket: nodelay.then_some(Socket { nodelay }),
+            options,
         }
     }
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    let kept = any::<[bool; 3]>().prop_filter("one at least goes", |kept| kept.contains(&false));
+    ("[a-z0-9.@-]{1,15}", kept).prop_map(|(interface, kept)| Options {
+        interface,
+        timestamps: kept[0],
+        window_scaling: kept[1],
+        sack: kept[2],
+    })
 }
 
 /// Lines that are near to a policy, so that the reader's own code is reached.
@@ -357,6 +471,11 @@ fn nearly_a_policy() -> impl Strategy<Value = String> {
             "rto.jitter",
             "rto.backoff",
             "ack.delay",
+            "ack.every",
+            "rto.most",
+            "window.fixed",
+            "window.again",
+            "socket.nodelay",
             "window",
             "window.initial",
             "spacing",

@@ -23,6 +23,7 @@ mod directory;
 pub mod html;
 pub mod interval;
 pub mod paper;
+mod paths;
 pub mod precision;
 pub mod quantity;
 pub mod results;

@@ -4,6 +4,8 @@
 
 /// A rate that ends like a time; its name says its unit.
 const OPERATIONS: &str = "mop_per_s";
+/// So do all rates of a number.
+const PER_SECOND: &str = "_per_s";
 
 /// A unit that fits a set of numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,6 +23,9 @@ pub fn name(metric: &str) -> String {
     let family = family(metric);
     if family == OPERATIONS {
         return "Mop/s".to_owned();
+    }
+    if let Some(counted) = family.strip_suffix(PER_SECOND) {
+        return format!("{}/s", counted.replace('_', " "));
     }
     let bare = ["_s", "_bps", "_share", "_bytes"]
         .iter()
@@ -65,7 +70,7 @@ impl Scale {
         }
         let least = least.min(greatest);
         let family = family(metric);
-        let (factor, unit) = if family == OPERATIONS {
+        let (factor, unit) = if family.ends_with(PER_SECOND) {
             (1.0, "")
         } else if family.ends_with("_s") {
             match (least, greatest) {

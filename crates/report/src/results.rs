@@ -89,6 +89,9 @@ pub struct Results {
     pub cpu_idle: f64,
     /// The bottleneck.
     pub link: Link,
+    /// The links of an experiment that draws them, by the last part of their metrics' names.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub paths: IndexMap<String, PathLink>,
     /// Per variant, its metrics.
     pub variants: IndexMap<String, IndexMap<String, Metric>>,
     /// Per metric, the physical limit on this link, in the metric's unit.
@@ -175,6 +178,19 @@ impl Metric {
     }
 }
 
+/// A link that was drawn at random.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PathLink {
+    /// Bits per second.
+    pub rate_bps: f64,
+    /// Seconds there and back, with nothing queued.
+    pub rtt_s: f64,
+    /// Bytes, drop-tail.
+    pub buffer_bytes: u64,
+    /// Whether the hosts had segmentation offload.
+    pub offload: bool,
+}
+
 /// Something that had to hold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
@@ -195,6 +211,7 @@ pub fn larger_is_better(metric: &str) -> bool {
     matches!(name, "jain" | "mop_per_s" | "speed")
         || name.starts_with("speedup")
         || name.ends_with("_bps")
+        || name.ends_with("_per_s")
 }
 
 impl Results {
@@ -300,6 +317,10 @@ impl Results {
             if let Some(number) = number {
                 visit(format!("link.{name}"), number)?;
             }
+        }
+        for (name, path) in &mut self.paths {
+            visit(format!("paths.{name}.rate_bps"), &mut path.rate_bps)?;
+            visit(format!("paths.{name}.rtt_s"), &mut path.rtt_s)?;
         }
         for (variant, metrics) in &mut self.variants {
             for (name, metric) in metrics {

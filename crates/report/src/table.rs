@@ -5,6 +5,7 @@
 //! bound. `*` marks the best of a column, `!` a number of which a claim fails.
 
 use crate::claims::Claim;
+use crate::paths;
 use crate::quantity::{alone, family, name, precise, ratio, tail, value, Scale};
 use crate::results::{larger_is_better, Results};
 
@@ -32,10 +33,19 @@ impl Default for Options {
 pub fn render(results: &Results, options: Options) -> String {
     let paint = Paint(options.color);
     let mut text = heading(results, paint);
-    let columns: Vec<Column> = metrics(results)
+    // Of drawn paths there are hundreds of columns: the page and the CSV have them.
+    let shown = match results.paths.is_empty() {
+        true => metrics(results),
+        false => Vec::new(),
+    };
+    let columns: Vec<Column> = shown
         .into_iter()
         .map(|metric| Column::new(results, metric))
         .collect();
+    if !results.paths.is_empty() {
+        text.push('\n');
+        text.push_str(&paths::table(results));
+    }
     let names_width = names(results)
         .map(|name| name.chars().count())
         .max()
@@ -175,7 +185,11 @@ fn heading(results: &Results, paint: Paint) -> String {
         "backend {}, kernel {}, seed {}\n",
         results.backend, results.kernel, results.seed
     ));
-    text.push_str(&format!("link {}\n", link(results)));
+    let which = match results.paths.is_empty() {
+        true => "link",
+        false => "first path",
+    };
+    text.push_str(&format!("{which} {}\n", link(results)));
     if !results.valid {
         text.push_str(&paint.bad("INVALID: the numbers of this run say nothing."));
         text.push('\n');

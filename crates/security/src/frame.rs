@@ -42,6 +42,11 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
+    /// The connection below, from which no byte more than the frames was taken.
+    pub fn into_inner(self) -> R {
+        self.stream
+    }
+
     /// From now on frames of up to `most` bytes, encrypted if there are keys.
     pub(crate) fn trust(&mut self, keys: Option<Keys>, most: usize) {
         self.most = most;

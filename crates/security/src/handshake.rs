@@ -29,6 +29,9 @@ use crate::token::Token;
 /// Longest wait for one message of the handshake.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Said of a server that nobody could prove anything to.
+const NO_TOKEN: &str = "the server has no token for this connection";
+
 /// What protects a connection below the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protection {
@@ -52,6 +55,11 @@ impl Protection {
             Self::Tls { binding, .. } => binding,
             Self::Kernel | Self::None => &[],
         }
+    }
+
+    /// Nobody is known without.
+    fn needs_token(&self) -> bool {
+        matches!(self, Self::None | Self::Tls { known: false, .. })
     }
 
     /// Encryption is needed where nothing else protects the connection.
@@ -79,22 +87,68 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let token = match protection {
-        Protection::Kernel => None,
-        Protection::None | Protection::Tls { known: false, .. } if token.is_none() => {
-            let what = "the server has no token for this connection";
-            return Err(Error::TokenMissing(what));
-        }
-        Protection::None | Protection::Tls { .. } => token,
-    };
-    let greeting = FromServer::Greeting(Greeting {
-        purpose: service.purpose,
-        version: service.version,
-        nonce: nonce()?,
-        proof: token.is_some(),
-    })
-    .encode();
-    writer.send(&greeting, PATIENCE).await?;
+    if token.is_none() && protection.needs_token() {
+        return Err(Error::TokenMissing(NO_TOKEN));
+    }
+    let greeted = Greeted::new(service, token, protection == &Protection::Kernel)?;
+    writer.send(&greeted.body, PATIENCE).await?;
+    accept_greeted(reader, writer, service, token, protection, &greeted).await
+}
+
+/// A server's first message. It says nothing of the connection, so a server may send it before
+/// TLS is up: with its own part of TLS's handshake, which saves a round trip (RFC 8446, 2: a
+/// server's data may follow its Finished).
+#[derive(Debug)]
+pub struct Greeted {
+    body: Vec<u8>,
+    proof: bool,
+}
+
+impl Greeted {
+    /// For one connection. The kernel's word, if `is_kernel`, needs no token.
+    ///
+    /// # Errors
+    /// [`Error::Random`] if the kernel gives no random numbers.
+    pub fn new(service: &Service, token: Option<&Token>, is_kernel: bool) -> Result<Self> {
+        let proof = token.is_some() && !is_kernel;
+        let greeting = Greeting {
+            purpose: service.purpose,
+            version: service.version,
+            nonce: nonce()?,
+            proof,
+        };
+        let body = FromServer::Greeting(greeting).encode();
+        Ok(Self { body, proof })
+    }
+
+    /// As it goes over the connection.
+    pub fn frame(&self) -> Vec<u8> {
+        let mut frame = (self.body.len() as u32).to_le_bytes().to_vec();
+        frame.extend_from_slice(&self.body);
+        frame
+    }
+}
+
+/// As [`accept`], of a client that was greeted.
+///
+/// # Errors
+/// As of [`accept`].
+pub async fn accept_greeted<R, W>(
+    reader: &mut Reader<R>,
+    writer: &mut Writer<W>,
+    service: &Service,
+    token: Option<&Token>,
+    protection: &Protection,
+    greeted: &Greeted,
+) -> Result<Vec<u8>>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    if token.is_none() && protection.needs_token() {
+        return Err(Error::TokenMissing(NO_TOKEN));
+    }
+    let token = token.filter(|_| greeted.proof);
     let join = match reader.next(PATIENCE).await {
         Err(FrameError::Closed) => return Err(Error::Left),
         frame => Join::decode(frame?)?,
@@ -102,7 +156,7 @@ where
     service.check(join.purpose, join.version)?;
     let about = About {
         service,
-        greeting: &greeting,
+        greeting: &greeted.body,
         binding: protection.binding(),
     };
     let (intent, proof, keys) = match (join.word, token) {
@@ -149,6 +203,39 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    let joining = begin(reader, writer, service, token, protection, intent).await?;
+    let keys = joining.answered(reader).await?;
+    writer.trust(keys);
+    Ok(())
+}
+
+/// A client that has said its word and was not answered yet.
+pub struct Joining {
+    service: Service,
+    protection: Protection,
+    is_greeted: bool,
+    prover: Option<Prover>,
+}
+
+/// The first half of [`join`]. Where the kernel or TLS protects the connection, the server is
+/// known by then, and the service's own messages may follow at once: they reach the server with
+/// the client's word, a round trip earlier than after its answer. In a pipe to a process of ours
+/// not even the greeting is waited for: nothing in it is needed.
+///
+/// # Errors
+/// As of [`join`], but for those of the server's answer.
+pub async fn begin<R, W>(
+    reader: &mut Reader<R>,
+    writer: &mut Writer<W>,
+    service: &Service,
+    token: Option<&Token>,
+    protection: &Protection,
+    intent: &[u8],
+) -> Result<Joining>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
     let say = |word| {
         Join {
             purpose: service.purpose,
@@ -157,44 +244,81 @@ where
         }
         .encode()
     };
-    let first = reader.next(PATIENCE).await?.to_vec();
-    let token = match greeted(&first, service, token, protection) {
-        Err(error @ (Error::Version { .. } | Error::Purpose { .. } | Error::TokenMissing(_))) => {
-            // So that the server can report it as well. It may be gone already.
-            let _ = writer.send(&say(Word::Leave), PATIENCE).await;
-            return Err(error);
+    let mut joining = Joining {
+        service: *service,
+        protection: protection.clone(),
+        is_greeted: false,
+        prover: None,
+    };
+    let word = if *protection == Protection::Kernel {
+        Word::Open(intent.to_vec())
+    } else {
+        let first = reader.next(PATIENCE).await?.to_vec();
+        joining.is_greeted = true;
+        let token = match greeted(&first, service, token, protection) {
+            Err(
+                error @ (Error::Version { .. } | Error::Purpose { .. } | Error::TokenMissing(_)),
+            ) => {
+                // So that the server can report it as well. It may be gone already.
+                let _ = writer.send(&say(Word::Leave), PATIENCE).await;
+                return Err(error);
+            }
+            token => token?,
+        };
+        let about = About {
+            service,
+            greeting: &first,
+            binding: protection.binding(),
+        };
+        match token {
+            None => Word::Open(intent.to_vec()),
+            Some(token) => {
+                let (prover, proof) = Prover::new(token, &about, intent)?;
+                joining.prover = Some(prover);
+                Word::Proven(proof)
+            }
         }
-        token => token?,
     };
-    let about = About {
-        service,
-        greeting: &first,
-        binding: protection.binding(),
-    };
-    let (word, prover) = match token {
-        None => (Word::Open(intent.to_vec()), None),
-        Some(token) => {
-            let (prover, proof) = Prover::new(token, &about, intent)?;
-            (Word::Proven(proof), Some(prover))
+    match writer.send(&say(word), PATIENCE).await {
+        // A pipe may be closed by a process that has said why.
+        Err(_) if !joining.is_greeted => {}
+        sent => sent?,
+    }
+    Ok(joining)
+}
+
+impl Joining {
+    /// The second half of [`join`]: the server's answer. Keys for the writer, where neither the
+    /// kernel nor TLS protects the connection.
+    ///
+    /// # Errors
+    /// As of [`join`].
+    pub async fn answered<R: AsyncRead + Unpin>(
+        self,
+        reader: &mut Reader<R>,
+    ) -> Result<Option<Keys>> {
+        if !self.is_greeted {
+            let first = reader.next(PATIENCE).await?;
+            greeted(first, &self.service, None, &self.protection)?;
         }
-    };
-    writer.send(&say(word), PATIENCE).await?;
-    let answer = match FromServer::decode(reader.next(PATIENCE).await?)? {
-        FromServer::Welcome { proof } => proof,
-        FromServer::Refused { for_good, text } => return Err(Error::Refused { for_good, text }),
-        FromServer::Greeting(_) => {
-            return Err(Error::Unexpected(
-                "Join is answered with Welcome or Refused",
-            ))
-        }
-    };
-    let keys = match prover {
-        Some(prover) => protection.keys(prover.finish(&answer)?),
-        None => None,
-    };
-    reader.trust(keys.clone(), service.most_frame);
-    writer.trust(keys);
-    Ok(())
+        let answer = match FromServer::decode(reader.next(PATIENCE).await?)? {
+            FromServer::Welcome { proof } => proof,
+            FromServer::Refused { for_good, text } => {
+                return Err(Error::Refused { for_good, text })
+            }
+            FromServer::Greeting(_) => {
+                return Err(Error::Unexpected(
+                    "Join is answered with Welcome or Refused",
+                ))
+            }
+        };
+        let keys = match self.prover {
+            Some(prover) => self.protection.keys(prover.finish(&answer)?),
+            None => None,
+        };
+        reader.trust(keys.clone(), self.service.most_frame);
+        Ok(keys)
+    }
 }
 
 /// Tells a client why it is refused, without details of files and keys. Must not be called

@@ -37,10 +37,15 @@ mod unauthenticated;
 
 pub use error::{Error, FrameError, Result};
 pub use frame::{Reader, Writer, MOST_GREETING};
-pub use handshake::{accept, join, refuse, Protection, PATIENCE};
+pub use handshake::{
+    accept, accept_greeted, begin, join, refuse, Greeted, Joining, Protection, PATIENCE,
+};
 pub use local_socket::{bind, check_peer, connect, default_socket};
 pub use purpose::{Purpose, VERSION};
 pub use service::Service;
-pub use tls::{binding, client_tls, fingerprint_of, server_tls, ServerTrust};
+pub use tls::{
+    binding, client_tls, fingerprint, fingerprint_of, server_tls, server_tls_pinned, ServerTrust,
+    BINDING_BYTES, BINDING_LABEL,
+};
 pub use token::Token;
 pub use unauthenticated::{Slot, Slots, MOST as MOST_UNAUTHENTICATED};

@@ -10,17 +10,19 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{ring as provider, verify_tls13_signature, CryptoProvider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore,
+    ServerConfig, SignatureScheme,
 };
 
 use crate::error::{file_error, Error};
 
 /// RFC 9266.
-const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
-const BINDING_BYTES: usize = 32;
+pub const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
+/// Bytes of a channel binding.
+pub const BINDING_BYTES: usize = 32;
 
 /// By what a client knows its server.
 #[derive(Debug, Clone)]
@@ -55,7 +57,34 @@ pub fn server_tls(
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let config = builder
+    let mut config = builder
+        .with_single_cert(certificates(certificate)?, private_key(key)?)
+        .map_err(Error::Tls)?;
+    // A greeting may go with the handshake: see `Greeted`. (Not where a client shows a
+    // certificate: rustls waits for it.)
+    config.send_half_rtt_data = true;
+    Ok(Arc::new(config))
+}
+
+/// A server's side for clients that are known by their certificates' fingerprints (SHA-256).
+/// A client without a certificate comes in as well, and must prove a token.
+///
+/// # Errors
+/// [`Error::File`], [`Error::Tls`].
+pub fn server_tls_pinned(
+    certificate: &Path,
+    key: &Path,
+    clients: Vec<[u8; 32]>,
+) -> Result<Arc<ServerConfig>, Error> {
+    let provider = Arc::new(provider::default_provider());
+    let verifier = PinnedClients {
+        clients,
+        provider: Arc::clone(&provider),
+    };
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(Error::Tls)?
+        .with_client_cert_verifier(Arc::new(verifier))
         .with_single_cert(certificates(certificate)?, private_key(key)?)
         .map_err(Error::Tls)?;
     Ok(Arc::new(config))
@@ -118,7 +147,8 @@ pub fn binding<T>(connection: &rustls::ConnectionCommon<T>) -> Result<Vec<u8>, E
         .map_err(Error::Tls)
 }
 
-fn fingerprint(certificate: &CertificateDer) -> [u8; 32] {
+/// SHA-256 of a certificate.
+pub fn fingerprint(certificate: &CertificateDer) -> [u8; 32] {
     let digest = digest(&SHA256, certificate);
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
@@ -175,6 +205,62 @@ impl ServerCertVerifier for Pinned {
     ) -> Result<ServerCertVerified, rustls::Error> {
         match fingerprint(certificate) == self.fingerprint {
             true => Ok(ServerCertVerified::assertion()),
+            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General(
+            "only TLS 1.3 is spoken here".to_owned(),
+        ))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// Accepts clients with one of some certificates, whatever their issuers and names.
+#[derive(Debug)]
+struct PinnedClients {
+    clients: Vec<[u8; 32]>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for PinnedClients {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _others: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        match self.clients.contains(&fingerprint(certificate)) {
+            true => Ok(ClientCertVerified::assertion()),
             false => Err(CertificateError::ApplicationVerificationFailure.into()),
         }
     }

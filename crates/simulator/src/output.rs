@@ -146,6 +146,7 @@ pub fn results(
             edge_rate_bps: None,
             rtt_s: Some(plan.window_ns as f64 / 1e9),
         },
+        paths: IndexMap::new(),
         variants,
         bounds,
         holds: Vec::new(),

@@ -28,6 +28,15 @@ pub struct Receiver {
     delayed_ns: u64,
     /// Arrivals, those of segments that had arrived before too.
     arrivals: u64,
+    ato: Option<Box<Estimate>>,
+}
+
+/// The estimator of a delayed ACK's time-out.
+#[derive(Debug, Clone)]
+struct Estimate {
+    ticks: u64,
+    /// When the last segment arrived.
+    last_ns: u64,
 }
 
 impl Receiver {
@@ -65,6 +74,24 @@ impl Receiver {
         self.next = self.next.saturating_add(1);
     }
 
+    /// A segment arrives: the ATO of ligon-1999, equation 1, in nanoseconds. Each is half of the
+    /// one before and the time since the last segment, in whole ticks, of which at least one has
+    /// passed; and `most_ns` at most. The first segment needs none: nothing is returned.
+    pub fn estimate_ato(&mut self, now: u64, tick_ns: u64, most_ns: u64) -> Option<u64> {
+        let tick_ns = tick_ns.max(1);
+        let Some(ato) = &mut self.ato else {
+            self.ato = Some(Box::new(Estimate {
+                ticks: 1,
+                last_ns: now,
+            }));
+            return None;
+        };
+        let between = (now / tick_ns - ato.last_ns / tick_ns).max(1);
+        ato.last_ns = now;
+        ato.ticks = (ato.ticks / 2 + between).min((most_ns / tick_ns).max(1));
+        Some(ato.ticks * tick_ns)
+    }
+
     /// A segment arrives. Returns the ACK, unless it is delayed: in order, with none
     /// missing, and fewer than `every` wait.
     ///
@@ -92,8 +119,9 @@ impl Receiver {
         if in_order {
             self.next += 1;
             if self.unanswered < every {
-                if self.unanswered == 1 {
-                    self.delayed_ns = now + delay_ns;
+                let due = now + delay_ns;
+                if self.unanswered == 1 || due < self.delayed_ns {
+                    self.delayed_ns = due;
                 }
                 return None;
             }

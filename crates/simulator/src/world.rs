@@ -315,12 +315,13 @@ impl World {
             return self.note_completion(event.flow);
         }
         let latest = config.selective();
+        let (every, delay_ns) = config.acknowledges(&mut flow.receiver, event.time);
         let answer = flow.receiver.take(
             event.sequence,
             event.stamp,
             event.time,
-            config.ack_every,
-            config.runs_out_ns(event.time, config.ack_delay_ns) - event.time,
+            every,
+            config.runs_out_ns(event.time, delay_ns) - event.time,
             latest,
         );
         // An application that has its whole message answers, and Linux acknowledges with that.

@@ -7,12 +7,13 @@ use std::process::{Command, Stdio};
 
 use nix::sched::{unshare, CloneFlags};
 use paceline_bpf::refusal;
+use paceline_cgroup::Hierarchy;
+use paceline_net::tick;
 
 use super::{sysctl, Check};
-use crate::cgroup::Hierarchy;
 use crate::error::Result;
+use crate::leftovers;
 use crate::status::milliseconds;
-use crate::{leftovers, tick};
 
 pub(super) fn privileges(root: bool, agent: bool) -> Check {
     if !root && agent {

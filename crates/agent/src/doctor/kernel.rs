@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use super::{sysctl, Check};
-use crate::cgroup::Hierarchy;
+use paceline_cgroup::Hierarchy;
+
 use crate::error::Result;
 use crate::kernel_side::{self, bbr_form, discover, BbrForm, KernelSide};
-use crate::leftovers;
+use crate::{leftovers, tuning};
 
 pub(super) fn checks(root: bool) -> Vec<Check> {
     let mut checks = vec![version(), btf(), jit()];
@@ -19,9 +20,13 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
             ("reno", RENO),
             ("bbr", BBR),
             ("registering", REGISTERING),
+            ("quick ACKs", QUICK),
+            ("held ACKs", HELD),
+            ("SYN options", OPTIONS),
         ] {
             checks.push(Check::unchecked(name, meaning));
         }
+        checks.push(rto_max());
         return checks;
     }
     checks.push(sockops());
@@ -30,6 +35,10 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
     checks.push(congestion("reno", "paceline_reno", RENO));
     checks.push(bbr());
     checks.push(registering());
+    checks.push(quick());
+    checks.push(held());
+    checks.push(options());
+    checks.push(rto_max());
     checks
 }
 
@@ -38,6 +47,9 @@ const ITERATORS: &str = "attach changes existing connections, and status reads t
 const CUBIC: &str = "policies with base = \"cubic\", such as the default preset, can wrap it";
 const RENO: &str = "policies with base = \"reno\" can wrap it";
 const BBR: &str = "policies with base = \"bbr\" can wrap it";
+const QUICK: &str = "policies with ack.every = 1 acknowledge each segment at once";
+const HELD: &str = "policies with ack.every from 3 on hold ACKs back";
+const OPTIONS: &str = "policies with [options] keep TCP options out of connections";
 const REGISTERING: &str = "the kernel accepts a congestion control written in BPF";
 
 fn version() -> Check {
@@ -116,12 +128,19 @@ fn sockops() -> Check {
 }
 
 fn iterators() -> Check {
-    match KernelSide::probe(&["pl_status", "pl_streams", "pl_adopt", "pl_release"], None) {
+    const PROGRAMS: [&str; 5] = [
+        "pl_status",
+        "pl_streams",
+        "pl_adopt",
+        "pl_release",
+        "pl_change",
+    ];
+    match KernelSide::probe(&PROGRAMS, None) {
         Ok(()) => Check::ok("iterators", "the programs load", ITERATORS),
         Err(error) => Check::fail(
             "iterators",
             error.to_string(),
-            "status cannot read connections, and attach cannot change existing ones",
+            "status cannot read connections, and attach and set cannot change existing ones",
             "boot Linux 6.1 or later",
         ),
     }
@@ -191,6 +210,64 @@ fn registering() -> Check {
             error.to_string(),
             "no policy with a startup law can run",
             "boot a kernel built with CONFIG_BPF_JIT=y and CONFIG_DEBUG_INFO_BTF=y",
+        ),
+    }
+}
+
+/// Whether a congestion control may write the flags that quick ACKs are made with
+/// (bpf/tuned.h): all that wrap an algorithm do.
+fn quick() -> Check {
+    match KernelSide::probe(&[], Some("paceline_reno")) {
+        Ok(()) => Check::ok(
+            "quick ACKs",
+            "a congestion control may ask for them; not on connections that negotiate ECN",
+            QUICK,
+        ),
+        Err(error) => Check::warn(
+            "quick ACKs",
+            error.to_string(),
+            "policies with ack.every = 1 do not run here",
+            "leave ack.every out",
+        ),
+    }
+}
+
+fn held() -> Check {
+    match KernelSide::probe(&["pl_arrivals", "pl_hold_acks"], None) {
+        Ok(()) => Check::ok("held ACKs", "the programs load", HELD),
+        Err(error) => Check::warn(
+            "held ACKs",
+            error.to_string(),
+            "policies with ack.every from 3 on do not run here",
+            "boot a kernel built with CONFIG_CGROUP_BPF=y",
+        ),
+    }
+}
+
+fn options() -> Check {
+    match paceline_bpf::options::probe() {
+        Ok(()) => Check::ok("SYN options", "the programs load", OPTIONS),
+        Err(error) => Check::warn(
+            "SYN options",
+            error.to_string(),
+            "policies with [options] do not run here",
+            "boot a kernel built with CONFIG_NET_CLS_BPF and CONFIG_BPF_EVENTS",
+        ),
+    }
+}
+
+fn rto_max() -> Check {
+    match tuning::has_rto_max() {
+        true => Check::ok(
+            "maximum RTO",
+            "sockets have TCP_RTO_MAX_MS",
+            "policies may limit the RTO above (rto.most)",
+        ),
+        false => Check::warn(
+            "maximum RTO",
+            "sockets have no TCP_RTO_MAX_MS",
+            "policies with rto.most do not run here",
+            "boot Linux 6.15 or later",
         ),
     }
 }

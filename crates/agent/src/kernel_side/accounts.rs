@@ -18,10 +18,10 @@ use paceline_abi::{
     as_bytes, from_bytes, pl_account, pl_job, pl_place, pl_place_key, pl_seat, PL_ACCOUNTS,
     PL_MAX_JOBS,
 };
+use paceline_cgroup::Lock;
 
 use super::discover::Found;
 use crate::error::{Error, Result};
-use crate::lock::Lock;
 
 /// The host's account; the others are owners'.
 const HOST: usize = 0;
@@ -201,6 +201,10 @@ impl Found {
         };
         // The entry last: a process that is killed before leaves all of it to the next one.
         self.delete_paths(id, 1, job.used.paths)?;
+        let phases = self
+            .policy(id)?
+            .is_some_and(|policy| policy.has_had_phases());
+        self.delete_policy(id)?;
         let last = self
             .map_of("pl_jobs")?
             .lookup_and_delete(&id.to_ne_bytes())
@@ -211,7 +215,7 @@ impl Found {
         if last.used.turns != 0 {
             self.delete_all_of("pl_turns", id)?;
         }
-        if last.policy.phases != 0 {
+        if last.policy.phases != 0 || phases {
             self.delete_all_of("pl_pages", id)?;
         }
         if last.seat == pl_seat::PL_SEAT_SHARED as u32 {

@@ -9,7 +9,7 @@ use libbpf_rs::query::{MapInfoIter, ProgInfoIter, ProgInfoQueryOptions, ProgramI
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, ProgramHandle};
 use paceline_abi::{from_bytes, pl_job, pl_seat};
 
-use super::programs::CGROUP_PROGRAMS;
+use super::programs::cgroup_programs;
 use super::{describe_identity, identity};
 use crate::error::{Error, Result};
 
@@ -167,13 +167,13 @@ fn companions(
         .filter(|program| program.map_ids.contains(&meta))
         .flat_map(|program| program.map_ids.iter().copied())
         .collect();
-    let programs = CGROUP_PROGRAMS.iter().filter_map(|(name, _)| {
+    let programs = cgroup_programs().filter_map(|(name, _)| {
         holders
             .iter()
-            .filter(|program| program.name == *name)
+            .filter(|program| program.name == name)
             .filter(|program| program.map_ids.iter().any(|map| ids.contains(map)))
             .find_map(|program| ProgramHandle::from_prog_id(program.id).ok())
-            .map(|program| (*name, program))
+            .map(|program| (name, program))
     });
     let programs = programs.collect();
     let maps = ids

@@ -4,10 +4,10 @@
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use paceline_abi::{as_bytes, from_bytes, pl_stream_record, pl_uwnd};
+use paceline_net::clock::monotonic_us;
 
 use super::records::records;
 use super::{discover, read_iterator, KernelSide};
-use crate::clock::monotonic_us;
 use crate::error::{Error, Result};
 
 /// The iterator that writes one record per connection of any group.

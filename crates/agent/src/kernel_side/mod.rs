@@ -7,7 +7,7 @@
 //! kernel's objects ([`discover`]), loads the short-lived programs (iterators,
 //! the sockops program of a new job) and lets them share those maps.
 //!
-//! Life of the kernel side, all under [`crate::cgroup::Lock`]:
+//! Life of the kernel side, all under [`paceline_cgroup::Lock`]:
 //!
 //! ```text
 //!   absent --load--> loaded --register, bind maps--> carried --write identity--> live
@@ -22,6 +22,7 @@ mod btf;
 pub(crate) mod discover;
 pub(crate) mod groups;
 mod pages;
+pub(crate) mod policies;
 mod programs;
 mod records;
 mod runs;
@@ -40,16 +41,16 @@ use paceline_abi::{
     pl_path_slot, PL_ABI_VERSION,
 };
 use paceline_bpf::messages::route_libbpf_messages;
+use paceline_cgroup::Lock;
 use paceline_policy::Base;
 
 use crate::error::{Error, Result};
-use crate::lock::Lock;
 use crate::options::JobOptions;
 pub(crate) use btf::{bbr_form, load_bbr_module, BbrForm};
 use discover::Found;
 use groups::STREAMS_PROGRAM;
-pub(crate) use programs::detach_from;
-use programs::{CGROUP_PROGRAMS, CONNECTION_PROGRAM};
+pub(crate) use programs::{detach_from, detach_unasked};
+use programs::{programs_for, CONNECTION_PROGRAM};
 use records::records;
 pub(crate) use runs::UNKNOWN as UNKNOWN_RUN;
 
@@ -100,14 +101,14 @@ impl KernelSide {
             (Some(found), Some(name)) if found.registered(name) => None,
             (_, Some(name)) => Some(name),
         };
+        let is_loaded = |name: &str| found.as_ref().is_some_and(|found| found.has_program(name));
+        let programs: Vec<&str> = programs_for(policy)
+            .map(|(name, _)| name)
+            .filter(|name| !is_loaded(name))
+            .collect();
         let found = match found {
-            Some(found) if missing.is_none() && found.has_programs() => return Ok(found),
+            Some(found) if missing.is_none() && programs.is_empty() => return Ok(found),
             found => found,
-        };
-        let has_programs = found.as_ref().is_some_and(Found::has_programs);
-        let programs: Vec<&str> = match has_programs {
-            true => Vec::new(),
-            false => CGROUP_PROGRAMS.iter().map(|(name, _)| *name).collect(),
         };
         let mut side = Self::load(found.as_ref(), missing, Some(&programs)).map_err(|error| match (error, missing) {
             // The functions are in the kernel's BTF, but it does not let BPF
@@ -124,7 +125,7 @@ impl KernelSide {
         if let Some(name) = missing {
             side.register(name)?;
         }
-        if !has_programs {
+        if programs.contains(&CONNECTION_PROGRAM) {
             side.bind_maps(CONNECTION_PROGRAM)?;
         }
         side.write_identity(lock)?;

@@ -9,34 +9,53 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::ProgramHandle;
+use paceline_cgroup::Cgroup;
+use paceline_policy::Policy;
 
 use super::discover::Found;
-use crate::cgroup::Cgroup;
 use crate::error::{Error, Result};
 
 /// The sockops program that applies a job's policy to its connections.
 pub(super) const CONNECTION_PROGRAM: &str = "pl_connection";
-/// The programs of a job's cgroup, and their attach types.
-pub(super) const CGROUP_PROGRAMS: [(&str, libbpf_sys::bpf_attach_type); 4] = [
+/// A program of a cgroup, and its attach type.
+type CgroupProgram = (&'static str, libbpf_sys::bpf_attach_type);
+
+/// The programs of a job's cgroup.
+const COMMON_PROGRAMS: [CgroupProgram; 4] = [
     (CONNECTION_PROGRAM, libbpf_sys::BPF_CGROUP_SOCK_OPS),
     ("pl_maker", libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE),
     ("pl_set_option", libbpf_sys::BPF_CGROUP_SETSOCKOPT),
     ("pl_get_option", libbpf_sys::BPF_CGROUP_GETSOCKOPT),
 ];
+/// Those that hold ACKs back: packets of other jobs' cgroups run no program.
+const ACK_PROGRAMS: [CgroupProgram; 2] = [
+    ("pl_arrivals", libbpf_sys::BPF_CGROUP_INET_INGRESS),
+    ("pl_hold_acks", libbpf_sys::BPF_CGROUP_INET_EGRESS),
+];
+
+/// All that a cgroup may carry.
+pub(super) fn cgroup_programs() -> impl Iterator<Item = CgroupProgram> {
+    COMMON_PROGRAMS.into_iter().chain(ACK_PROGRAMS)
+}
+
+/// What the cgroup of a job with this policy carries.
+pub(super) fn programs_for(policy: &Policy) -> impl Iterator<Item = CgroupProgram> {
+    let holds_acks = policy.holds_acks();
+    let acks = ACK_PROGRAMS.into_iter().filter(move |_| holds_acks);
+    COMMON_PROGRAMS.into_iter().chain(acks)
+}
 
 impl Found {
-    /// Whether all that a cgroup carries is loaded.
-    pub(super) fn has_programs(&self) -> bool {
-        CGROUP_PROGRAMS
-            .iter()
-            .all(|(name, _)| self.programs.contains_key(name))
+    /// Whether a program of cgroups is loaded.
+    pub(super) fn has_program(&self, name: &str) -> bool {
+        self.programs.contains_key(name)
     }
 
     /// Attaches the job's programs to a cgroup. They stay as long as the cgroup does,
     /// without a pin and without this process.
-    pub fn attach_to(&self, cgroup: &Cgroup) -> Result<()> {
+    pub fn attach_to(&self, cgroup: &Cgroup, policy: &Policy) -> Result<()> {
         let directory = cgroup.open()?;
-        for (name, place) in CGROUP_PROGRAMS {
+        for (name, place) in programs_for(policy) {
             let program = self.programs.get(name).ok_or(Error::Incomplete {
                 what: "program of that name",
             })?;
@@ -67,8 +86,20 @@ impl Found {
 
 /// Takes Paceline's programs off a cgroup, whichever build put them there.
 pub(crate) fn detach_from(cgroup: &Cgroup) -> Result<()> {
+    detach(cgroup, cgroup_programs())
+}
+
+/// Takes those off that hold ACKs back, if a job's policy does not ask for it any more.
+pub(crate) fn detach_unasked(cgroup: &Cgroup, policy: &Policy) -> Result<()> {
+    match policy.holds_acks() {
+        true => Ok(()),
+        false => detach(cgroup, ACK_PROGRAMS.into_iter()),
+    }
+}
+
+fn detach(cgroup: &Cgroup, programs: impl Iterator<Item = CgroupProgram>) -> Result<()> {
     let directory = cgroup.open()?;
-    for (name, place) in CGROUP_PROGRAMS {
+    for (name, place) in programs {
         for program in attached_programs(&directory, name, place) {
             // SAFETY: both descriptors are open for the duration of the call.
             let result = unsafe {

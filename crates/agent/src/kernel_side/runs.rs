@@ -8,9 +8,9 @@ use std::path::Path;
 
 use libbpf_rs::{MapCore, MapFlags};
 use paceline_abi::{as_bytes, from_bytes, pl_process_key};
+use paceline_cgroup::{Cgroup, Hierarchy};
 
 use super::discover::Found;
-use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 
 /// Stands for `paceline run`s in other PID namespaces, whose numbers say nothing here.

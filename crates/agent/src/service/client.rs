@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use paceline_abi::PL_ABI_VERSION;
 use serde::Serialize;
 
-use super::request::{self, About, Answer, Question, Request, Started};
+use super::request::{self, About, Answer, Asked, Question, Refused, Request, Setting, Started};
 use crate::error::{Error, Result};
 use crate::job;
 use crate::listening::{JOBS_SOCKET, PAGES_SOCKET};
 use crate::pages::SOCKET_VARIABLE;
+use crate::set::Report;
 use crate::supervise::{Outcome, Signals};
 use crate::verdict::{self, Counts};
 
@@ -71,6 +72,38 @@ pub fn run_by_agent(
     Ok(outcome)
 }
 
+/// Has the agent of `directory` make a job around this process, which goes on in it.
+///
+/// # Errors
+/// [`Error::NoAgent`], [`Error::AgentRefused`].
+pub fn enter_by_agent(directory: &Path, policy: &str, group: Option<String>) -> Result<()> {
+    let request = Request {
+        abi: PL_ABI_VERSION,
+        policy: listed(policy),
+        group,
+    };
+    start(directory, &request).map(drop)
+}
+
+/// Has the agent of `directory` change a job of the calling user.
+///
+/// # Errors
+/// [`Error::NoAgentToSet`], [`Error::AgentRefused`].
+pub fn set_by_agent(directory: &Path, job: u64, asked: Asked) -> Result<Report> {
+    let setting = Setting {
+        abi: PL_ABI_VERSION,
+        job,
+        set: asked,
+    };
+    match ask_patiently(directory, &setting) {
+        Ok(Answer::Set(report)) => Ok(*report),
+        Ok(Answer::Refused(refused)) => Err(refusal(directory, refused)),
+        Ok(_) => Err(no_answer(directory)),
+        Err(Error::NoAgent { socket }) => Err(Error::NoAgentToSet { socket }),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether this process is the only one in the cgroup: the job ends with it.
 fn is_alone(cgroup: &Path) -> bool {
     let processes = std::fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
@@ -94,7 +127,7 @@ fn counts(directory: &Path) -> Option<Counts> {
 }
 
 /// A file by the path that the administrator would give it.
-fn listed(policy: &str) -> String {
+pub(super) fn listed(policy: &str) -> String {
     // As `Policy::load` tells files from presets.
     if !policy.contains('/') && !policy.ends_with(".toml") {
         return policy.to_owned();
@@ -108,17 +141,27 @@ fn listed(policy: &str) -> String {
 fn start(directory: &Path, request: &Request) -> Result<Started> {
     match ask_patiently(directory, request)? {
         Answer::Started(started) => Ok(started),
-        Answer::Connections(_) => Err(Error::path(
-            "ask the agent at",
-            &directory.join(JOBS_SOCKET),
-            io::ErrorKind::InvalidData.into(),
-        )),
-        Answer::Refused(refused) => Err(Error::AgentRefused {
-            socket: directory.join(JOBS_SOCKET),
-            code: refused.code.to_string(),
-            message: refused.message,
-        }),
+        Answer::Refused(refused) => Err(refusal(directory, refused)),
+        _ => Err(no_answer(directory)),
     }
+}
+
+fn refusal(directory: &Path, refused: Refused) -> Error {
+    Error::AgentRefused {
+        socket: directory.join(JOBS_SOCKET),
+        code: refused.code.to_string(),
+        message: refused.message,
+    }
+}
+
+/// What answered is no agent of this version.
+fn no_answer(directory: &Path) -> Error {
+    let socket = directory.join(JOBS_SOCKET);
+    Error::path(
+        "ask the agent at",
+        &socket,
+        io::ErrorKind::InvalidData.into(),
+    )
 }
 
 /// The same again while the agent restarts: it was there, and its successor will be. Where no

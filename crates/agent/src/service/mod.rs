@@ -12,12 +12,16 @@
 mod client;
 mod queue;
 mod request;
+mod setting;
+mod step;
+mod tally;
 mod watch;
 
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -27,33 +31,41 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::UnixCredentials;
 use paceline_bpf::permission;
+use paceline_cgroup::{Cgroup, Hierarchy, Lock, Seat};
+use paceline_policy::Policy;
 use sd_notify::NotifyState;
 
-use crate::callers::{self, Call, Callers};
-use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::{Error, Result};
 use crate::group::server::GroupServer;
 use crate::job::{self, JobOptions};
 use crate::kernel_side::discover;
 use crate::leftovers;
 use crate::listening::{Handed, Listening, GROUPS_SOCKET, JOBS_SOCKET, PAGES_SOCKET};
-use crate::lock::Lock;
 use crate::making::{self, Place};
 use crate::pages::PageServer;
 use crate::peer::{self, Peer};
-use crate::seat::Seat;
 use crate::verdict::Counts;
+use paceline_callers::{timeout, Call, Callers};
 use queue::Queue;
-use request::{About, Answer, Code, Question, Refused, Request, Started};
+use request::{About, Answer, Code, Question, Refused, Request, Setting, Started};
+use step::Step;
 use watch::Watch;
 
 #[doc(hidden)]
 pub use crate::config::fuzz as fuzz_config;
 pub use crate::config::{schema as config_schema, Config, DEFAULT_CONFIG};
 pub use crate::listening::DIRECTORY;
-pub use client::run_by_agent;
+pub use client::{enter_by_agent, run_by_agent, set_by_agent};
+pub use request::Asked;
+pub use step::schema as protocol_schema;
+pub use tally::{Connections, Counted, Tally};
+
+/// For the fuzzer: bytes at jobs.sock, from whoever calls.
 #[doc(hidden)]
-pub use request::fuzz as fuzz_request;
+pub fn fuzz_request(said: &[u8]) {
+    request::fuzz(said);
+    step::fuzz(said);
+}
 
 /// Jobs of one user at once: a host's worth of jobs of one rank each, and far from
 /// PL_MAX_JOBS, so that no user can keep the others from having any.
@@ -74,6 +86,7 @@ pub struct Service {
     /// Their requests, until they are answered.
     calls: Queue<Call>,
     watch: Watch,
+    tally: Arc<Tally>,
     /// The kernel side since its last job has ended.
     idle: Option<Idle>,
     // Before the pages', whose end takes the directory with it.
@@ -92,9 +105,10 @@ impl Service {
         permission::require("paceline agent")?;
         let hierarchy = Hierarchy::find()?;
         if hierarchy.read_only() {
-            return Err(Error::CgroupReadOnly {
+            return Err(paceline_cgroup::Error::CgroupReadOnly {
                 path: hierarchy.mount().to_path_buf(),
-            });
+            }
+            .into());
         }
         raise_open_files();
         // Before the other thread, which is to have this mask as well.
@@ -126,10 +140,16 @@ impl Service {
             callers: Callers::default(),
             calls: Queue::default(),
             watch,
+            tally: Arc::default(),
             idle: None,
             _groups: groups,
             _pages: pages,
         })
+    }
+
+    /// What it counts, for others to show.
+    pub fn tally(&self) -> Arc<Tally> {
+        Arc::clone(&self.tally)
     }
 
     /// Serves until SIGTERM or SIGINT. Jobs that run then go on.
@@ -192,7 +212,7 @@ impl Service {
         }
         let idle = self.idle.as_ref().map(Idle::left);
         let both = self.callers.patience().into_iter().chain(idle);
-        callers::timeout(both.min())
+        timeout(both.min())
     }
 
     /// Jobs that start one after the other find what the one before has loaded, if `clean`
@@ -202,9 +222,11 @@ impl Service {
         let cleaned = self
             .hierarchy
             .lock()
+            .map_err(Error::from)
             .and_then(|lock| clean(&self.hierarchy, &lock));
         match cleaned {
             Ok(cleaned) => {
+                self.tally.ended(&cleaned.ended);
                 let found = cleaned.found.filter(|found| found.job_ids().is_empty());
                 self.idle = found.map(Idle::new);
             }
@@ -215,18 +237,27 @@ impl Service {
 
     fn answer(&mut self, call: Call) {
         let user = call.who.uid();
-        let started = match Question::read(&call.said) {
-            Some(question) => self.look(&call, &question).map(Answer::Connections),
-            None => self.start_job(&call).map(Answer::Started),
+        let started = match (Step::read(&call.said), Question::read(&call.said)) {
+            (Some(step), _) => step.and_then(|step| self.step(&call, step)),
+            (_, Some(question)) => self.look(&call, &question).map(Answer::Connections),
+            _ if Setting::read(&call.said).is_some() => self.set(&call),
+            _ => self.start_job(&call).map(Answer::Started),
         };
         let answer = match started {
             Ok(Answer::Started(started)) => {
                 tracing::info!("job of user {user} in {}", started.cgroup.display());
+                self.tally.started();
                 Answer::Started(started)
+            }
+            Ok(Answer::Attached(attached)) => {
+                tracing::info!("step in {}", attached.cgroup.display());
+                self.tally.started();
+                Answer::Attached(attached)
             }
             Ok(answer) => answer,
             Err(refused) => {
-                tracing::info!("refused a job of user {user}: {}", refused.message);
+                self.tally.refused(refused.code.to_string());
+                tracing::info!("refused a request of user {user}: {}", refused.message);
                 Answer::Refused(refused)
             }
         };
@@ -257,23 +288,24 @@ impl Service {
         Err(Refused::new(Code::Peer, what))
     }
 
+    /// The policy that the administrator lists by this name.
+    fn listed(&self, name: &str) -> Result<&Policy, Refused> {
+        self.config.policy(name).ok_or_else(|| {
+            let names = self.config.policy_names();
+            let what = format!("policy {name} is not allowed: use one of {names}");
+            Refused::new(Code::Policy, what)
+        })
+    }
+
     fn start_job(&mut self, call: &Call) -> Result<Started, Refused> {
         let peer = Peer::of(&call.stream, &call.who)?;
         let request = Request::read(&call.said)?;
-        let Some(policy) = self.config.policy(&request.policy) else {
-            return Err(Refused::new(
-                Code::Policy,
-                format!(
-                    "policy {} is not allowed: use one of {}",
-                    request.policy,
-                    self.config.policy_names()
-                ),
-            ));
-        };
+        let policy = self.listed(&request.policy)?;
         let options = JobOptions {
             policy: policy.clone(),
             group: request.group,
             user: None,
+            wait: None,
         };
         let own = peer.cgroup(&self.hierarchy)?;
         let place = Place {

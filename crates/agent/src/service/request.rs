@@ -5,9 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use paceline_abi::PL_ABI_VERSION;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::set::Report;
 use crate::verdict::Counts;
 
 /// Bytes of a request at most: a path of PATH_MAX, a name, and what is around them.
@@ -42,6 +44,29 @@ pub(super) enum About {
     Connections,
 }
 
+/// A request to change a job of the requesting user.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Setting {
+    /// PL_ABI_VERSION of the asker.
+    pub abi: u32,
+    /// Id of the job's cgroup. Whose it is the kernel side knows.
+    pub job: u64,
+    pub set: Asked,
+}
+
+/// The change that is requested.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Asked {
+    /// `KEY=VALUE`s.
+    Keys(Vec<String>),
+    /// A policy, as the administrator lists it.
+    Policy(String),
+    /// What the job began with.
+    Reset,
+}
+
 /// The agent's answer.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -50,6 +75,12 @@ pub(super) enum Answer {
     Started(Started),
     /// The counts that were requested.
     Connections(Counts),
+    /// The job has been changed.
+    Set(Box<Report>),
+    /// The step of the process is under the policy.
+    Attached(Attached),
+    /// The counts of a step's job.
+    Reported(Reported),
     /// Nothing was changed.
     Refused(Refused),
 }
@@ -65,15 +96,37 @@ pub(super) struct Started {
     pub shared: bool,
 }
 
+/// A step that is under a policy.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Attached {
+    /// Number of its job
+    pub job: u64,
+    /// Directory of the step's cgroup
+    pub cgroup: PathBuf,
+    /// With a policy of several phases: where the processes get their pages, for the variable
+    /// PACELINE_SOCKET
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<PathBuf>,
+}
+
+/// What came of a step's connections.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Reported {
+    /// In one line, for people
+    pub text: String,
+    /// In numbers
+    pub counts: Counts,
+}
+
 /// Why there is no job.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Refused {
     pub code: Code,
     pub message: String,
 }
 
 /// The kinds of refusals, for programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Code {
     /// The asker is of another version.
@@ -88,6 +141,10 @@ pub(super) enum Code {
     TooManyJobs,
     /// The asker has ended, or lives where the agent cannot see it.
     Peer,
+    /// The user has no such job.
+    Job,
+    /// Only root may ask for that.
+    NotRoot,
     /// Any other failure.
     Failed,
 }
@@ -105,11 +162,19 @@ impl Refused {
     }
 }
 
+impl From<paceline_cgroup::Error> for Refused {
+    fn from(error: paceline_cgroup::Error) -> Self {
+        Error::from(error).into()
+    }
+}
+
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
         let code = match error {
             Error::TooManyJobs { .. } | Error::TooManyJobsOfUser { .. } => Code::TooManyJobs,
             Error::PeerGone { .. } | Error::PeerOutside { .. } => Code::Peer,
+            Error::NoSuchJob { .. } => Code::Job,
+            Error::Policy(_) => Code::Policy,
             _ => Code::Failed,
         };
         Self::new(code, error.to_string())
@@ -126,6 +191,14 @@ impl Question {
     pub fn read(said: &[u8]) -> Option<Self> {
         let question: Self = serde_json::from_slice(said).ok()?;
         (question.abi == PL_ABI_VERSION).then_some(question)
+    }
+}
+
+impl Setting {
+    /// The request, if the line is one.
+    pub fn read(said: &[u8]) -> Option<Self> {
+        let setting: Self = serde_json::from_slice(said).ok()?;
+        (setting.abi == PL_ABI_VERSION).then_some(setting)
     }
 }
 
@@ -179,6 +252,9 @@ pub fn fuzz(said: &[u8]) {
     if let Ok(request) = Request::read(said) {
         assert_eq!(Request::read(&line(&request)), Ok(request));
     }
+    if let Some(setting) = Setting::read(said) {
+        assert_eq!(Setting::read(&line(&setting)), Some(setting));
+    }
     let _ = serde_json::from_slice::<Answer>(said);
 }
 
@@ -213,6 +289,22 @@ mod tests {
         assert_eq!(Question::read(&said).as_ref(), Some(&question));
         question.abi += 1;
         assert_eq!(Question::read(&line(&question)), None);
+    }
+
+    #[test]
+    fn a_setting_is_told_from_a_request() {
+        let mut setting = Setting {
+            abi: PL_ABI_VERSION,
+            job: 7,
+            set: Asked::Keys(vec!["ack.delay=12ms".to_owned()]),
+        };
+        let said = line(&setting);
+        assert_eq!(code(std::str::from_utf8(&said).unwrap()), Code::Malformed);
+        assert_eq!(Setting::read(&said).as_ref(), Some(&setting));
+        setting.abi += 1;
+        let said = line(&setting);
+        assert_eq!(Setting::read(&said), None);
+        assert_eq!(code(std::str::from_utf8(&said).unwrap()), Code::Version);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 
 use nix::poll::{PollFd, PollFlags};
 use paceline_abi::pl_seat;
+use paceline_cgroup::{Cgroup, Hierarchy};
 
-use crate::cgroup::{Cgroup, Hierarchy};
 use crate::error::Result;
 use crate::kernel_side::discover;
 use crate::supervise::pidfd;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The changes to connections, and the reasons, in words.
 
-use paceline_abi::{name_text, pl_base, pl_connection_record, pl_job, pl_policy, pl_target};
+use paceline_abi::{
+    name_text, pl_base, pl_connection_record, pl_job, pl_policy, pl_target, PL_NO_SACK,
+    PL_NO_SCALING, PL_NO_TIMESTAMPS,
+};
+use paceline_net::tick;
 
-use super::{class_of, reason};
-use crate::tick;
+use super::{class_of, quick, reason};
 
 /// The policy's changes to each connection.
 pub(super) fn changes(job: &pl_job) -> Vec<String> {
@@ -58,11 +61,44 @@ pub(super) fn changes(job: &pl_job) -> Vec<String> {
             milliseconds(policy.delayed_ack_us.into())
         ));
     }
+    match policy.ack_every {
+        0 => {}
+        1 => changes.push("each segment acknowledged at once".to_owned()),
+        every => changes.push(format!("ACKs held back until they cover {every} segments")),
+    }
+    if policy.rto_max_ms != 0 {
+        let most = milliseconds(u64::from(policy.rto_max_ms) * 1000);
+        changes.push(format!("maximum RTO {most}"));
+    }
     if policy.initial_window_segs != 0 {
+        let again = match policy.window_again {
+            0 => "",
+            _ => ", wherever slow start begins again",
+        };
         changes.push(format!(
-            "initial window {} segments",
+            "initial window {} segments{again}",
             policy.initial_window_segs
         ));
+    }
+    if policy.window_fixed_segs != 0 {
+        changes.push(format!(
+            "window fixed at {} segments",
+            policy.window_fixed_segs
+        ));
+    }
+    if policy.nodelay != 0 {
+        changes.push("small segments sent at once (TCP_NODELAY)".to_owned());
+    }
+    let without = [
+        (PL_NO_TIMESTAMPS, "timestamps"),
+        (PL_NO_SCALING, "window scaling"),
+        (PL_NO_SACK, "SACK"),
+    ];
+    for (_, option) in without
+        .into_iter()
+        .filter(|(bit, _)| u32::from(policy.without) & bit != 0)
+    {
+        changes.push(format!("new connections without {option}"));
     }
     changes
 }
@@ -136,6 +172,17 @@ pub(super) fn why(record: &pl_connection_record, policy: &pl_policy) -> String {
     if policy.rto_min_us != 0 {
         let minimum = u64::from(record.rto_min_ticks) * tick::tick().as_micros() as u64;
         parts.push(format!("minimum RTO {}", milliseconds(minimum)));
+    }
+    match quick(record.quick) {
+        "on" => parts.push(format!("{} quick ACKs", record.quick_acks)),
+        "ecn" => parts.push(
+            "no quick ACKs: this connection negotiated ECN, which needs the flags that they are made with"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    if policy.ack_every > 1 {
+        parts.push(format!("{} ACKs held back", record.held_acks));
     }
     if parts.is_empty() {
         parts.push("under the policy".to_owned());

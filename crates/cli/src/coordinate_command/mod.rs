@@ -5,7 +5,7 @@ mod local;
 mod text;
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,11 +20,13 @@ use paceline_coordinator::protocol::{check_name, Request};
 use paceline_coordinator::server::{Endpoint, Server, ServerConfig};
 use paceline_coordinator::status::Status;
 use paceline_input::units::Time;
+use paceline_metrics::Address;
 use paceline_security::{
     client_tls, default_socket, fingerprint_of, server_tls, Purpose, ServerTrust, Token,
 };
 
-use crate::{output, trusted_path};
+use crate::fingerprint::fingerprint;
+use crate::{metrics, output, trusted_path};
 
 /// Rounds that can be asked for. Below, hosts' own jitter is larger than what a round
 /// repairs; above, a client takes the coordinator for dead.
@@ -101,6 +103,10 @@ struct ServeArgs {
     /// Show the live view in this terminal
     #[arg(long)]
     status: bool,
+    /// Serve metrics for Prometheus: at a Unix socket's path, or a loopback address and port
+    /// (docs/metrics.md)
+    #[arg(long, value_name = "PATH|ADDRESS:PORT")]
+    metrics: Option<Address>,
 }
 
 /// The address of a coordinator, and the proofs that both sides give.
@@ -313,6 +319,11 @@ async fn serve(args: ServeArgs) -> Result<()> {
         Endpoint::Local(path) => Some(path.clone()),
         Endpoint::Tcp(_) => None,
     });
+    let _metrics = match (&args.metrics, &local) {
+        (Some(address), Some(socket)) => Some(serve_metrics(address, socket.clone())?),
+        (Some(_), None) => bail!("--metrics reads from the Unix socket: add --listen PATH"),
+        (None, _) => None,
+    };
     if !args.status {
         return Ok(server.run(stopped()).await?);
     }
@@ -331,6 +342,22 @@ async fn serve(args: ServeArgs) -> Result<()> {
         served = server.run(stopped()) => Ok(served?),
         () = view => Ok(()),
     }
+}
+
+fn serve_metrics(address: &Address, socket: PathBuf) -> Result<paceline_metrics::Server> {
+    let access = Access::new(Target::Local(socket));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    metrics::serve(address, move || {
+        metrics::coordinator(runtime.block_on(status_now(&access, None)))
+    })
+}
+
+async fn status_now(access: &Access, group: Option<String>) -> Result<Status> {
+    let mut control = Control::connect(access, &host_name()).await?;
+    let answer = control.ask(Request::Status { group }).await?;
+    Ok(serde_json::from_str(&answer)?)
 }
 
 fn host_name() -> String {
@@ -370,26 +397,6 @@ impl AccessArgs {
     }
 }
 
-/// From its digits, or of a certificate in a file.
-fn fingerprint(text: &str) -> Result<[u8; 32]> {
-    let digits = text
-        .strip_prefix("sha256:")
-        .unwrap_or(text)
-        .replace(':', "");
-    let bytes: Option<Vec<u8>> = (digits.len() == 64 && digits.is_ascii())
-        .then(|| {
-            (0..32)
-                .map(|n| u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).ok())
-                .collect()
-        })
-        .flatten();
-    match bytes.and_then(|bytes| bytes.try_into().ok()) {
-        Some(print) => Ok(print),
-        None => fingerprint_of(Path::new(text))
-            .context("--pin: expected 64 hexadecimal digits (SHA-256) or a certificate's file"),
-    }
-}
-
 async fn join(args: JoinArgs) -> Result<()> {
     let host = args.host.unwrap_or_else(host_name);
     check_name(&host).context("--host")?;
@@ -413,10 +420,7 @@ async fn status(args: StatusArgs) -> Result<()> {
             () = stopped() => Ok(()),
         };
     }
-    let mut control = Control::connect(&access, &host_name()).await?;
-    let request = Request::Status { group: args.group };
-    let answer = control.ask(request).await?;
-    let status: Status = serde_json::from_str(&answer)?;
+    let status = status_now(&access, args.group).await?;
     match args.json {
         true => output::print_json(&status),
         false => output::print(&text::readable(&status)),
@@ -451,21 +455,4 @@ async fn set(args: SetArgs) -> Result<()> {
     };
     control.ask(request).await?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fingerprints() {
-        let digits = "ab".repeat(32);
-        assert_eq!(fingerprint(&digits).expect("digits"), [0xab; 32]);
-        let colons = vec!["ab"; 32].join(":");
-        let spelled = fingerprint(&format!("sha256:{colons}"));
-        assert_eq!(spelled.expect("colons"), [0xab; 32]);
-        let error = fingerprint("abab").expect_err("too short");
-        assert!(format!("{error:#}").contains("64 hexadecimal digits"));
-        fingerprint(&"é".repeat(32)).expect_err("no digits");
-    }
 }

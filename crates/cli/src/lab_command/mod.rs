@@ -62,6 +62,9 @@ enum LabCommand {
     /// The remote shell of MPI launchers
     #[command(hide = true)]
     Shell(testbed::ShellArgs),
+    /// A command on another host of a transfer's experiment, in the place of ssh
+    #[command(hide = true)]
+    Reach(ReachArgs),
     /// Started by `lab run` beside a program
     #[command(hide = true)]
     Guard(testbed::GuardArgs),
@@ -75,9 +78,16 @@ impl Args {
             LabCommand::Exec(_)
                 | LabCommand::Guest(_)
                 | LabCommand::Mpirun(_)
+                | LabCommand::Reach(_)
                 | LabCommand::Shell(_)
         )
     }
+}
+
+#[derive(clap::Args, Debug)]
+struct ReachArgs {
+    host: String,
+    command: String,
 }
 
 #[derive(clap::Args, Debug)]
@@ -163,6 +173,7 @@ pub fn run(args: Args, log: Option<String>) -> Result<ExitCode> {
         LabCommand::Exec(args) => testbed::exec(&args),
         LabCommand::Mpirun(args) => testbed::mpirun(&args),
         LabCommand::Keep(_) => testbed::keep(),
+        LabCommand::Reach(args) => Ok(paceline_courier::door::reach(&args.host, &args.command)?),
         LabCommand::Shell(args) => testbed::shell(&args),
         LabCommand::Guard(args) => testbed::guard(&args),
     }

@@ -21,6 +21,12 @@ use crate::status_command::age;
 const ROOM_FOR_WORDS: u16 = 40;
 /// Lines below a table, for what there is to say of the chosen row.
 const DETAIL_LINES: u16 = 6;
+/// The same of a job, whose policy has a dozen keys.
+const JOB_LINES: u16 = 12;
+/// Lines that a table has at least, with its titles: in a low terminal words are cut.
+const TABLE_LINES: u16 = 6;
+/// The two first lines and the last one.
+const OTHER_LINES: u16 = 3;
 /// Groups that are listed above the charts; the others are scrolled to.
 const GROUP_LINES: usize = 6;
 const LEAST: Color = Color::Cyan;
@@ -58,7 +64,11 @@ impl Areas {
         let body = match pane {
             // With the line of titles.
             Pane::Groups => [Constraint::Length(groups + 1), Constraint::Fill(1)],
-            _ => [Constraint::Fill(1), Constraint::Length(DETAIL_LINES)],
+            Pane::Jobs => {
+                let room = area.height.saturating_sub(OTHER_LINES + TABLE_LINES);
+                [Constraint::Fill(1), Constraint::Length(JOB_LINES.min(room))]
+            }
+            Pane::Connections => [Constraint::Fill(1), Constraint::Length(DETAIL_LINES)],
         };
         let one = Constraint::Length(1);
         let [title, panes, table, below, last] =
@@ -401,7 +411,20 @@ mod tests {
         assert!(line(&screen, "lfn").contains("bulk"));
         line(&screen, "/sys/fs/cgroup/user/paceline.99.0");
         line(&screen, "changes to each connection: minimum RTO 8 ms");
+        line(&screen, "connections that still have an earlier policy: 2");
+        line(&screen, "set 1 min ago: ack.delay=12ms");
+        line(&screen, "preset 1 min ago: base=cubic, rto.least=tick");
         line(&screen, "5 connections under the policy so far, 0 refused");
+    }
+
+    #[test]
+    fn a_low_screen_still_has_the_jobs() {
+        let mut view = view(2);
+        press(&mut view, KeyCode::Char('j'));
+        for height in [12, 16] {
+            let screen = screen(&view, 80, height);
+            assert!(line(&screen, "lfn").contains("bulk"));
+        }
     }
 
     #[test]

@@ -116,6 +116,8 @@ impl Seen {
 
 #[cfg(test)]
 pub mod tests {
+    use paceline_agent::status::{KeyStatus, Origin};
+
     use super::*;
 
     /// A connection to 10.0.0.`number`.
@@ -151,8 +153,20 @@ pub mod tests {
             group: Some("bulk".to_owned()),
             uwnd_segs: None,
             spacing_bits_per_s: 0,
+            quick: "none",
+            quick_acks: 0,
+            held_acks: 0,
             class: 0,
             phase_switches: 0,
+        }
+    }
+
+    fn key(key: &str, value: &str, origin: Origin) -> KeyStatus {
+        KeyStatus {
+            key: key.to_owned(),
+            value: Some(value.to_owned()),
+            origin,
+            age_s: 61,
         }
     }
 
@@ -167,6 +181,13 @@ pub mod tests {
             age_s: 75,
             owner_uid: 1000,
             changes: vec!["minimum RTO 8 ms".to_owned()],
+            generation: 1,
+            keys: vec![
+                key("base", "cubic", Origin::Preset),
+                key("rto.least", "tick", Origin::Preset),
+                key("ack.delay", "12ms", Origin::Set),
+            ],
+            earlier: 2,
             processes: Vec::new(),
             governed: 5,
             refused: 0,

@@ -4,11 +4,11 @@
 use std::cmp::Ordering;
 use std::net::SocketAddr;
 
-use paceline_agent::status::{milliseconds, rate, Connection, JobStatus};
+use paceline_agent::status::{milliseconds, rate, Connection, JobStatus, KeyStatus, Origin};
 
 use super::seen::{Seen, SeenGroup};
 use crate::output::foreign;
-use crate::status_command::age;
+use crate::status_command::{age, value};
 
 /// A view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,6 +195,23 @@ fn short(value: f64) -> String {
     }
 }
 
+/// The keys by their origin and age: what was set first, for the last ones may find no room.
+fn keys(job: &JobStatus) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    let is_set = |key: &&KeyStatus| key.origin == Origin::Set;
+    let set = job.keys.iter().filter(is_set);
+    for key in set.chain(job.keys.iter().filter(|key| !is_set(key))) {
+        let origin = format!("{} {} ago", key.origin, age(key.age_s));
+        let words = format!("{}={}", key.key, value(key));
+        match groups.iter_mut().find(|(known, _)| *known == origin) {
+            Some((_, keys)) => keys.push(words),
+            None => groups.push((origin, vec![words])),
+        }
+    }
+    let line = |(origin, keys): (String, Vec<String>)| format!("{origin}: {}", keys.join(", "));
+    groups.into_iter().map(line).collect()
+}
+
 fn job(seen: &Seen, job: &JobStatus) -> Row {
     let connections = &job.connections;
     let retransmitted: u64 = connections
@@ -231,7 +248,14 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
             .iter()
             .map(|warning| format!("warning: {}", foreign(warning))),
     );
+    if job.earlier != 0 {
+        let earlier = job.earlier;
+        details.push(format!(
+            "connections that still have an earlier policy: {earlier}"
+        ));
+    }
     details.push(format!("changes to each connection: {changes}"));
+    details.extend(keys(job));
     Row {
         key: job.id.to_string(),
         cells: vec![

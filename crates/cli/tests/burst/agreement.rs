@@ -30,7 +30,7 @@ impl Emulator {
             .args(["emulate", "run"])
             .args(["left", "right"].map(|port| place.interface(2, port)))
             .args(["--rate", "100mbit", "--delay", "1ms", "--buffer", "1MB"])
-            .args(["--bin", "20ms", "--for", "1min"])
+            .args(["--bin", "20ms", "--for", "1h"])
             .args(["--control", &path("control"), "--out", &path("out")])
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -6,6 +6,7 @@
 //! else's job is alive: such a job, and what its owner sees of it, is left as it is.
 
 use std::fs::{File, OpenOptions};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,10 @@ use paceline_agent::{status, Error};
 
 /// Below a directory of root's: nobody else can hold the tests up.
 const LOCK: &str = "/run/paceline-tests.lock";
-/// The last job of a test that ended just now may still be on its way out so long.
+/// The last job of a test that ended just now may still be on its way out so long. In CI,
+/// where no other job is alive for longer than that, it is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_IN_CI: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Held while the test runs.
@@ -53,6 +56,7 @@ pub fn alone() -> Option<Alone> {
         .open(LOCK)
         .expect("root may write to /run");
     let host = Flock::lock(file, FlockArg::LockExclusive).expect("a lock");
+    let patience = if is_ci() { PATIENCE_IN_CI } else { PATIENCE };
     let begun = Instant::now();
     let job = loop {
         let Some(job) = job_alive() else {
@@ -62,7 +66,7 @@ pub fn alone() -> Option<Alone> {
                 _host: host,
             });
         };
-        if begun.elapsed() > PATIENCE || process.as_ref() == Some(&job) {
+        if begun.elapsed() > patience || process.as_ref() == Some(&job) {
             break job;
         }
         std::thread::sleep(PAUSE);
@@ -76,13 +80,27 @@ pub fn alone() -> Option<Alone> {
     None
 }
 
-/// The cgroup of a job that is alive, of whichever build.
+/// The process that keeps a job beside the tests' own (kept.rs).
+pub static KEEPER: Mutex<Option<u32>> = Mutex::new(None);
+
+/// Whether this is the cgroup of that job.
+pub fn is_kept(cgroup: &Path) -> bool {
+    let keeper = KEEPER.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = keeper.map(|process| format!("paceline.{process}."));
+    name.is_some_and(|name| cgroup.to_string_lossy().contains(&name))
+}
+
+/// The cgroup of a job that is alive, of whichever build, but for the kept one.
 pub fn job_alive() -> Option<String> {
     match status::status() {
-        Ok(status) => status.jobs.first().map(|job| match &job.cgroup {
-            Some(cgroup) => cgroup.display().to_string(),
-            None => format!("cgroup {}", job.id),
-        }),
+        Ok(status) => {
+            let mut jobs = status.jobs.iter();
+            let job = jobs.find(|job| !job.cgroup.as_deref().is_some_and(is_kept));
+            job.map(|job| match &job.cgroup {
+                Some(cgroup) => cgroup.display().to_string(),
+                None => format!("cgroup {}", job.id),
+            })
+        }
         Err(Error::OtherBuild { jobs, .. }) => Some(jobs),
         Err(error) => panic!("{error}"),
     }

@@ -78,4 +78,23 @@ impl Capture {
         }
         found
     }
+
+    /// Pure ACKs from `port` since the last call: what each acknowledges, and the time of
+    /// its sender (TSval), milliseconds.
+    pub fn acks_from(&mut self, port: u16) -> Vec<(u32, u32)> {
+        let mut found = Vec::new();
+        let mut packet = [0; 1 << 16];
+        while let Ok(length) = self.0.read(&mut packet) {
+            let packet = &packet[..length];
+            let tcp = &packet[usize::from(packet[0] & 15) * 4..];
+            if packet[9] == libc::IPPROTO_TCP as u8
+                && u16::from_be_bytes([tcp[0], tcp[1]]) == port
+                && tcp.get(20..24) == Some(&[1, 1, 8, 10])
+            {
+                let word = |at: usize| u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap());
+                found.push((word(8), word(24)));
+            }
+        }
+        found
+    }
 }

@@ -12,9 +12,15 @@ mod alone;
 pub mod capture;
 pub mod guest;
 pub mod host;
+pub mod kept;
 pub mod lab;
+pub mod messages;
 pub mod mpi;
+pub mod noise;
+pub mod packets;
 pub mod service;
+pub mod setting;
+pub mod sites;
 pub mod streams;
 pub mod terminal;
 
@@ -27,7 +33,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use alone::{alone, is_root, job_alive};
+pub use alone::{is_root, job_alive};
+pub use kept::alone;
 use paceline_agent::cgroup::Hierarchy;
 
 pub const SERVER4: &str = "10.98.0.2";
@@ -45,12 +52,13 @@ pub fn output(arguments: &[&str]) -> Output {
     paceline().args(arguments).output().expect("paceline runs")
 }
 
-/// `paceline status --json`.
+/// `paceline status --json`, without the kept job.
 pub fn status() -> serde_json::Value {
     let output = output(&["status", "--json"]);
     assert!(output.status.success(), "{output:?}");
-    let status = serde_json::from_slice(&output.stdout).expect("status writes JSON");
+    let mut status = serde_json::from_slice(&output.stdout).expect("status writes JSON");
     assert_windows_are_possible(&status);
+    kept::leave_out(&mut status);
     status
 }
 
@@ -189,6 +197,47 @@ impl Net {
     /// `ip` in a namespace.
     pub fn ip(&self, host: usize, arguments: &str) {
         ip(&format!("-n {} {arguments}", self.names[host]));
+    }
+
+    /// Sets a sysctl of a namespace, by its path below /proc/sys.
+    pub fn sysctl(&self, host: usize, name: &str, value: &str) {
+        let namespace = File::open(format!("/run/netns/{}", self.names[host])).unwrap();
+        let (file, value) = (format!("/proc/sys/{name}"), value.to_owned());
+        // A thread of its own: the namespace is a thread's.
+        let thread = std::thread::spawn(move || {
+            // SAFETY: one system call on an open descriptor.
+            let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+            assert_eq!(entered, 0);
+            std::fs::write(&file, value).unwrap_or_else(|error| panic!("{file}: {error}"));
+        });
+        thread.join().unwrap();
+    }
+
+    /// Checksums of what leaves are made before it does, so that they are looked at where it
+    /// arrives.
+    pub fn without_checksum_offload(&self, host: usize) {
+        const SIOCETHTOOL: libc::Ioctl = 0x8946;
+        const ETHTOOL_STXCSUM: u32 = 0x17;
+        let namespace = File::open(format!("/run/netns/{}", self.names[host])).unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut asked = [ETHTOOL_STXCSUM, 0];
+            // SAFETY: plain calls; `asked` lives across that which reads it.
+            unsafe {
+                assert_eq!(libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET), 0);
+                let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
+                let mut request: libc::ifreq = std::mem::zeroed();
+                request.ifr_name[0] = b'v' as libc::c_char;
+                request.ifr_ifru.ifru_data = asked.as_mut_ptr().cast();
+                assert_eq!(libc::ioctl(socket, SIOCETHTOOL, &raw mut request), 0);
+                libc::close(socket);
+            }
+        });
+        thread.join().unwrap();
+    }
+
+    /// Names of the namespaces.
+    pub fn names(&self) -> &[String; 2] {
+        &self.names
     }
 
     /// From here on what reaches host 1 by IPv4 is not answered.
@@ -330,7 +379,8 @@ pub fn transfer_on_all(from: &mut Peer, to: &mut Peer, bytes: usize) {
     at_once(from, to, [&commands[0], &commands[1]]);
 }
 
-fn at_once(from: &mut Peer, to: &mut Peer, commands: [&str; 2]) {
+/// Both at once, until both have done.
+pub fn at_once(from: &mut Peer, to: &mut Peer, commands: [&str; 2]) {
     writeln!(from.commands, "{}", commands[0]).expect("the sender is there");
     to.ask(commands[1]);
     from.answer().expect("the sender is still there");
@@ -453,7 +503,10 @@ fn peer_program() {
                 println!("@bye");
                 return;
             }
-            _ => panic!("unknown command {line:?}"),
+            _ => streams
+                .last_mut()
+                .and_then(|stream| messages::carry_out(&words, stream))
+                .unwrap_or_else(|| panic!("unknown command {line:?}")),
         };
         println!("@{answer}");
     }

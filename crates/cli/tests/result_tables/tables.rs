@@ -6,7 +6,7 @@ use paceline_report::quantity::{self, Scale};
 use super::record::Record;
 
 /// All tables, sorted.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "alltoall-lan",
     "claims",
     "costs",
@@ -14,6 +14,7 @@ pub const NAMES: [&str; 9] = [
     "failed-claims",
     "gains",
     "incast",
+    "ligon-alltoall-sim",
     "phase-switch",
     "startup",
 ];
@@ -30,6 +31,7 @@ pub fn table(name: &str) -> Option<String> {
         "incast" => incast(),
         "alltoall-lan" => alltoall_lan(),
         "decp" => decp(),
+        "ligon-alltoall-sim" => ligon_alltoall_sim(),
         _ => return None,
     })
 }
@@ -375,6 +377,35 @@ fn decp() -> String {
         ],
         &names.map(|name| (name, name)),
     )
+}
+
+/// The round of an all-to-all, of the paper's kernel and of today's.
+fn ligon_alltoall_sim() -> String {
+    let record = Record::read("ligon-alltoall-sim");
+    let sizes = ["4KB", "8KB", "16KB", "32KB", "64KB", "128KB", "256KB"];
+    let names = [
+        "stock",
+        "stock-40ms",
+        "stock-off",
+        "btp",
+        "btp-off",
+        "btp-without-rto",
+        "btp-without-bounds",
+        "btp-without-rtt",
+        "btp-without-window",
+        "btp-without-ack",
+        "cubic",
+        "cubic-btp",
+        "cubic-btp-without-window",
+        "lfn",
+    ];
+    let mut rows = vec![words(&[&[""], &sizes[..]].concat())];
+    for name in names {
+        let metrics = sizes.map(|size| format!("round_s/{size}"));
+        let cells = metrics.map(|metric| cell(&record, name, &metric));
+        rows.push([&[name.to_owned()], &cells[..]].concat());
+    }
+    markdown(&rows)
 }
 
 /// The cells of the incast experiment in which CUBIC or BBR pauses for 150 ms or more in the

@@ -73,7 +73,7 @@ impl LocalStreams for Host {
 
 /// Waits for a condition; panics with `what` if it does not come.
 pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..3000 {
+    for _ in 0..6000 {
         if condition() {
             return;
         }

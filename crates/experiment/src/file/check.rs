@@ -8,7 +8,7 @@ use paceline_input::Place;
 use paceline_policy::{Policy, PolicyError};
 use paceline_report::claims::Claim;
 
-use super::{burst, link, program, Experiment, File, PolicyChoice, Variant};
+use super::{burst, link, paths, program, Experiment, File, PolicyChoice, Variant};
 use crate::plan::PolicySource;
 use crate::skeleton::RANKS;
 
@@ -32,14 +32,18 @@ pub fn experiment(experiment: &Experiment, place: &Place<'_>) {
     let file = &experiment.file;
     workloads(file, place);
     link::check(file, place);
+    paths::check(file, place);
     burst::check(file, place);
     incasts(file, place);
     bulks(file, place);
     super::streams::check(file, place);
+    super::messages::check(file, place);
     switches(file, place);
     all_to_alls(file, place);
     skeletons(file, place);
     program::check(file, place);
+    super::transfer::check(file, place);
+    super::gateway::check(file, place);
     if file.variants.is_empty() {
         place
             .key("variant")
@@ -72,26 +76,45 @@ pub fn experiment(experiment: &Experiment, place: &Place<'_>) {
 
 /// Whether there are any, and the link is one for them.
 fn workloads(file: &File, place: &Place<'_>) {
-    let dumbbell = !(file.burst.is_empty()
+    let to_a_receiver = !(file.burst.is_empty()
         && file.incast.is_empty()
         && file.bulk.is_empty()
         && file.streams.is_empty());
-    let ranks = !(file.switch.is_empty()
-        && file.alltoall.is_empty()
+    let between_two_hosts = !(file.messages.is_empty() && file.netpipe.is_empty());
+    let over_two_clusters = !(file.switch.is_empty()
         && file.skeleton.is_empty()
-        && file.program.is_empty());
+        && file.program.is_empty()
+        && file.transfer.is_empty());
     let clusters = place.key("link").key("clusters");
-    if !dumbbell && !ranks {
+    let has_clusters = !file.link.clusters.is_empty();
+    let has_one = file.link.is_one_switch();
+    if !(to_a_receiver
+        || between_two_hosts
+        || over_two_clusters
+        || !file.alltoall.is_empty()
+        || !file.outofcore.is_empty())
+    {
         place.key("workload").wrong(
             "there is no workload: give at least one [[burst]], [[incast]], [[bulk]], \
-            [[streams]], [[switch]], [[alltoall]], [[skeleton]] or [[program]]",
+            [[streams]], [[messages]], [[netpipe]], [[switch]], [[alltoall]], [[outofcore]], \
+            [[skeleton]], [[program]] or [[transfer]]",
         );
-    } else if ranks && file.link.clusters.is_none() {
-        clusters.wrong("[[switch]], [[alltoall]], [[skeleton]] and [[program]] need two clusters: clusters = [8, 8]");
-    } else if dumbbell && file.link.clusters.is_some() {
+    } else if over_two_clusters && (!has_clusters || has_one) {
         clusters.wrong(
-            "two clusters support only [[switch]], [[alltoall]], [[skeleton]] and [[program]]",
+            "[[switch]], [[skeleton]], [[program]] and [[transfer]] need two clusters: \
+            clusters = [8, 8]",
         );
+    } else if !file.outofcore.is_empty() && !has_one {
+        clusters.wrong("[[outofcore]] needs one cluster: clusters = [16]");
+    } else if !file.alltoall.is_empty() && !has_clusters {
+        clusters
+            .wrong("[[alltoall]] needs clusters: two, clusters = [8, 8], or one, clusters = [16]");
+    } else if to_a_receiver && has_clusters {
+        clusters.wrong(
+            "[[burst]], [[incast]], [[bulk]] and [[streams]] need senders and one receiver: leave clusters out",
+        );
+    } else if between_two_hosts && has_clusters && !has_one {
+        clusters.wrong("[[messages]] and [[netpipe]] need one cluster, clusters = [2], or none");
     }
 }
 
@@ -150,7 +173,7 @@ fn all_to_alls(file: &File, place: &Place<'_>) {
     }
 }
 
-fn sizes(sizes: &[Size], place: &Place<'_>) {
+pub(super) fn sizes(sizes: &[Size], place: &Place<'_>) {
     if let Some(empty) = sizes.iter().position(|size| size.bytes() == 0) {
         place.item(empty).wrong("must be at least one byte");
     }
@@ -158,7 +181,7 @@ fn sizes(sizes: &[Size], place: &Place<'_>) {
 
 fn skeletons(file: &File, place: &Place<'_>) {
     let half = RANKS as u32 / 2;
-    if !file.skeleton.is_empty() && file.link.clusters != Some([half, half]) {
+    if !file.skeleton.is_empty() && file.link.clusters != [half, half] {
         let problem =
             format!("[[skeleton]] needs {RANKS} ranks: write clusters = [{half}, {half}]");
         place.key("link").key("clusters").wrong(problem);

@@ -15,7 +15,7 @@ const LEAST_MTU: [u32; 2] = [576, 1280];
 /// Jumbo frames; beyond them the emulator's rings would hold few packets.
 const MOST_MTU: u32 = 9216;
 /// Ethernet header, bytes.
-const HEADER_BYTES: u64 = 14;
+pub(super) const HEADER_BYTES: u64 = 14;
 
 /// The network; see [`crate::plan::Topology`].
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -28,14 +28,20 @@ pub struct Link {
     pub one_way_delay: Time,
     /// Size of the bottleneck's drop-tail queue.
     pub buffer: Size,
-    /// Rate of each host's own link.
-    #[serde(default = "gigabit")]
-    pub edge_rate: Rate,
+    /// Rate of each host's own link; absent: 1gbit, and with one cluster `rate`.
+    pub edge_rate: Option<Rate>,
     /// Size of the queue of a switch's port to a host; absent: unlimited.
     #[serde(default)]
     pub switch_buffer: Size,
-    /// Hosts of two clusters with the bottleneck between them, in both directions.
-    pub clusters: Option<[u32; 2]>,
+    /// Hosts of two clusters with the bottleneck between them, in both directions; or of one,
+    /// at one switch whose ports have `rate`, `one_way_delay` and `buffer`.
+    #[serde(default)]
+    #[schemars(extend("examples" = [[8, 8], [16]]))]
+    pub clusters: Vec<u32>,
+    /// A host for a gateway at each end of the link, which forwards unless a variant has a
+    /// `gateway`.
+    #[serde(default)]
+    pub gateways: bool,
     /// Upper limit of the kernel's buffer autotuning, per socket.
     #[serde(default = "twenty_mebibytes")]
     pub socket_buffer: Size,
@@ -94,6 +100,9 @@ pub struct Step {
     /// Drop all packets in flight.
     #[serde(default)]
     pub cut: bool,
+    /// Drop all packets in flight, and all that come in this time.
+    #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
+    pub cut_for: Option<Time>,
 }
 
 /// One set of values for the link.
@@ -158,15 +167,32 @@ impl Link {
         }
     }
 
+    /// Rate of each host's own link.
+    pub(super) fn edge_rate(&self) -> Rate {
+        let usual = match self.is_one_switch() {
+            true => self.rate,
+            false => gigabit(),
+        };
+        self.edge_rate.unwrap_or(usual)
+    }
+
+    /// Whether all hosts are at one switch.
+    pub(super) fn is_one_switch(&self) -> bool {
+        self.clusters.len() == 1
+    }
+
     /// The topology with so many sender hosts.
     fn topology(&self, senders: u32) -> Topology {
         Topology {
             senders,
-            far_hosts: self.clusters.map_or(0, |[_, far]| far),
+            far_hosts: self.clusters.get(1).copied().unwrap_or(0),
+            one_switch: self.is_one_switch(),
+            gateways: self.gateways,
+            down: false,
             rate_bps: self.rate.bits_per_second(),
             one_way_delay_ns: nanoseconds(self.one_way_delay),
             buffer_bytes: self.buffer.bytes(),
-            edge_rate_bps: self.edge_rate.bits_per_second(),
+            edge_rate_bps: self.edge_rate().bits_per_second(),
             switch_buffer_bytes: self.switch_buffer.bytes(),
             socket_buffer_bytes: self.socket_buffer.bytes(),
             initial_window: 0,
@@ -184,7 +210,7 @@ impl Link {
                 codel: self.codel.map(CodelKeys::plan),
                 ack_slot_ns: self.ack_slots.map_or(0, nanoseconds),
             },
-            steps: self.step.iter().map(Step::plan).collect(),
+            steps: self.step.iter().flat_map(Step::plans).collect(),
         }
     }
 }
@@ -202,6 +228,20 @@ impl Step {
         }
     }
 
+    /// The change, and at the end of a cut that lasts the one back.
+    fn plans(&self) -> impl Iterator<Item = plan::Step> {
+        let end = self.at.zip(self.cut_for).map(|(at, length)| plan::Step {
+            when: plan::When::Time {
+                at_ns: nanoseconds(at) + nanoseconds(length),
+            },
+            change: plan::Change {
+                down: Some(false),
+                ..plan::Change::default()
+            },
+        });
+        std::iter::once(self.plan()).chain(end)
+    }
+
     fn plan(&self) -> plan::Step {
         plan::Step {
             when: self.when(),
@@ -210,7 +250,8 @@ impl Step {
                 one_way_delay_ns: self.one_way_delay.map(nanoseconds),
                 buffer_bytes: self.buffer.map(Size::bytes),
                 loss: self.loss.map(LossKeys::plan),
-                cut: self.cut,
+                cut: self.cut || self.cut_for.is_some(),
+                down: self.cut_for.map(|_| true),
             },
         }
     }
@@ -220,16 +261,47 @@ pub(super) fn nanoseconds(time: Time) -> u64 {
     time.micros().saturating_mul(1000)
 }
 
-/// The topology of each scenario, with its name.
-pub(super) fn topologies(file: &File, senders: u32) -> Vec<(Topology, String)> {
-    if file.scenario.is_empty() {
-        return vec![(file.link.topology(senders), String::new())];
-    }
-    let scenarios = file.scenario.iter();
-    scenarios
-        .map(|scenario| {
-            let link = file.link.with(scenario);
-            (link.topology(senders), scenario.name.clone())
+/// A link that the variants run on.
+pub(super) struct OneLink {
+    pub topology: Topology,
+    /// Last part of the metrics' names.
+    pub name: String,
+    /// Whether the path was drawn with offload; see [`super::Offload::Drawn`].
+    pub offload: bool,
+}
+
+/// The link of each path, each scenario, or the only one. Paths have the scenarios in turn.
+pub(super) fn links(file: &File, senders: u32, (quick, seed): (bool, u64)) -> Vec<OneLink> {
+    let one = |link: &Link, name: String, offload| OneLink {
+        topology: link.topology(senders),
+        name,
+        offload,
+    };
+    let Some(paths) = &file.paths else {
+        let mut all: Vec<OneLink> = file
+            .scenario
+            .iter()
+            .map(|scenario| one(&file.link.with(scenario), scenario.name.clone(), false))
+            .collect();
+        if all.is_empty() {
+            all.push(one(&file.link, String::new(), false));
+        }
+        return all;
+    };
+    let mut scenarios = file.scenario.iter().cycle();
+    paths
+        .draw(quick, seed, file.link.mtu)
+        .into_iter()
+        .map(|path| match scenarios.next() {
+            Some(scenario) => {
+                let link = path.on(&file.link.with(scenario));
+                one(
+                    &link,
+                    format!("{}-{}", path.name, scenario.name),
+                    path.offload,
+                )
+            }
+            None => one(&path.on(&file.link), path.name.clone(), path.offload),
         })
         .collect()
 }
@@ -265,10 +337,21 @@ fn problems(link: &Link) -> Vec<Wrong> {
     if link.ip != 4 && link.ip != 6 {
         wrong("ip", "must be 4 or 6");
     }
-    if link.edge_rate < link.rate {
+    if link.is_one_switch() && link.edge_rate() != link.rate {
+        wrong(
+            "edge_rate",
+            "one switch has ports of one rate: leave edge_rate out, or give that of rate",
+        );
+    } else if link.edge_rate() < link.rate {
         wrong(
             "edge_rate",
             "edge_rate must be at least the link's rate: else the hosts' links are the bottleneck",
+        );
+    }
+    if link.is_one_switch() && link.bottleneck == Some(Means::Emulator) {
+        wrong(
+            "bottleneck",
+            "the ports of one switch are the kernel's: leave bottleneck out, or write \"kernel\"",
         );
     }
     let least = LEAST_MTU[usize::from(link.ip == 6)];
@@ -294,15 +377,32 @@ fn one_frame(bytes: u64) -> String {
 
 fn clusters(file: &File, place: &Place<'_>) {
     let link = &file.link;
-    let Some([near, far]) = link.clusters else {
-        if link.switch_buffer.bytes() > 0 {
-            place.key("switch_buffer").wrong("needs clusters");
-        }
-        return;
-    };
     let clusters = place.key("clusters");
-    if near != far || near == 0 || near > MOST_HOSTS {
-        clusters.wrong(format!("must be two of the same size, 1 to {MOST_HOSTS}"));
+    match link.clusters[..] {
+        [] => {
+            if link.switch_buffer.bytes() > 0 {
+                place.key("switch_buffer").wrong("needs two clusters");
+            }
+            return;
+        }
+        [hosts] => {
+            if !(2..=MOST_HOSTS).contains(&hosts) {
+                clusters.wrong(format!(
+                    "one cluster must have 2 to {MOST_HOSTS} hosts, as in clusters = [16]"
+                ));
+            }
+            if link.switch_buffer.bytes() > 0 {
+                place
+                    .key("switch_buffer")
+                    .wrong("needs two clusters: of one switch, buffer is the queue of each port");
+            }
+        }
+        [near, far] if near == far && (1..=MOST_HOSTS).contains(&near) => {}
+        _ => {
+            clusters.wrong(format!(
+                "must be two of the same size, 1 to {MOST_HOSTS}, as [8, 8], or one, as [16]"
+            ));
+        }
     }
     if !link.step.is_empty() {
         clusters.wrong("[[link.step]] supports bursts and bulk, not clusters");
@@ -344,10 +444,10 @@ fn steps(file: &File, place: &Place<'_>) {
         if step.plan().change == plan::Change::default() {
             wrong(
                 "rate",
-                "changes nothing: give at least one of rate, one_way_delay, buffer, loss and cut",
+                "changes nothing: give at least one of rate, one_way_delay, buffer, loss, cut and cut_for",
             );
         }
-        if step.rate.is_some_and(|rate| rate > file.link.edge_rate) {
+        if step.rate.is_some_and(|rate| rate > file.link.edge_rate()) {
             wrong("rate", "must be at most the hosts' edge_rate");
         }
         if let Some(problem) = step.loss.and_then(LossKeys::problem) {
@@ -357,6 +457,12 @@ fn steps(file: &File, place: &Place<'_>) {
             wrong(
                 "cut",
                 "cut drops packets in flight, and there are none before a burst: give the time in the burst, after = \"30ms\", or at = \"10s\"",
+            );
+        }
+        if step.cut_for.is_some() && (step.at.is_none() || step.cut) {
+            wrong(
+                "cut_for",
+                "needs a time, at = \"10s\", and no cut, which it begins with",
             );
         }
         let frame = u64::from(file.link.mtu) + HEADER_BYTES;
@@ -382,5 +488,12 @@ fn steps(file: &File, place: &Place<'_>) {
 /// Whether a step comes after another one: both with bursts, or both at times.
 fn in_order(before: &Step, step: &Step) -> bool {
     let of = |step: &Step| (step.at_burst, step.after.unwrap_or_default(), step.at);
-    before.at.is_some() == step.at.is_some() && of(before) < of(step)
+    let end = |step: &Step| {
+        step.at
+            .zip(step.cut_for)
+            .map(|(at, length)| nanoseconds(at) + nanoseconds(length))
+    };
+    before.at.is_some() == step.at.is_some()
+        && of(before) < of(step)
+        && end(before) < step.at.map(nanoseconds).or(Some(u64::MAX))
 }

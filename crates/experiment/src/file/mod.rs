@@ -4,12 +4,16 @@
 
 mod burst;
 mod check;
+mod gateway;
 mod impairment;
 mod link;
+mod messages;
 mod paper;
+mod paths;
 pub mod program;
 mod shard;
 pub mod streams;
+mod transfer;
 
 use std::path::{Path, PathBuf};
 
@@ -25,8 +29,12 @@ pub use streams::Streams;
 use crate::skeleton::{Benchmark, Class};
 
 pub use burst::Burst;
+pub use gateway::GatewayKeys;
 pub use link::{Link, Scenario, Step};
+pub use messages::{Direction, Messages, Netpipe, OutOfCore};
 pub use paper::{Paper, Values};
+pub use paths::Paths;
+pub use transfer::Transfer;
 
 /// Why an experiment file was refused.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +94,8 @@ pub struct File {
     /// Seed of all random choices.
     #[serde(default = "first_seed")]
     pub seed: u64,
-    /// Whether each variant runs with segmentation offload off, on, or both.
+    /// Whether each variant runs with segmentation offload off, on, or both, or as `[paths]`
+    /// draws it.
     #[serde(default)]
     pub offload: Offload,
     /// The claims: conditions that must hold.
@@ -97,9 +106,11 @@ pub struct File {
     /// The virtual backend's machine.
     #[serde(default, rename = "virtual")]
     pub machine: Machine,
-    /// Sets of link values, run one after the other.
+    /// Sets of link values, run one after the other; with `[paths]`, one for each path in turn.
     #[serde(default)]
     pub scenario: Vec<Scenario>,
+    /// Links drawn at random, in place of the rate, delay and buffer of `[link]`.
+    pub paths: Option<Paths>,
     /// Bursts after idle.
     #[serde(default)]
     pub burst: Vec<Burst>,
@@ -115,15 +126,27 @@ pub struct File {
     /// All-to-all and one-to-one alternately, between two clusters.
     #[serde(default)]
     pub switch: Vec<Switch>,
-    /// All-to-all after all-to-all, over two clusters.
+    /// Messages from one host to another, one way or in turn.
+    #[serde(default)]
+    pub messages: Vec<Messages>,
+    /// Messages there and back with growing sizes.
+    #[serde(default)]
+    pub netpipe: Vec<Netpipe>,
+    /// All-to-all after all-to-all, over two clusters or at one switch.
     #[serde(default)]
     pub alltoall: Vec<AllToAll>,
+    /// Jacobi's method on a matrix in files of all hosts, at one switch.
+    #[serde(default)]
+    pub outofcore: Vec<OutOfCore>,
     /// Communication skeletons of the NAS Parallel Benchmarks, between two clusters.
     #[serde(default)]
     pub skeleton: Vec<Skeleton>,
     /// Real MPI programs, on two clusters.
     #[serde(default)]
     pub program: Vec<Program>,
+    /// Files from the hosts of one cluster to those of the other, by `paceline send`.
+    #[serde(default)]
+    pub transfer: Vec<Transfer>,
     /// Published values of the same quantities.
     #[serde(default)]
     pub paper: Vec<Paper>,
@@ -143,6 +166,8 @@ pub enum Offload {
     On,
     /// Each variant twice; with offload its name ends in `+tso`.
     Both,
+    /// As each of the `[paths]` draws it.
+    Drawn,
 }
 
 /// The virtual backend's machine.
@@ -313,6 +338,8 @@ pub struct Variant {
     /// with a large window. With a variant of it the rest can be compared.
     #[serde(default)]
     pub ideal: bool,
+    /// A pair of gateways at the ends of the link, `[link] gateways = true`.
+    pub gateway: Option<GatewayKeys>,
     /// Sysctls set on every host.
     #[serde(default)]
     #[schemars(with = "IndexMap<String, serde_json::Value>")]

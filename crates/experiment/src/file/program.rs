@@ -220,10 +220,8 @@ const TAIL: &str = "must have only letters, digits, -, _ and .: it is part of a 
 
 /// Checks the file's `[[program]]`.
 pub(super) fn check(file: &File, place: &Place<'_>) {
-    let hosts = file
-        .link
-        .clusters
-        .map_or(0, |[near, far]| near.saturating_add(far));
+    let clusters = file.link.clusters.iter();
+    let hosts = clusters.fold(0, |sum: u32, hosts| sum.saturating_add(*hosts));
     if !file.program.is_empty() && file.link.ip != 4 {
         let problem = "[[program]] needs ip = 4: MPI libraries use IPv4";
         place.key("link").key("ip").wrong(problem);

@@ -25,14 +25,15 @@ impl Experiment {
     ) -> Result<Vec<Plan>, ExperimentError> {
         let file = &self.file;
         let seed = seed.unwrap_or(file.seed);
-        let offloads: &[bool] = match file.offload {
-            Offload::Off => &[false],
-            Offload::On => &[true],
-            Offload::Both => &[false, true],
-        };
         let workloads = self.workloads(quick);
         let mut plans = Vec::new();
-        for (topology, scenario) in link::topologies(file, self.senders()) {
+        for link in link::links(file, self.senders(), (quick, seed)) {
+            let offloads: &[bool] = match file.offload {
+                Offload::Off => &[false],
+                Offload::On => &[true],
+                Offload::Both => &[false, true],
+                Offload::Drawn => &[link.offload],
+            };
             for &offload in offloads {
                 for (name, variant) in &file.variants {
                     // Alone, offload is the experiment's; beside plain variants it
@@ -57,12 +58,16 @@ impl Experiment {
                     });
                     plans.push(Plan {
                         variant: full,
-                        scenario: scenario.clone(),
+                        scenario: link.name.clone(),
                         seed,
-                        topology: topology_of(variant, topology.clone(), offload),
+                        topology: topology_of(variant, link.topology.clone(), offload),
                         adaptation: Adaptation {
                             congestion: variant.congestion.clone(),
                             coordinate: variant.coordinate.clone(),
+                            gateway: variant
+                                .gateway
+                                .as_ref()
+                                .map(|keys| keys.plan(link.topology.ip, link.topology.mtu)),
                             policy: check::policy_source(name, variant).unwrap_or_default(),
                             sysctl: sysctl.collect(),
                         },
@@ -89,7 +94,7 @@ impl Experiment {
 
     /// Sender hosts that the workloads need, or hosts of the near cluster.
     fn senders(&self) -> u32 {
-        if let Some([near, _]) = self.file.link.clusters {
+        if let Some(&near) = self.file.link.clusters.first() {
             return near;
         }
         let incast = self
@@ -129,6 +134,11 @@ impl Experiment {
         }
         let streams = file.streams.iter();
         workloads.extend(streams.map(|streams| Workload::Streams(streams.plan(quick))));
+        let messages = file.messages.iter();
+        let each = messages.flat_map(|messages| messages.plans(quick));
+        workloads.extend(each.map(Workload::Messages));
+        let netpipe = file.netpipe.iter();
+        workloads.extend(netpipe.map(|netpipe| Workload::Netpipe(netpipe.plan(quick))));
         for skeleton in &file.skeleton {
             let each = skeleton.benchmarks.iter();
             workloads.extend(each.map(|&benchmark| skeleton_plan(benchmark, skeleton, quick)));
@@ -145,9 +155,17 @@ impl Experiment {
                 })
             }));
         }
-        let hosts = file.link.clusters.map_or(0, |[near, far]| near + far);
+        workloads.extend(file.outofcore.iter().map(|program| {
+            Workload::Ranks(plan::Ranks {
+                label: program.name.clone(),
+                program: plan::Program::OutOfCore(program.plan(quick)),
+            })
+        }));
+        let hosts = file.link.clusters.iter().sum();
         let programs = file.program.iter();
         workloads.extend(programs.map(|program| Workload::RealProgram(program.plan(hosts))));
+        let transfers = file.transfer.iter();
+        workloads.extend(transfers.map(|transfer| Workload::Transfer(transfer.plan(quick))));
         for switch in &file.switch {
             workloads.push(Workload::Ranks(plan::Ranks {
                 label: switch.transfer.to_string(),

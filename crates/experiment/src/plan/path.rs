@@ -5,12 +5,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Topology;
+use crate::record::LEAST_QUEUED;
 
 /// Largest IP packet of an Ethernet, bytes.
 pub const ETHERNET_MTU: u32 = 1500;
 /// Hosts of either of two clusters: the numbers of their links, a byte each, must not meet.
 pub const MOST_HOSTS: u32 = 64;
 
+/// How far a link's rate may be from the one asked for.
+const RATE_TOLERANCE: f64 = 0.01;
 /// Ethernet header, bytes.
 const ETHERNET_HEADER_BYTES: u32 = 14;
 
@@ -203,6 +206,9 @@ pub struct Change {
     /// All that is under way, there and back, is lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
+    /// Whether from now on all packets are lost, there and back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down: Option<bool>,
 }
 
 impl When {
@@ -228,12 +234,30 @@ impl Topology {
             rate_bps: change.rate_bps.unwrap_or(self.rate_bps),
             one_way_delay_ns: change.one_way_delay_ns.unwrap_or(self.one_way_delay_ns),
             buffer_bytes: change.buffer_bytes.unwrap_or(self.buffer_bytes),
+            down: change.down.unwrap_or(self.down),
             impairments: Impairments {
                 loss: change.loss.or(self.impairments.loss),
                 ..self.impairments
             },
             ..self.clone()
         }
+    }
+
+    /// The times since the workload began in which the link is down, nanoseconds; the last
+    /// may have no end.
+    pub fn outages(&self) -> Vec<(u64, Option<u64>)> {
+        let mut outages: Vec<(u64, Option<u64>)> = Vec::new();
+        for step in &self.steps {
+            let (When::Time { at_ns }, Some(down)) = (step.when, step.change.down) else {
+                continue;
+            };
+            match (down, outages.last_mut()) {
+                (true, _) => outages.push((at_ns, None)),
+                (false, Some((_, end))) => *end = end.or(Some(at_ns)),
+                (false, None) => {}
+            }
+        }
+        outages
     }
 
     /// How long the last packet of a full queue waits, nanoseconds, framing left out.
@@ -269,7 +293,10 @@ impl Topology {
     pub fn has_two_ways(&self) -> bool {
         let steps = self.steps.iter();
         let mut changes = steps.map(|step| step.change.cut || step.change.loss.is_some());
-        self.far_hosts > 0 || self.impairments != Impairments::default() || changes.any(|two| two)
+        self.far_hosts > 0
+            || self.gateways
+            || self.impairments != Impairments::default()
+            || changes.any(|two| two)
     }
 
     /// The same link as it is read back: only its rates, delay and queue.
@@ -288,6 +315,24 @@ impl Topology {
     pub fn changes_by_time(&self) -> bool {
         let timed = |step: &Step| step.when.first_burst().is_none();
         self.steps.iter().any(timed)
+    }
+
+    /// Whether a link whose rate is read as that, bits per second, has the one asked for.
+    pub fn is_rate(&self, read_bps: u64) -> bool {
+        let asked_bps = self.seen_rate_bps();
+        // A queue that holds a few packets is read to within half of one.
+        let held = self.buffer_bytes / u64::from(self.mtu + ETHERNET_HEADER_BYTES);
+        let tolerance = match held as usize {
+            held if held < LEAST_QUEUED => 0.5 / held.max(1) as f64,
+            _ => RATE_TOLERANCE,
+        };
+        (read_bps as f64 / asked_bps as f64 - 1.0).abs() <= tolerance
+    }
+
+    /// The rate that is seen of the link, bits per second: behind an interface that is slower
+    /// than the bottleneck nothing else is.
+    pub fn seen_rate_bps(&self) -> u64 {
+        self.rate_bps.min(self.edge_rate_bps)
     }
 
     /// A full packet of this link.

@@ -112,7 +112,7 @@ impl Drop for Job {
     }
 }
 
-fn agent(error: paceline_agent::Error) -> CaseError {
+fn agent(error: impl std::fmt::Display) -> CaseError {
     CaseError::Policy {
         message: error.to_string(),
     }

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use paceline_net::connection::{connect_from_here, listen_here, Congestion};
+use paceline_net::connection::{connect_from_here, connect_with_nagle, listen_here, Congestion};
 use paceline_net::{Doing, Error, Namespace};
 
 use super::windows::{self, Windows};
@@ -20,6 +20,9 @@ pub struct Counters {
     pub mss: u32,
     pub retransmitted: u32,
     pub data_segments: u32,
+    /// Segments that came, and those of them with data.
+    pub segments_in: u32,
+    pub data_segments_in: u32,
     pub duplicates_reported: u32,
     /// Segments that arrived with Congestion Experienced.
     pub marked: u32,
@@ -38,6 +41,8 @@ impl Counters {
         const SND_CWND: usize = 80;
         const TOTAL_RETRANS: usize = 100;
         const BYTES_RECEIVED: usize = 128;
+        const SEGS_IN: usize = 140;
+        const DATA_SEGS_IN: usize = 152;
         const DATA_SEGS_OUT: usize = 156;
         const DELIVERED_CE: usize = 196;
         const DSACK_DUPS: usize = 216;
@@ -73,6 +78,8 @@ impl Counters {
             mss: word(SND_MSS),
             retransmitted: word(TOTAL_RETRANS),
             data_segments: word(DATA_SEGS_OUT),
+            segments_in: word(SEGS_IN),
+            data_segments_in: word(DATA_SEGS_IN),
             duplicates_reported: word(DSACK_DUPS),
             marked: word(DELIVERED_CE),
             received_bytes: u64::from(word(BYTES_RECEIVED))
@@ -101,6 +108,21 @@ pub fn connect(
     congestion: &Congestion,
 ) -> Result<(TcpStream, TcpStream), Error> {
     let sender = host.enter(|| connect_from_here(address, congestion))?;
+    accept(listener, sender)
+}
+
+/// The same with a sender that leaves TCP_NODELAY alone.
+pub fn connect_nagling(
+    host: &Namespace,
+    listener: &TcpListener,
+    address: SocketAddr,
+    congestion: &Congestion,
+) -> Result<(TcpStream, TcpStream), Error> {
+    let sender = host.enter(|| connect_with_nagle(address, congestion))?;
+    accept(listener, sender)
+}
+
+fn accept(listener: &TcpListener, sender: TcpStream) -> Result<(TcpStream, TcpStream), Error> {
     let (receiver, _) = listener.accept().doing("accepting a connection")?;
     receiver.set_nodelay(true).doing("setting TCP_NODELAY")?;
     Ok((sender, receiver))

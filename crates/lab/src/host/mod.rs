@@ -7,5 +7,5 @@ pub mod connection;
 pub mod coordination;
 pub mod cpu;
 pub mod empty_loop;
-pub mod sample;
+pub mod trace;
 pub mod windows;

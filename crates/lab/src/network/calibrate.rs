@@ -24,6 +24,8 @@ const BUCKET_PACKETS: usize = 2;
 const ECHOES: u64 = 6;
 /// An echo that takes longer is lost: several times the longest path of any experiment.
 const LOST_AFTER: Duration = Duration::from_secs(3);
+/// Trains beside the first one where that shows another rate than asked for.
+const MORE_TRAINS: usize = 4;
 /// Payload of the train that one write makes: UDP takes up to 64 KB.
 const BYTES_PER_WRITE: usize = 60_000;
 /// Maximum packets of one write (UDP_MAX_SEGMENTS).
@@ -85,32 +87,128 @@ pub(super) fn sockets(network: &Network) -> Result<(UdpSocket, UdpSocket), CaseE
 }
 
 /// Measures rate, round trip and buffer with UDP, and the largest TCP packet.
+///
+/// A train whose rate is not the one asked for may have been late itself, on a machine that
+/// has other things to do. Then several more decide, each by the usual distance of its packets
+/// instead of by its two ends: a link of another rate reads as such again.
 pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
     let (sender, receiver) = sockets(network)?;
-    let full = Full::of(&network.wanted);
+    let wanted = &network.wanted;
+    let full = Full::of(wanted);
     let rtt_ns = round_trip(&sender, &receiver)?;
-    let sampler = network.capture()?;
-    let count = train_length(&network.wanted);
-    let mut arrivals = train((&sender, &receiver), &network.wanted, count, 2 * rtt_ns)?;
-    // Of two ways with lines of their own half of the round trip lies behind the queue.
-    let behind_ns = match network.wanted.has_two_ways() {
-        true => rtt_ns / 2,
-        false => 0,
-    };
-    for (_, time_ns) in &mut arrivals {
-        *time_ns = time_ns.saturating_sub(behind_ns);
+    let first = Train::send((&sender, &receiver), network, rtt_ns)?;
+    let mut rate_bps = first.rate(full)?;
+    if !wanted.is_rate(rate_bps) {
+        let mut slopes = first.slopes();
+        for _ in 0..MORE_TRAINS {
+            slopes.extend(Train::send((&sender, &receiver), network, rtt_ns)?.slopes());
+        }
+        rate_bps = usual_rate(slopes, full).unwrap_or(rate_bps);
     }
-    let came_in: Vec<u64> = sampler
-        .stop()?
-        .iter()
-        .map(|packet| packet.time_ns)
-        .collect();
     Ok(LinkReading {
-        rate_bps: rate(&arrivals, &came_in, full)?,
+        rate_bps,
         rtt_ns,
-        buffer_bytes: buffer(&arrivals, &came_in, full),
+        buffer_bytes: first.buffer(full),
         largest_packet_bytes: largest_packet(network)?,
     })
+}
+
+/// A packet train that has passed the link.
+struct Train {
+    /// When each packet reached the router.
+    came_in: Vec<u64>,
+    /// Number and time of each packet that came out.
+    arrivals: Vec<(u64, u64)>,
+}
+
+impl Train {
+    /// Sends one from one socket to the other.
+    fn send(
+        sockets: (&UdpSocket, &UdpSocket),
+        network: &Network,
+        rtt_ns: u64,
+    ) -> Result<Self, CaseError> {
+        let wanted = &network.wanted;
+        let sampler = network.capture()?;
+        let mut arrivals = train(sockets, wanted, train_length(wanted), 2 * rtt_ns)?;
+        // Of two ways with lines of their own half of the round trip lies behind the queue.
+        let behind_ns = match wanted.has_two_ways() {
+            true => rtt_ns / 2,
+            false => 0,
+        };
+        for (_, time_ns) in &mut arrivals {
+            *time_ns = time_ns.saturating_sub(behind_ns);
+        }
+        let packets = sampler.stop()?;
+        Ok(Train {
+            came_in: packets.iter().map(|packet| packet.time_ns).collect(),
+            arrivals,
+        })
+    }
+
+    /// The arrivals that show the link's rate: of the part that was still queued when all
+    /// had come in, as far as there is one, because a machine that takes packets in at the
+    /// edge's rate has little time left for the bottleneck.
+    fn steady(&self) -> &[(u64, u64)] {
+        let last_in_ns = self.came_in.last().copied().unwrap_or_default();
+        let arrivals = &self.arrivals;
+        let queued_from = arrivals.partition_point(|arrival| arrival.1 <= last_in_ns);
+        let from = if arrivals.len() - queued_from >= LEAST_QUEUED {
+            queued_from
+        } else {
+            0
+        };
+        // What the shaper's bucket lets through at once is left out.
+        arrivals.get(from + BUCKET_PACKETS..).unwrap_or_default()
+    }
+
+    /// Rate at which the train came out, framing included.
+    fn rate(&self, full: Full) -> Result<u64, CaseError> {
+        let steady = self.steady();
+        match (steady.first(), steady.last()) {
+            (Some(first), Some(last)) if last.1 > first.1 => {
+                Ok((steady.len() as u64 - 1) * full.wire * 8 * SECOND_NS / (last.1 - first.1))
+            }
+            _ => Err(CaseError::Unexpected(
+                "the packet train that measures the link did not arrive",
+            )),
+        }
+    }
+
+    /// Nanoseconds per packet, each over half of the train: a packet that came late spoils
+    /// the two that it is an end of.
+    fn slopes(&self) -> Vec<f64> {
+        let steady = self.steady();
+        let half = steady.len() / 2;
+        let pairs = steady.iter().zip(steady.iter().skip(half));
+        let slope = |(first, last): (&(u64, u64), &(u64, u64))| {
+            last.1.saturating_sub(first.1) as f64 / half as f64
+        };
+        pairs.filter(|_| half > 0).map(slope).collect()
+    }
+
+    /// Bytes that were queued when the first packet was dropped, to within a packet: what had
+    /// come in by then less what had gone out.
+    fn buffer(&self, full: Full) -> Option<u64> {
+        let accepted = (0..)
+            .zip(&self.arrivals)
+            .find(|(expected, arrival)| arrival.0 != *expected)?
+            .0;
+        let dropped_ns = *self.came_in.get(usize::try_from(accepted).ok()?)?;
+        let gone = self
+            .arrivals
+            .iter()
+            .take_while(|arrival| arrival.1 <= dropped_ns)
+            .count() as u64;
+        Some(accepted.saturating_sub(gone) * full.queued)
+    }
+}
+
+/// The rate of which half of the slopes (nanoseconds per packet) are above, framing included.
+fn usual_rate(mut slopes: Vec<f64>, full: Full) -> Option<u64> {
+    slopes.sort_unstable_by(f64::total_cmp);
+    let packet_ns = *slopes.get(slopes.len() / 2)?;
+    (packet_ns > 0.0).then(|| (full.wire as f64 * 8e9 / packet_ns) as u64)
 }
 
 fn round_trip(sender: &UdpSocket, receiver: &UdpSocket) -> Result<u64, CaseError> {
@@ -266,45 +364,6 @@ pub(super) fn passed_bps(
     })
 }
 
-/// Rate at which the train came out, framing included: of the part that was still
-/// queued when all had come in, as far as there is one, because a machine that
-/// takes packets in at the edge's rate has little time left for the bottleneck.
-fn rate(arrivals: &[(u64, u64)], came_in: &[u64], full: Full) -> Result<u64, CaseError> {
-    let last_in_ns = came_in.last().copied().unwrap_or_default();
-    let queued_from = arrivals.partition_point(|arrival| arrival.1 <= last_in_ns);
-    let from = if arrivals.len() - queued_from >= LEAST_QUEUED {
-        queued_from
-    } else {
-        0
-    };
-    // What the shaper's bucket lets through at once is left out.
-    let steady = arrivals.get(from + BUCKET_PACKETS..).unwrap_or_default();
-    match (steady.first(), steady.last()) {
-        (Some(first), Some(last)) if last.1 > first.1 => {
-            Ok((steady.len() as u64 - 1) * full.wire * 8 * 1_000_000_000 / (last.1 - first.1))
-        }
-        _ => Err(CaseError::Unexpected(
-            "the packet train that measures the link did not arrive",
-        )),
-    }
-}
-
-/// Bytes that were queued when the first packet was dropped, to within a packet:
-/// what had come in by then less what had gone out. `came_in` is when each packet
-/// of the train reached the router.
-fn buffer(arrivals: &[(u64, u64)], came_in: &[u64], full: Full) -> Option<u64> {
-    let accepted = (0..)
-        .zip(arrivals)
-        .find(|(expected, arrival)| arrival.0 != *expected)?
-        .0;
-    let dropped_ns = *came_in.get(usize::try_from(accepted).ok()?)?;
-    let gone = arrivals
-        .iter()
-        .take_while(|arrival| arrival.1 <= dropped_ns)
-        .count() as u64;
-    Some(accepted.saturating_sub(gone) * full.queued)
-}
-
 /// Payload of the largest packet that the first sender's TCP hands to its link.
 fn largest_packet(network: &Network) -> Result<u64, CaseError> {
     let (listener, address) = network.listen()?;
@@ -325,4 +384,54 @@ fn largest_packet(network: &Network) -> Result<u64, CaseError> {
         .map(|packet| u64::from(packet.payload_bytes))
         .max()
         .ok_or(CaseError::Unexpected("no packet was seen on the router"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: Full = Full {
+        payload: 1472,
+        queued: 1514,
+        wire: 1538,
+    };
+    /// 100 Mbit/s.
+    const PACKET_NS: u64 = FULL.wire * 80;
+
+    /// A train of 100 packets of which those `late` left so many nanoseconds late.
+    fn train(packet_ns: u64, late: impl Fn(u64) -> u64) -> Train {
+        Train {
+            came_in: vec![0],
+            arrivals: (1..=100)
+                .map(|number| (number, number * packet_ns + late(number)))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn late_packets_change_the_ends_and_not_what_is_usual() {
+        // The first packets wait for the emulator and leave at once, as do the last ones.
+        for late in [3, 100] {
+            let held = |number: u64| match number.abs_diff(late) {
+                distance @ ..=4 => (4 - distance) * PACKET_NS,
+                _ => 0,
+            };
+            let train = train(PACKET_NS, held);
+            assert!(train.rate(FULL).unwrap().abs_diff(100_000_000) > 1_000_000);
+            let usual = usual_rate(train.slopes(), FULL).unwrap();
+            assert!(usual.abs_diff(100_000_000) < 10_000, "{usual}");
+        }
+    }
+
+    #[test]
+    fn another_rate_is_another_rate_to_both() {
+        let train = train(PACKET_NS * 98 / 100, |_| 0);
+        for rate in [
+            train.rate(FULL).unwrap(),
+            usual_rate(train.slopes(), FULL).unwrap(),
+        ] {
+            assert!(rate.abs_diff(102_040_816) < 10_000, "{rate}");
+        }
+        assert_eq!(usual_rate(Vec::new(), FULL), None);
+    }
 }

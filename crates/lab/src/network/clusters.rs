@@ -5,7 +5,6 @@
 //! near hosts --- router wan === wan far router --- far hosts
 //! ```
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use paceline_experiment::plan;
@@ -21,7 +20,7 @@ use crate::CaseError;
 /// one is the receiver and has the receiver's number.
 const FAR_LINKS: u8 = 100;
 /// Between the two routers.
-const WAN_LINK: u8 = 254;
+pub(super) const WAN_LINK: u8 = 254;
 const _: () = assert!(
     plan::MOST_HOSTS < FAR_LINKS as u32 && FAR_LINKS as u32 + plan::MOST_HOSTS <= WAN_LINK as u32
 );
@@ -47,17 +46,13 @@ impl Far {
         let far_end = host_address(WAN_LINK, wanted.ip);
         router.ip(&(interface("wan", near_end, wanted) + &default_route(far_end)))?;
         far.ip(&(interface("wan", far_end, wanted) + &default_route(near_end)))?;
-        let links: Vec<u8> = (0..wanted.far_hosts).map(far_link).collect();
+        let links: Vec<u8> = (0..wanted.far_hosts.max(1)).map(far_link).collect();
         let hosts = attach_hosts(&far, "far", &links, wanted)?;
         Ok(Self { hosts, router: far })
     }
 }
 
-/// Address of the `index`-th far host.
-pub fn far_address(index: u32, ip: u8) -> IpAddr {
-    host_address(far_link(index), ip)
-}
-
+/// Number of the `index`-th far host's link.
 pub(super) fn far_link(index: u32) -> u8 {
     match index {
         0 => RECEIVER_LINK,

@@ -30,6 +30,8 @@ struct Running {
     emulator: Emulator,
     place: Namespace,
     impairments: Impairments,
+    /// Whether all packets are lost.
+    down: bool,
     /// Of emulators in the same place before this one.
     problems: Vec<String>,
 }
@@ -143,6 +145,7 @@ impl Bottleneck for EmulatedBottleneck {
             emulator: start(&place, &wanted)?,
             place,
             impairments: wanted.impairments,
+            down: false,
             problems: Vec::new(),
         });
         Ok(())
@@ -176,7 +179,16 @@ impl Bottleneck for EmulatedBottleneck {
             running.impairments = wanted.impairments;
             return Ok(());
         }
-        let none = plan::Loss::Random { share: 0.0 };
+        let of_share = |share| plan::Loss::Random { share };
+        let (here, back_lost) = match wanted.down {
+            true => (of_share(1.0), Some(of_share(1.0))),
+            // Nothing but an outage makes the way back lose.
+            false => {
+                let here = wanted.impairments.loss.unwrap_or(of_share(0.0));
+                (here, running.down.then(|| of_share(0.0)))
+            }
+        };
+        running.down = wanted.down;
         running.impairments = wanted.impairments;
         let back = wanted.impairments.return_rate_bps;
         let ways = [
@@ -184,13 +196,13 @@ impl Bottleneck for EmulatedBottleneck {
                 Direction::Forward,
                 Some(wanted.rate_bps),
                 buffer(wanted),
-                Some(wanted.impairments.loss.unwrap_or(none)),
+                Some(here),
             ),
             (
                 Direction::Reverse,
                 back.or(Some(wanted.rate_bps)),
                 Buffer::Bytes(wanted.buffer_bytes),
-                None,
+                back_lost,
             ),
         ];
         for (direction, rate_bits, buffer, lost) in ways {

@@ -23,7 +23,7 @@ const LEAST_WIRE_BYTES: u64 = 90;
 /// ns per second times bits per byte.
 const BYTE_NS: u64 = 8_000_000_000;
 /// Of delay lines, and of one behind another.
-const DELAY_HANDLE: &str = "2:";
+pub(super) const DELAY_HANDLE: &str = "2:";
 const OVERTAKEN_HANDLE: &str = "3:";
 /// Of what is in a shaper's queue.
 const CODEL_HANDLE: &str = "4:";
@@ -280,9 +280,10 @@ impl Bottleneck for KernelBottleneck {
             };
             return Ok(far.tc(&back.line(&built.interface))?);
         };
-        let lines = |device: &str, lines: String| match cut {
-            true => cut_off(device) + &lines,
-            false => lines,
+        let lines = |device: &str, lines: String| match (wanted.down, cut) {
+            (true, _) => cut_off(device),
+            (false, true) => cut_off(device) + &lines,
+            (false, false) => lines,
         };
         let mut at_router = lines("wan", bottleneck_shaper(wanted));
         if let Some(of) = impairments.policer.as_ref().filter(|_| !built.policed) {
@@ -297,7 +298,7 @@ impl Bottleneck for KernelBottleneck {
             limit: None,
         };
         let mut at_bridge = lines("far", there.line("far"));
-        if let Some(reorder) = &impairments.reorder {
+        if let Some(reorder) = impairments.reorder.as_ref().filter(|_| !wanted.down) {
             if built.tables.is_none() {
                 built.tables = Some(write_table(reorder.share)?);
             }

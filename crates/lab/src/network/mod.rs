@@ -7,12 +7,15 @@ pub(crate) mod changes;
 pub(crate) mod clusters;
 mod codel;
 pub(crate) mod emulated;
+pub(crate) mod gateways;
 pub(crate) mod impairments;
 pub(crate) mod kernel_link;
+mod one_switch;
 pub(crate) mod packets;
 pub(crate) mod routes;
 pub mod topology;
 pub(crate) mod validity;
+pub(crate) mod wan;
 
 use paceline_experiment::plan::Means;
 

@@ -6,11 +6,11 @@ use std::net::TcpStream;
 use std::ops::Range;
 
 use paceline_experiment::record::{PacketRecord, RoundTrip};
+use paceline_net::capture::{Packet, Sampler};
 use paceline_net::clock::{now_ns, realtime_ns};
 
 use super::topology::Network;
 use crate::host::connection::Counters;
-use crate::host::sample::{Packet, Sampler};
 use crate::CaseError;
 
 /// The kernel's "none" as a slow-start threshold, segments.

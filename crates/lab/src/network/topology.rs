@@ -8,7 +8,9 @@
 //! ```
 //!
 //! With two clusters the far router stands in the receiver's place, and the
-//! bottleneck is there in both directions (`clusters.rs`).
+//! bottleneck is there in both directions (`clusters.rs`). So it does where gateways may run
+//! on both routers (`gateways.rs`), before a single receiver. With one cluster the router is a
+//! switch between all hosts, and there is no link but theirs (`one_switch.rs`).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -17,12 +19,13 @@ use std::sync::Arc;
 
 use paceline_experiment::plan::{self, HostQueue};
 use paceline_experiment::record::LinkReading;
+use paceline_net::capture::Sampler;
 use paceline_net::shaper::{shaper, EDGE_QUEUE_BYTES, SHAPER_HANDLE};
 use paceline_net::{Doing, Error, Namespace};
 
-use super::clusters::{far_address, far_link, Far};
+use super::clusters::{far_link, Far};
+use super::{gateways, one_switch};
 use crate::host::connection;
-use crate::host::sample::Sampler;
 use crate::CaseError;
 
 /// The bottleneck between router and receiver: rate, delay and buffer.
@@ -64,11 +67,12 @@ pub trait Bottleneck: Sync {
 pub struct Network<'a> {
     /// The requested link.
     pub wanted: plan::Topology,
-    /// The hosts that send; with two clusters, those of the near one.
+    /// The hosts that send; with two clusters, those of the near one; with one, all.
     pub senders: Vec<Arc<Namespace>>,
     /// Joins them to the receiver.
     pub router: Namespace,
-    /// The host that receives; with two clusters, the first of the far one.
+    /// The host that receives; with two clusters, the first of the far one; with one, its
+    /// second host.
     pub receiver: Arc<Namespace>,
     /// The far side of two clusters.
     pub far: Option<Far>,
@@ -83,7 +87,12 @@ impl<'a> Network<'a> {
         bottleneck: &'a dyn Bottleneck,
     ) -> Result<Self, CaseError> {
         let router = new_router("router")?;
-        let (receiver, far) = if wanted.far_hosts == 0 {
+        let links: Vec<u8> = (0..wanted.senders).map(sender_link).collect();
+        let mut at_switch = Vec::new();
+        let (receiver, far) = if wanted.one_switch {
+            at_switch = attach_hosts(&router, "host", &links, wanted)?;
+            (at_switch[one_switch::RECEIVER].clone(), None)
+        } else if wanted.far_hosts == 0 && !wanted.gateways {
             let receiver = Arc::new(Namespace::create("receiver")?);
             bottleneck.install(&router, &receiver, "eth0", wanted)?;
             router.ip(&configuration("wan", RECEIVER_LINK, true, wanted))?;
@@ -96,8 +105,13 @@ impl<'a> Network<'a> {
             let far = Far::build(&router, wanted, bottleneck)?;
             (far.hosts[0].clone(), Some(far))
         };
-        let links: Vec<u8> = (0..wanted.senders).map(sender_link).collect();
-        let senders = attach_hosts(&router, "sender", &links, wanted)?;
+        let senders = match wanted.one_switch {
+            true => at_switch,
+            false => attach_hosts(&router, "sender", &links, wanted)?,
+        };
+        if wanted.gateways {
+            gateways::join_lan(&router, &links, wanted.ip)?;
+        }
         let network = Network {
             wanted: wanted.clone(),
             senders,
@@ -112,10 +126,11 @@ impl<'a> Network<'a> {
         Ok(network)
     }
 
-    /// All hosts: the near ones, then the receiver or the far ones.
+    /// All hosts: the near ones, then the receiver or the far ones, if they are others.
     pub fn hosts(&self) -> impl Iterator<Item = &Namespace> {
         let far = match &self.far {
             Some(far) => &far.hosts[..],
+            None if self.wanted.one_switch => &[],
             None => std::slice::from_ref(&self.receiver),
         };
         self.senders.iter().chain(far).map(Arc::as_ref)
@@ -129,9 +144,9 @@ impl<'a> Network<'a> {
         let most = self.wanted.socket_buffer_bytes;
         // The kernel's own first values; only the ceiling is raised. Message-passing
         // ranks send eagerly: their buffers take whole messages from the beginning.
-        let (receive, send) = match self.far {
-            None => (131_072, 87_380),
-            Some(_) => (most, most),
+        let (receive, send) = match self.wanted.is_cluster() {
+            false => (131_072, 87_380),
+            true => (most, most),
         };
         host.sysctl("net.ipv4.tcp_rmem", &format!("4096 {receive} {most}"))?;
         host.sysctl("net.ipv4.tcp_wmem", &format!("4096 {send} {most}"))?;
@@ -147,7 +162,11 @@ impl<'a> Network<'a> {
 
     /// The receiver's address and a port.
     pub fn receiver_address(&self, port: u16) -> SocketAddr {
-        SocketAddr::new(host_address(RECEIVER_LINK, self.wanted.ip), port)
+        let link = match self.wanted.one_switch {
+            true => sender_link(one_switch::RECEIVER as u32),
+            false => RECEIVER_LINK,
+        };
+        SocketAddr::new(host_address(link, self.wanted.ip), port)
     }
 
     /// Listens in the receiver on a free port.
@@ -163,18 +182,24 @@ impl<'a> Network<'a> {
     /// Addresses of [`Network::hosts`], in their order.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let ip = self.wanted.ip;
-        let near = (0..self.wanted.senders).map(move |index| host_address(sender_link(index), ip));
-        let far = (0..self.wanted.far_hosts.max(1)).map(move |index| far_address(index, ip));
-        near.chain(far)
+        self.links().map(move |link| host_address(link, ip))
+    }
+
+    /// Numbers of the links of [`Network::hosts`], in their order.
+    fn links(&self) -> impl Iterator<Item = u8> {
+        let far = match self.wanted.one_switch {
+            true => 0,
+            false => self.wanted.far_hosts.max(1),
+        };
+        let near = (0..self.wanted.senders).map(sender_link);
+        near.chain((0..far).map(far_link))
     }
 
     /// Makes `name` the congestion control of all connections of all hosts that do not ask
     /// for another one. By their routes: what a namespace may have as its default is a
     /// setting of the whole machine (net.ipv4.tcp_allowed_congestion_control).
     pub fn set_congestion(&self, name: &str) -> Result<(), CaseError> {
-        let near = (0..self.wanted.senders).map(sender_link);
-        let far = (0..self.wanted.far_hosts.max(1)).map(far_link);
-        for (host, link) in self.hosts().zip(near.chain(far)) {
+        for (host, link) in self.hosts().zip(self.links()) {
             let route = host_route(
                 router_address(link, self.wanted.ip),
                 self.wanted.initial_window,
@@ -188,8 +213,11 @@ impl<'a> Network<'a> {
     /// Changes the bottleneck to the one of `wanted`; with `cut` all that is under way is
     /// lost.
     pub fn change(&self, wanted: &plan::Topology, cut: bool) -> Result<(), CaseError> {
-        self.bottleneck
-            .change(&self.router, &self.receiver, wanted, cut)
+        let far = match &self.far {
+            Some(far) => &far.router,
+            None => &*self.receiver,
+        };
+        self.bottleneck.change(&self.router, far, wanted, cut)
     }
 }
 
@@ -206,7 +234,7 @@ pub(super) fn new_router(name: &str) -> Result<Namespace, CaseError> {
 
 /// Whether packets are cut into segments before the bottleneck.
 fn cuts_packets(wanted: &plan::Topology) -> bool {
-    !wanted.offload && wanted.far_hosts == 0
+    !wanted.offload && !wanted.is_cluster()
 }
 
 /// New hosts with a link of the edge's rate to `router` each.
@@ -230,7 +258,10 @@ pub(super) fn attach_hosts(
     }
     // All in one: starting a program takes longer than what it does here.
     router.ip(&at_router)?;
-    if wanted.switch_buffer_bytes > 0 {
+    if wanted.one_switch {
+        let port = |index| one_switch::port(&format!("edge{index}"), wanted);
+        router.tc(&(0..links.len()).map(port).collect::<String>())?;
+    } else if wanted.switch_buffer_bytes > 0 {
         let port = |index| {
             let (rate_bps, buffer) = (wanted.edge_rate_bps, wanted.switch_buffer_bytes);
             shaper("add", &format!("edge{index}"), rate_bps, buffer, wanted.mtu)
@@ -277,6 +308,8 @@ fn host_queue(wanted: &plan::Topology) -> String {
 }
 
 pub(super) const RECEIVER_LINK: u8 = 0;
+/// The near hosts' links at the host of their gateway.
+pub(super) const LAN: &str = "lan";
 
 pub(super) fn sender_link(index: u32) -> u8 {
     u8::try_from(index + 1).expect("the experiment was checked: at most 250 senders")

@@ -52,12 +52,18 @@ impl Watch {
             let modelled = |queue: &Queue| own_drops(&network.wanted, queue);
             problems.extend(self.dropped(host, modelled)?);
         }
-        let ports = network.wanted.switch_buffer_bytes > 0;
+        let one_switch = network.wanted.one_switch;
+        let ports = one_switch || network.wanted.switch_buffer_bytes > 0;
         let modelled = |queue: &Queue| {
             let described = queue.dev == "wan" || queue.dev.starts_with("route");
             let policed = network.wanted.impairments.policer.is_some();
             let (kind, codel) = (queue.kind.as_str(), network.wanted.impairments.codel);
-            (kind == "tbf" || policed && kind == "clsact" || codel.is_some() && kind == "codel")
+            // netem counts what the queue within it drops.
+            let delayed = one_switch && kind == "netem";
+            (kind == "tbf"
+                || delayed
+                || policed && kind == "clsact"
+                || codel.is_some() && kind == "codel")
                 && (described || ports && queue.dev.starts_with("edge"))
         };
         problems.extend(self.dropped(&network.router, modelled)?);
@@ -100,8 +106,12 @@ fn drops(node: &Namespace) -> Result<Drops, CaseError> {
 }
 
 /// Whether a host's queue may drop: its discipline does so by itself, and the shaper above
-/// it counts that too. fq keeps what it has.
+/// it counts that too. fq keeps what it has. The receiver's is the queue of a way back that has
+/// a rate.
 fn own_drops(wanted: &Topology, queue: &Queue) -> bool {
+    if wanted.impairments.return_rate_bps.is_some() && queue.kind == "netem" {
+        return true;
+    }
     let discipline = wanted
         .host_queue
         .filter(|discipline| *discipline != HostQueue::Fq);
@@ -245,10 +255,16 @@ fn window_bytes(topology: &Topology, workload: &Workload) -> u64 {
             (burst.connections, most.unwrap_or(0))
         }
         Workload::Incast(incast) => (incast.senders, path),
+        Workload::Messages(messages) => (1, messages.payload_bytes()),
+        Workload::Netpipe(netpipe) => (1, netpipe.sizes.last().copied().unwrap_or(0)),
         Workload::Bulk(bulk) => (bulk.groups.iter().map(|group| group.flows).sum(), path),
         Workload::Streams(streams) => (streams.hosts * streams.per_host, path),
         // Each near host has a partner beyond the link.
         Workload::Ranks(_) | Workload::RealProgram(_) => (topology.senders, path),
+        Workload::Transfer(transfer) => {
+            let most = u64::from(transfer.files).saturating_mul(transfer.largest_bytes);
+            (transfer.hosts, most)
+        }
     };
     path.min(most) / u64::from(connections.max(1))
 }

@@ -4,13 +4,15 @@
 use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use paceline_experiment::plan::{Adaptation, Bulk, BurstShape};
-use paceline_experiment::record::{FlowRecord, Record};
+use paceline_experiment::record::{FlowRecord, GatewayRecord, Record};
 use paceline_net::clock::{now_ns, sleep_until};
 use paceline_net::Doing;
 
+use super::arrivals::Arrivals;
 use super::Case;
 use crate::host::adaptation::{self, Job};
 use crate::host::connection::{connect, send, send_sized, serve_bursts, Counters};
@@ -18,6 +20,7 @@ use crate::host::cpu::CpuMeter;
 use crate::network::changes::{self, Changes};
 use crate::network::packets::Recording;
 use crate::network::topology::edge_shaper;
+use crate::network::wan::WanMeter;
 use crate::workload::random::Random;
 use crate::CaseError;
 
@@ -103,12 +106,20 @@ fn run_once(
     let mut recording = sampled
         .then(|| Recording::start(case.network, first_ns, edge_bps))
         .transpose()?;
+    let topology = &plan.topology;
+    let arrivals = (!topology.outages().is_empty())
+        .then(|| Arc::new(Arrivals::new(begin_ns, bulk.duration_ns)));
+    let wan = match case.gateways {
+        Some(_) => Some(WanMeter::start(&case.network.router)?),
+        None => None,
+    };
     let mut flows = Vec::new();
     for (group, number, after_ns, sender, receiver) in pairs {
         let start_ns = begin_ns + after_ns;
         let bursts = bulk.groups[group].bursts;
         let to_send = sender.try_clone().doing("duplicating a socket")?;
         let to_receive = receiver.try_clone().doing("duplicating a socket")?;
+        let read = arrivals.clone();
         flows.push(Flow {
             group,
             number,
@@ -116,7 +127,9 @@ fn run_once(
             sender,
             receiver,
             sending: std::thread::spawn(move || keep_sending(to_send, start_ns, bursts)),
-            receiving: std::thread::spawn(move || keep_receiving(to_receive, bursts.is_some())),
+            receiving: std::thread::spawn(move || {
+                keep_receiving(to_receive, bursts.is_some(), read.as_deref())
+            }),
         });
     }
     let end_ns = begin_ns + bulk.duration_ns;
@@ -150,6 +163,18 @@ fn run_once(
         });
     }
     let cpu = meter.stop(workload, end_ns - begin_ns, payload)?;
+    if let Some(arrivals) = &arrivals {
+        case.record(&Record::Arrivals(arrivals.record(workload)))?;
+    }
+    if let (Some(wan), Some(gateways)) = (wan, &mut case.gateways) {
+        let most_in_10ms_bytes = wan.stop()?;
+        let counted = gateways.counted()?;
+        case.record(&Record::Gateway(GatewayRecord {
+            workload,
+            most_in_10ms_bytes,
+            ..counted
+        }))?;
+    }
     if let Some(recording) = recording {
         let mss = Counters::of(&flows[0].sender)?.mss;
         case.record(&Record::Packets(recording.stop(workload, mss)?))?;
@@ -217,13 +242,17 @@ fn keep_sending(mut stream: TcpStream, start_ns: u64, bursts: Option<BurstShape>
     completed
 }
 
-fn keep_receiving(mut stream: TcpStream, bursts: bool) {
+fn keep_receiving(mut stream: TcpStream, bursts: bool, arrivals: Option<&Arrivals>) {
     if bursts {
         // The shutdown cuts a burst short: no error.
         drop(serve_bursts(stream));
     } else {
         let mut buffer = vec![0; 1 << 20];
-        while matches!(stream.read(&mut buffer), Ok(1..)) {}
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            if let Some(arrivals) = arrivals {
+                arrivals.add(count as u64);
+            }
+        }
     }
 }
 

@@ -8,16 +8,16 @@ use std::thread::JoinHandle;
 
 use paceline_experiment::plan::Burst;
 use paceline_experiment::record::{BurstRecord, Record, SampleRecord};
+use paceline_net::capture::{per_millisecond, Sampler};
 use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
 use paceline_net::connection::Congestion;
 use paceline_net::{Doing, Namespace};
 
 use super::Case;
 use crate::host::adaptation::{self, Job};
-use crate::host::connection::{connect, send_headed, serve_bursts, Counters};
+use crate::host::connection::{connect, connect_nagling, send_headed, serve_bursts, Counters};
 use crate::host::cpu::CpuMeter;
 use crate::host::empty_loop::EmptyLoop;
-use crate::host::sample::{per_millisecond, Sampler};
 use crate::network::changes::Changes;
 use crate::CaseError;
 
@@ -35,11 +35,16 @@ impl Connections {
         job: Option<Arc<Job>>,
         listener: &TcpListener,
         address: SocketAddr,
-        count: u32,
+        burst: &Burst,
         congestion: &Congestion,
     ) -> Result<Self, CaseError> {
+        let connect = if burst.nagle {
+            connect_nagling
+        } else {
+            connect
+        };
         let pairs: Result<Vec<_>, _> = Job::inside(job.as_ref(), || {
-            (0..count)
+            (0..burst.connections)
                 .map(|_| Ok(connect(host, listener, address, congestion)?))
                 .collect()
         });
@@ -127,18 +132,14 @@ pub fn run(
     let (listener, address) = case.network.listen()?;
     let congestion = adaptation::congestion(&plan.adaptation)?;
     let open_in = |case: &Case<'_>, job| -> Result<Connections, CaseError> {
-        let connections = Connections::open(
+        Connections::open(
             &case.network.senders[0],
             job,
             &listener,
             address,
-            burst.connections,
+            burst,
             &congestion,
-        )?;
-        for stream in connections.senders.iter().filter(|_| burst.nagle) {
-            stream.set_nodelay(false).doing("allowing for Nagle")?;
-        }
-        Ok(connections)
+        )
     };
     let open = |case: &Case<'_>| open_in(case, Job::start(&plan.adaptation)?);
     let mut connections = open(case)?;

@@ -5,17 +5,22 @@
 //!
 //! Needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN).
 
+mod arrivals;
 mod bulk;
 mod burst;
 mod incast;
+mod messages;
+mod netpipe;
 mod random;
 pub mod ranks;
 mod real_program;
 mod streams;
+mod transfer;
 
 use paceline_experiment::plan::{Impairments, Plan, Workload};
 use paceline_experiment::record::{Record, Sink};
 
+use crate::network::gateways::Gateways;
 use crate::network::topology::{Bottleneck, Network};
 use crate::network::validity::Watch;
 use crate::network::{calibrate, changes, impairments};
@@ -27,6 +32,7 @@ pub(crate) struct Case<'a> {
     network: &'a Network<'a>,
     sink: Sink<'a>,
     done: u64,
+    gateways: Option<Gateways>,
 }
 
 impl Case<'_> {
@@ -58,6 +64,7 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
         network: &network,
         sink,
         done: 0,
+        gateways: None,
     };
     let reading = calibrate::read_back(case.network)?;
     case.record(&Record::Link(bottleneck.read_back(reading)))?;
@@ -66,6 +73,9 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
         network.change(wanted, false)?;
         let reading = impairments::read_back(&network, reading.rtt_ns)?;
         case.record(&Record::Impairments(reading))?;
+    }
+    if let Some(gateway) = &plan.adaptation.gateway {
+        case.gateways = Some(Gateways::start(&network, gateway)?);
     }
     let mut watch = Watch::start(&network)?;
     for (index, workload) in plan.workloads.iter().enumerate() {
@@ -76,8 +86,11 @@ pub fn run(plan: &Plan, bottleneck: &dyn Bottleneck, sink: Sink<'_>) -> Result<(
             Workload::Incast(incast) => incast::run(&mut case, index, incast)?,
             Workload::Bulk(bulk) => bulk::run(&mut case, index, bulk)?,
             Workload::Streams(streams) => streams::run(&mut case, index, streams)?,
+            Workload::Messages(messages) => messages::run(&mut case, index, messages)?,
+            Workload::Netpipe(netpipe) => netpipe::run(&mut case, index, netpipe)?,
             Workload::Ranks(ranks) => ranks::run(&mut case, index, ranks)?,
             Workload::RealProgram(program) => real_program::run(&mut case, index, program)?,
+            Workload::Transfer(transfer) => transfer::run(&mut case, index, transfer)?,
         }
     }
     let problems = watch.problems(case.network, plan)?;

@@ -15,6 +15,7 @@ use std::path::Path;
 use nix::kmod::{finit_module, ModuleInitFlags};
 use nix::mount::{mount, MsFlags};
 use nix::sys::reboot::{reboot, RebootMode};
+use nix::sys::resource::{setrlimit, Resource};
 use nix::sys::termios::{cfmakeraw, tcdrain, tcgetattr, tcsetattr, SetArg};
 use paceline_experiment::plan::Plan;
 use paceline_experiment::record::{Record, Sink};
@@ -29,6 +30,11 @@ pub const INIT: &str = "/init";
 pub const TASK: &str = "paceline/task.json";
 /// Where the image keeps kernel modules; they are loaded in the order of names.
 pub const MODULES: &str = "paceline/modules";
+/// The same of those that only transparent gateways need.
+pub const GATEWAY_MODULES: &str = "paceline/gateway-modules";
+/// Descriptors of a process: a thousand connections with both ends, twice each, and as many
+/// of each gateway.
+const MOST_FILES: u64 = 65_536;
 /// Memory of all TCP sockets together, of all network namespaces.
 const TCP_MEM: &str = "/proc/sys/net/ipv4/tcp_mem";
 /// Low, pressure, high, in pages of 4 KiB. The guest's 2 GiB give TCP 190 MiB, which
@@ -105,7 +111,7 @@ fn begin(work: Work, sink: Sink) -> Result<(), GuestError> {
         kernel: kernel.trim().to_owned(),
     })
     .doing("writing the first record")?;
-    load_modules()?;
+    load_modules(MODULES)?;
     let text = std::fs::read_to_string(Path::new("/").join(TASK)).doing("reading the task")?;
     let task: Task = serde_json::from_str(&text)
         .map_err(io::Error::from)
@@ -114,7 +120,11 @@ fn begin(work: Work, sink: Sink) -> Result<(), GuestError> {
         Task::Plan(plan) => plan,
         Task::Command(command) => return command::run(&command, sink),
     };
-    if plan.topology.far_hosts > 0 {
+    if plan.adaptation.gateway.is_some() {
+        load_modules(GATEWAY_MODULES)?;
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, MOST_FILES, MOST_FILES).doing("raising RLIMIT_NOFILE")?;
+    if plan.topology.is_cluster() {
         let first = std::fs::read_dir("/proc").doing("looking for ksoftirqd")?;
         for process in first.flatten() {
             prefer_network(&process.path());
@@ -170,8 +180,8 @@ fn mount_new(kind: &str, place: &str) -> Result<(), GuestError> {
     .doing(format!("mounting {kind} on {place}"))?)
 }
 
-fn load_modules() -> Result<(), GuestError> {
-    let directory = Path::new("/").join(MODULES);
+fn load_modules(directory: &str) -> Result<(), GuestError> {
+    let directory = Path::new("/").join(directory);
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(&directory).doing("listing the kernel modules")? {
         paths.push(entry.doing("listing the kernel modules")?.path());

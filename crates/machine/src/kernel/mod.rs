@@ -18,12 +18,13 @@ use super::{VirtualError, Wrong};
 pub use choice::{Choice, Suite, UnknownKernel, SUITES};
 
 /// Kernel modules that the lab needs, where the kernel has them as modules.
-const MODULES: [&str; 13] = [
+const MODULES: [&str; 14] = [
     "veth",
     "sch_tbf",
     "sch_netem",
     "sch_fq",
     "sch_ingress",
+    "cls_bpf",
     "cls_matchall",
     "act_police",
     "sch_codel",
@@ -33,6 +34,8 @@ const MODULES: [&str; 13] = [
     "tcp_bbr",
     "af_packet",
 ];
+/// And those of transparent gateways, which the guest loads for them alone.
+const GATEWAY_MODULES: [&str; 4] = ["nf_tables", "nft_tproxy", "nft_socket", "nft_fib_inet"];
 /// Names of packages that hold a kernel or lead to one.
 const KERNEL_PACKAGES: [&str; 3] = ["linux-image-", "linux-binary-", "linux-modules-"];
 /// In the cache: for each source of kernels a link to the newest one it had.
@@ -41,8 +44,8 @@ const LATEST: &str = "latest";
 /// An unpacked kernel.
 #[derive(Debug, Clone)]
 pub struct Kernel {
-    /// Its own directory in the cache: `vmlinuz` and `modules/NN-name.ko`, numbered
-    /// in the order of loading.
+    /// Its own directory in the cache: `vmlinuz`, `modules/NN-name.ko`, numbered in the order
+    /// of loading, and `gateway-modules` with those of [`GATEWAY_MODULES`].
     pub directory: PathBuf,
     /// Why it may not be the one of today.
     pub stale: Option<String>,
@@ -54,10 +57,9 @@ impl Kernel {
         self.directory.join("vmlinuz")
     }
 
-    /// The modules, in the order of loading.
-    pub fn modules(&self) -> Result<Vec<PathBuf>, VirtualError> {
-        let directory = self.directory.join("modules");
-        let mut paths = list(&directory)?;
+    /// The modules of one of the two directories, in the order of loading.
+    pub fn modules(&self, directory: &str) -> Result<Vec<PathBuf>, VirtualError> {
+        let mut paths = list(&self.directory.join(directory))?;
         paths.sort();
         Ok(paths)
     }
@@ -203,7 +205,10 @@ fn unpacked(
     // Another list of modules is another unpacking.
     let directory = kernels.join(format!(
         "{name}-{:08x}",
-        hash_of(&[MODULES.join(" ").as_bytes()]) as u32
+        hash_of(&[
+            MODULES.join(" ").as_bytes(),
+            GATEWAY_MODULES.join(" ").as_bytes()
+        ]) as u32
     ));
     let kernel = Kernel {
         directory: directory.clone(),

@@ -8,30 +8,37 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{list, MODULES};
+use super::{list, GATEWAY_MODULES, MODULES};
 use crate::{VirtualError, Wrong};
 
 /// Where a package has directories of kernels.
 const MODULE_ROOTS: [&str; 2] = ["lib/modules", "usr/lib/modules"];
 
-/// Unpacks `packages` into `work` and makes `result` of them: `vmlinuz` and
-/// `modules/NN-name.ko`, numbered in the order of loading.
+/// Unpacks `packages` into `work` and makes `result` of them: `vmlinuz`, and
+/// `modules/NN-name.ko` and `gateway-modules/NN-name.ko`, numbered in the order of loading.
 pub fn unpack(packages: &[PathBuf], work: &Path, result: &Path) -> Result<(), VirtualError> {
     let tree = work.join("tree");
     for package in packages {
         run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&tree))?;
     }
-    let modules = result.join("modules");
-    fs::create_dir_all(&modules).wrong("make", &modules)?;
     let boot = boot_file(&tree).ok_or_else(|| VirtualError::NoBootFile {
         packages: packages
             .iter()
             .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
             .collect(),
     })?;
-    for (number, (module, content)) in modules_in_order(&tree)?.into_iter().enumerate() {
-        let path = modules.join(format!("{number:02}-{module}.ko"));
-        fs::write(&path, content).wrong("write", &path)?;
+    let mut seen = BTreeSet::new();
+    for (directory, names) in [
+        ("modules", &MODULES[..]),
+        ("gateway-modules", &GATEWAY_MODULES[..]),
+    ] {
+        let directory = result.join(directory);
+        fs::create_dir_all(&directory).wrong("make", &directory)?;
+        let modules = modules_in_order(&tree, names, &mut seen)?;
+        for (number, (module, content)) in modules.into_iter().enumerate() {
+            let path = directory.join(format!("{number:02}-{module}.ko"));
+            fs::write(&path, content).wrong("write", &path)?;
+        }
     }
     fs::rename(&boot, result.join("vmlinuz")).wrong("move", &boot)
 }
@@ -51,19 +58,22 @@ fn boot_file(tree: &Path) -> Option<PathBuf> {
         })
 }
 
-/// [`MODULES`] and what they depend on, dependencies first, decompressed.
+/// `names` and what they depend on, but for those `seen`, dependencies first, decompressed.
 /// Dependencies are read from the modules themselves: a package that was not
 /// installed has no modules.dep.
-fn modules_in_order(tree: &Path) -> Result<Vec<(String, Vec<u8>)>, VirtualError> {
+fn modules_in_order(
+    tree: &Path,
+    names: &[&str],
+    seen: &mut BTreeSet<String>,
+) -> Result<Vec<(String, Vec<u8>)>, VirtualError> {
     let mut paths = BTreeMap::new();
     for root in MODULE_ROOTS {
         collect_modules(&tree.join(root), &mut paths);
     }
     let mut ordered = Vec::new();
-    let mut seen = BTreeSet::new();
-    for name in MODULES {
+    for name in names {
         // What is not a module is built in, or the guest says what is missing.
-        add_module(name, &paths, &mut seen, &mut ordered)?;
+        add_module(name, &paths, seen, &mut ordered)?;
     }
     Ok(ordered)
 }

@@ -4,7 +4,7 @@
 use indexmap::IndexMap;
 
 use super::{
-    Arithmetic, Claim, ClaimError, Expression, Function, Operator, Pattern, Piece, Reference,
+    Arithmetic, Claim, ClaimError, Expression, Function, Operator, Over, Pattern, Piece, Reference,
     Statistic,
 };
 use crate::results::{larger_is_better, Hold, Metric, Results};
@@ -44,7 +44,7 @@ pub enum EvaluateError {
         /// The metrics with a bound.
         known: String,
     },
-    /// Division by zero, or numbers past the range.
+    /// Division by zero, numbers past the range, or the geometric mean of negative ones.
     #[error("claim `{claim}`: the right side is {value} for `{subject}`, which nothing can be compared with")]
     NotFinite {
         /// The claim as written.
@@ -73,22 +73,44 @@ pub fn evaluate_all<S: AsRef<str>>(
 
 impl Claim {
     /// Judges the claim: one [`Hold`] per match of the wildcards on its left
-    /// side, one in all if there are none.
+    /// side, one in all if there are none, or if it is about all of them together.
     ///
     /// # Errors
     /// [`EvaluateError`] if a name, or a choice of a wildcard, is not in `results`.
     pub fn evaluate(&self, results: &Results) -> Result<Vec<Hold>, EvaluateError> {
-        self.subjects(results)?
-            .into_iter()
-            .map(|subject| {
-                Judge {
-                    claim: self,
-                    results,
-                    subject,
+        let judged = self.subjects(results)?.into_iter().map(|subject| {
+            let judge = Judge {
+                claim: self,
+                results,
+                subject,
+            };
+            judge.judge()
+        });
+        let judged = judged.collect::<Result<Vec<_>, _>>()?;
+        let together = |value, pass| {
+            let claim = self.text.clone();
+            Ok(vec![Hold { claim, value, pass }])
+        };
+        match self.over {
+            Over::Each => Ok(judged.into_iter().map(|judged| judged.hold).collect()),
+            Over::Share(least) => {
+                let held = judged.iter().filter(|judged| judged.hold.pass).count();
+                let share = held as f64 / judged.len() as f64;
+                together(share, share >= least)
+            }
+            Over::Geomean => {
+                let value = geometric_mean(judged.iter().map(|judged| judged.hold.value));
+                let limit = geometric_mean(judged.iter().map(|judged| judged.limit));
+                if !(value.is_finite() && limit.is_finite()) {
+                    return Err(EvaluateError::NotFinite {
+                        claim: self.text.clone(),
+                        subject: "geomean".to_owned(),
+                        value: if value.is_finite() { limit } else { value },
+                    });
                 }
-                .judge()
-            })
-            .collect()
+                together(value, self.operator.holds(value, limit))
+            }
+        }
     }
 
     /// What the left side matches.
@@ -166,6 +188,13 @@ enum Shape {
     Mixed,
 }
 
+/// The verdict about one subject.
+struct Judged {
+    hold: Hold,
+    /// What the hold's value is compared with.
+    limit: f64,
+}
+
 /// A claim about one subject.
 struct Judge<'a> {
     claim: &'a Claim,
@@ -174,7 +203,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn judge(&self) -> Result<Hold, EvaluateError> {
+    fn judge(&self) -> Result<Judged, EvaluateError> {
         let left = statistic(self.subject.value, self.claim.left.statistic);
         let (right, shape) = self.value(&self.claim.right)?;
         if !right.is_finite() {
@@ -184,16 +213,21 @@ impl Judge<'_> {
                 value: right,
             });
         }
-        let ratio = match shape {
-            Shape::Constant => left,
-            Shape::Scaled(quantity) => left / quantity,
-            Shape::Mixed => left / right,
+        let quantity = match shape {
+            Shape::Constant => 1.0,
+            Shape::Scaled(quantity) => quantity,
+            Shape::Mixed => right,
         };
-        Ok(Hold {
+        let (value, limit) = match left / quantity {
+            ratio if ratio.is_finite() => (ratio, right / quantity),
+            _ => (left, right),
+        };
+        let hold = Hold {
             claim: self.filled_in(),
-            value: if ratio.is_finite() { ratio } else { left },
+            value,
             pass: Operator::holds(self.claim.operator, left, right),
-        })
+        };
+        Ok(Judged { hold, limit })
     }
 
     fn value(&self, expression: &Expression) -> Result<(f64, Shape), EvaluateError> {
@@ -338,6 +372,12 @@ fn collect<'e>(expression: &'e Expression, visit: &mut dyn FnMut(&'e Reference))
                 .for_each(|argument| collect(argument, visit));
         }
     }
+}
+
+/// Of no negative numbers: zero if one of them is; else NaN.
+fn geometric_mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = numbers.len() as f64;
+    (numbers.map(f64::ln).sum::<f64>() / count).exp()
 }
 
 fn statistic(metric: &Metric, statistic: Option<Statistic>) -> f64 {

@@ -8,6 +8,8 @@
 //! paceline/completion_s/{100KB,1MB} <= 1.10 * bound
 //! lfn/round_s/*@max         <= 0.100
 //! a/goodput_bps             >= 0.85 * b/goodput_bps
+//! geomean of lfn/completion_s/* <= 1.03 * bound
+//! 95% of lfn/retransmitted_share/* <= 0.005
 //! ```
 //!
 //! # Form
@@ -30,6 +32,11 @@
 //! choices and then of the results. Wildcards in a reference on the right side
 //! are filled in with what those of the left side matched, in their order, all of
 //! them or none: `lfn/round_s/* <= cubic/round_s/*` compares each with its namesake.
+//!
+//! Two forms make one [`Hold`](crate::results::Hold) of all that the left side matches, which
+//! its text keeps as wildcards. `geomean of CLAIM` compares the geometric mean of the values
+//! with that of what each is compared with. `N% of CLAIM` asks that CLAIM holds for so many of
+//! them; its value is the share for which it does.
 //!
 //! # Value
 //!
@@ -65,6 +72,7 @@ pub enum ClaimError {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     text: String,
+    over: Over,
     left: Reference,
     operator: Operator,
     right: Expression,
@@ -76,11 +84,38 @@ impl Claim {
     #[must_use]
     pub fn subject(&self) -> Option<(String, String)> {
         let metric = self.left.metric.as_ref()?;
-        if self.left.variant.wildcards() + metric.wildcards() > 0 {
+        let wildcards = self.left.variant.wildcards() + metric.wildcards();
+        if wildcards > 0 || self.over != Over::Each {
             return None;
         }
         Some((self.left.variant.fill(&[]), metric.fill(&[])))
     }
+
+    /// Whether it makes one statement about all that its left side matches.
+    #[must_use]
+    pub fn is_about_all(&self) -> bool {
+        self.over != Over::Each
+    }
+
+    /// The claim about each match by itself: without `geomean of` or `N% of`.
+    #[must_use]
+    pub fn each(&self) -> Claim {
+        Claim {
+            over: Over::Each,
+            ..self.clone()
+        }
+    }
+}
+
+/// What a claim is about, of all that its left side matches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Over {
+    /// Each match by itself.
+    Each,
+    /// Their geometric mean.
+    Geomean,
+    /// So many of them, from 0 to 1.
+    Share(f64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

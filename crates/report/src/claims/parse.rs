@@ -2,7 +2,7 @@
 //! From text to [`Claim`].
 
 use super::{
-    Arithmetic, Claim, Expression, Function, Operator, Pattern, Piece, Reference, Statistic,
+    Arithmetic, Claim, Expression, Function, Operator, Over, Pattern, Piece, Reference, Statistic,
 };
 
 /// Parentheses within parentheses, at most: the parser recurses.
@@ -44,6 +44,9 @@ pub enum Problem {
     /// A number with a unit.
     #[error("`{0}` is not a number: write it in the metric's own unit without a suffix, `0.110` for 110 ms")]
     Suffix(String),
+    /// `%` after something else than a share.
+    #[error("`{0}%` is no share: 0% to 100%, as in `95% of`")]
+    Percent(String),
     /// `@` followed by something else than a statistic.
     #[error("`@{0}` is unknown: `@median`, `@mean`, `@min` and `@max` are there")]
     Statistic(String),
@@ -110,6 +113,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn claim(&mut self) -> Parsed<Claim> {
+        let over = self.over()?;
         let left = self.left()?;
         let operator = self.operator()?;
         let right = self.sum()?;
@@ -119,10 +123,33 @@ impl<'a> Parser<'a> {
         check_filled(&right, &left)?;
         Ok(Claim {
             text: self.text.to_owned(),
+            over,
             left,
             operator,
             right,
         })
+    }
+
+    /// `geomean of`, `N% of` or nothing.
+    fn over(&mut self) -> Parsed<Over> {
+        self.skip_space();
+        let start = self.at;
+        if self.take("geomean of ") {
+            return Ok(Over::Geomean);
+        }
+        let Some((number, after)) = self.rest().split_once('%') else {
+            return Ok(Over::Each);
+        };
+        let Some(after) = after.strip_prefix(" of ") else {
+            return Ok(Over::Each);
+        };
+        match number.parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => {
+                self.at = self.text.len() - after.len();
+                Ok(Over::Share(percent / 100.0))
+            }
+            _ => Err((start, Problem::Percent(number.to_owned()))),
+        }
     }
 
     fn left(&mut self) -> Parsed<Reference> {

@@ -62,7 +62,9 @@ pub fn question(results: &Results) -> Markup {
         section {
             h2 { "What was asked" }
             @for paragraph in paragraphs.filter(|p| !p.is_empty()) { p { (paragraph) } }
-            h3 { "The link" }
+            h3 {
+                @if results.paths.is_empty() { "The link" } @else { "The first path's link" }
+            }
             (link(results))
         }
     }

@@ -12,10 +12,12 @@ pub mod comparison;
 mod document;
 mod figure;
 mod interactive;
+mod ladder;
 mod numbers;
 mod over_time;
 mod panels;
 mod paper;
+mod paths;
 pub mod svg;
 mod traffic;
 mod xml;
@@ -26,6 +28,7 @@ use crate::results::Results;
 use crate::series::Report;
 
 pub use document::document;
+pub use ladder::{ACK as LADDER_ACK, DATA as LADDER_DATA, PART as LADDER_PART};
 pub use over_time::figures as figures_over_time;
 
 /// The small-multiples figure alone, as an SVG file: bandwidth over one chunk of
@@ -33,7 +36,11 @@ pub use over_time::figures as figures_over_time;
 /// report has no series of that part.
 #[must_use]
 pub fn figure_svg(report: &Report, part: &str) -> Option<String> {
-    figure::figure(report, part).map(Markup::into_string)
+    let figure = match ladder::is(part) {
+        true => ladder::figure(report, part),
+        false => figure::figure(report, part),
+    };
+    figure.map(Markup::into_string)
 }
 
 /// The traffic of `part` in the manner of the paper that the results name, as an SVG
@@ -55,6 +62,7 @@ pub fn page(report: &Report) -> String {
         report.series.iter().map(|series| series.variant.clone()),
     );
     let figures = html! {
+        (paths::section(results))
         (paper::section(report, &colors))
         (over_time::section(report))
         (numbers::charts(results, &colors))

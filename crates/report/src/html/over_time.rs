@@ -5,7 +5,7 @@ use maud::{html, Markup};
 
 use crate::series::Report;
 
-use super::{figure, interactive, panels};
+use super::{figure, interactive, ladder, panels};
 
 /// A figure for each part of the experiment; nothing if there is no series.
 pub fn section(report: &Report) -> Markup {
@@ -56,7 +56,16 @@ pub fn figures(report: &Report) -> Markup {
     let allowance = interactive::allowance(report);
     let parts = panels::parts(report);
     html! {
-        @for part in &parts {
+        @for part in parts.iter().filter(|part| ladder::is(part)) {
+            @if let Some(svg) = ladder::figure(report, part) {
+                h3 { (part) }
+                figure {
+                    (svg)
+                    figcaption { "segments (solid) and ACKs (dashed), as seen beside the sender; dotted rails: a silence, shortened" }
+                }
+            }
+        }
+        @for part in parts.iter().filter(|part| !ladder::is(part)) {
             @if let Some(svg) = figure::figure(report, part) {
                 h3 { (part) }
                 figure {

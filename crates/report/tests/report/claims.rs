@@ -169,6 +169,34 @@ fn what_cannot_be_parsed_is_shown_with_its_column() {
 }
 
 #[test]
+fn all_matches_together_are_one_claim() {
+    // 2 of 1, and 20 of 16.
+    let mean = (2.0f64 * 1.25).sqrt();
+    let (value, holds) = one("geomean of a/t_s/* <= 1.6 * bound");
+    assert!((value - mean).abs() < 1e-12 && holds, "{value}");
+    assert!(!one("geomean of a/t_s/* <= 1.5 * bound").1);
+    // Each compared with another number: 4 of 2.5 and 40 of 40.
+    let (value, holds) = one("geomean of b-2/t_s/* <= max(2.5, 2.5 * bound)");
+    assert!((value - 1.6f64.sqrt()).abs() < 1e-12 && !holds, "{value}");
+    let (value, holds) = one("geomean of a/t_s/* < 7");
+    assert!((value - 40f64.sqrt()).abs() < 1e-12 && holds, "{value}");
+    assert_eq!(one("geomean of a/lost_share/* <= 0.01"), (0.0, true));
+    assert_eq!(one("50% of a/t_s/* <= 1.5 * bound"), (0.5, true));
+    assert_eq!(one("50.1% of a/t_s/* <= 1.5 * bound"), (0.5, false));
+    assert_eq!(one("100% of a/t_s/* <= 2.0 * bound"), (1.0, true));
+}
+
+#[test]
+fn a_claim_about_all_is_refused_where_it_says_nothing() {
+    assert!(refused("101% of a/t_s/* <= 1")
+        .ends_with("column 1: `101%` is no share: 0% to 100%, as in `95% of`"));
+    assert!(refused("many% of a/t_s/* <= 1").contains("`many%` is no share"));
+    assert!(refused("geomean of a <= 1").contains("the left side names a variant and a metric"));
+    assert!(refused("geomean of a/t_s/* <= -1").contains("there is no variant `-1`"));
+    assert!(refused("geomean of a/t_s/* <= 1 - 2").contains("which nothing can be compared with"));
+}
+
+#[test]
 fn the_subject_is_the_cell_of_the_table() {
     let subject = |claim| Claim::parse(claim).unwrap().subject();
     assert_eq!(
@@ -176,6 +204,7 @@ fn the_subject_is_the_cell_of_the_table() {
         Some(("a".into(), "t_s/1KB".into()))
     );
     assert_eq!(subject("a/t_s/* <= 3"), None);
+    assert_eq!(subject("50% of a/t_s/1KB <= 3"), None);
 }
 
 proptest! {
@@ -189,7 +218,7 @@ proptest! {
         words in proptest::collection::vec(
             prop::sample::select(vec![
                 "a", "b-2", "*", "/", "t_s", "1KB", "{1KB,2KB}", "{", "}", ",", "@max", "<=", ">", "bound", "max",
-                "(", ")", "1.5", "1e", ".", "0", " ", " + ", " - ", " / ", " * ", "é",
+                "(", ")", "geomean of ", "50", "% of ", "1.5", "1e", ".", "0", " ", " + ", " - ", " / ", " * ", "é",
             ]),
             0..24,
         )

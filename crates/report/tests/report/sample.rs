@@ -89,6 +89,7 @@ pub fn startup() -> Report {
             edge_rate_bps: Some(1e9),
             rtt_s: Some(0.020_011),
         },
+        paths: IndexMap::new(),
         variants,
         bounds,
         holds: Vec::new(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Both sides of a handshake, over a pipe as it is and within TLS.
 
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
 use tokio::io::{duplex, split, AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -448,4 +449,81 @@ async fn a_silent_side_is_not_waited_for() {
     let (mut half, mut client) = by_hand();
     half.write_all(&[200, 0]).await.expect("sent");
     assert!(slow(client.join(&service, Some(&token)).await.unwrap_err()));
+}
+
+/// A round trip less: where the server is known, what follows a client's word goes with it.
+#[tokio::test]
+async fn what_follows_a_word_does_not_wait_for_the_answer() {
+    let (token, service) = (Token::new(SECRET), service(Purpose::Move));
+    let (one, other) = duplex(PIPE);
+    let (client, server) = (
+        End::new(one, Protection::Kernel),
+        End::new(other, Protection::Kernel),
+    );
+    let in_pipe = (client, server, None);
+    let (client, server) = Tls::new().ends().await;
+    let in_tls = (client, server, Some(&token));
+    for (mut client, mut server, token) in [in_pipe, in_tls] {
+        let is_kernel = server.protection == Protection::Kernel;
+        let greeted = Greeted::new(&service, token, is_kernel).expect("random");
+        let greet = async |server: &mut End| {
+            let sent = server.writer.send(&greeted.body, PATIENCE).await;
+            sent.expect("sent");
+        };
+        // In a pipe not even the greeting is waited for.
+        if !is_kernel {
+            greet(&mut server).await;
+        }
+        let End {
+            reader,
+            writer,
+            protection,
+        } = &mut client;
+        let joining = begin(reader, writer, &service, token, protection, b"this").await;
+        let joining = joining.expect("said");
+        writer.send(b"more", PATIENCE).await.expect("sent");
+        if is_kernel {
+            greet(&mut server).await;
+        }
+        let End {
+            reader,
+            writer,
+            protection,
+        } = &mut server;
+        let accepted = accept_greeted(reader, writer, &service, token, protection, &greeted).await;
+        assert_eq!(accepted.expect("let in"), b"this");
+        assert_eq!(reader.next(PATIENCE).await.expect("it is there"), b"more");
+        let answered = joining.answered(&mut client.reader).await;
+        assert!(answered.expect("let in").is_none(), "no keys are needed");
+    }
+}
+
+/// The server's greeting is in its first flight of TLS, before the client's second one.
+#[test]
+fn a_greeting_goes_with_the_handshake_of_tls() {
+    let Tls(acceptor, connector) = Tls::new();
+    let greeted = Greeted::new(&service(Purpose::Move), None, false).expect("random");
+    let mut server = rustls::ServerConnection::new(acceptor.config().clone()).expect("TLS");
+    server.writer().write_all(&greeted.frame()).expect("memory");
+    let name = "localhost".try_into().expect("a name");
+    let mut client = rustls::ClientConnection::new(connector.config().clone(), name).expect("TLS");
+    let mut flight = Vec::new();
+    while client.wants_write() {
+        client.write_tls(&mut flight).expect("memory");
+    }
+    server.read_tls(&mut &flight[..]).expect("memory");
+    server.process_new_packets().expect("hello");
+    flight.clear();
+    while server.wants_write() {
+        server.write_tls(&mut flight).expect("memory");
+    }
+    let mut flight = &flight[..];
+    while !flight.is_empty() {
+        client.read_tls(&mut flight).expect("memory");
+        client.process_new_packets().expect("the server's part");
+    }
+    let mut came = vec![0; greeted.frame().len()];
+    client.reader().read_exact(&mut came).expect("the greeting");
+    assert_eq!(came, greeted.frame());
+    assert!(server.is_handshaking());
 }

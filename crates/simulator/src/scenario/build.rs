@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a file to what is run.
 
+mod controls;
 mod world;
 
 use std::path::Path;
@@ -11,6 +12,7 @@ use paceline_input::units::{Size, Time};
 use paceline_input::{did_you_mean, nearest, Place, Reported};
 use paceline_policy::Policy;
 
+use super::controls::Preset;
 use super::file::{File, FlowsTable, QueueTable, SenderTable, SourceTable};
 use crate::event::US;
 use crate::link::Link;
@@ -194,6 +196,9 @@ fn check_group(file: &File, name: &str, sender: &SenderConfig, place: &Place<'_>
             "a group bounds windows only in the stack \"linux\", and not those of vegas or udp",
         );
     }
+    if sender.fixed_window > 0 {
+        place.wrong("a group bounds windows, and the sender's fixed_window does not move");
+    }
 }
 
 fn check_queue(queue: &QueueTable, place: &Place<'_>) {
@@ -227,7 +232,9 @@ fn sender(
             return Err(place.wrong(format!("there is no sender \"{name}\": give a table [sender.{name}] (there are {known}), or one of udp, reno, newreno, sack, vegas, cubic, bic")));
         }
     };
-    let tables = [own, &file.tcp];
+    let presets = [own, &file.tcp].map(|table| table.preset.map(Preset::table));
+    let preset = |at: usize| presets[at].as_ref().unwrap_or(&empty);
+    let tables = [own, preset(0), &file.tcp, preset(1)];
     macro_rules! first {
         ($key:ident) => {
             tables.iter().find_map(|table| table.$key.clone())
@@ -285,6 +292,7 @@ fn sender(
         (first!(rto_max), &mut config.rto.bound_ns),
         (first!(rto_tick), &mut config.rto.tick_ns),
         (first!(ack_delay), &mut config.ack_delay_ns),
+        (first!(timer_tick), &mut config.timer_tick_ns),
     ] {
         *field = value.map_or(*field, ns);
     }
@@ -311,6 +319,7 @@ fn sender(
     if config.vegas[0] > config.vegas[1] {
         return Err(at("alpha").wrong("must not be more than beta"));
     }
+    controls::apply(&tables, &mut config, &at)?;
     Ok(config)
 }
 

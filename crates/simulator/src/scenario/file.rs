@@ -7,6 +7,7 @@ use paceline_input::units::{Rate, Size, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::controls::{AtoTable, Preset, RtoTable, RttTable};
 use crate::red::RedConfig;
 use crate::sender::config::{Algorithm, Halves, Stack};
 
@@ -16,7 +17,7 @@ const MOST_SEEDS: u32 = 10_000;
 pub(super) const LONGEST: Time = Time::from_secs(10_000_000);
 /// Of a window, for instance: their sums fit 64 bits.
 const MOST_SEGMENTS: u32 = 1_000_000_000;
-const MICROSECOND: Time = Time::from_micros(1);
+pub(super) const MICROSECOND: Time = Time::from_micros(1);
 /// A window of so many parts, each a microsecond.
 const LEAST_WINDOW: Time = Time::from_micros(super::WINDOW_PARTS);
 /// What a packet's length may be.
@@ -114,7 +115,7 @@ pub struct QueueTable {
 }
 
 /// Settings of senders. What is absent is as the stack has it.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SenderTable {
     /// The algorithm; absent: the one of the table's name.
@@ -178,6 +179,22 @@ pub struct SenderTable {
     /// Vegas: at the end of slow start.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub gamma: Option<f64>,
+    /// Tick of the kernel's clock, with which timers run out; `0s`: at any time.
+    #[schemars(extend("x-range" = [null, "1s"]))]
+    pub timer_tick: Option<Time>,
+    /// What SRTT and mdev are made of (ligon-1999, 3.0.3).
+    pub rtt: Option<RttTable>,
+    /// How the RTO is bounded, or that it is constant (ligon-1999, 3.0.4).
+    pub rto: Option<RtoTable>,
+    /// What delays an ACK (ligon-1999, 3.0.1).
+    pub ato: Option<AtoTable>,
+    /// The window is always this, segments: through losses, timeouts and pauses (ligon-1999, 3.0.2).
+    #[schemars(range(min = 1, max = MOST_SEGMENTS))]
+    pub fixed_window: Option<u32>,
+    /// Slow start after a timeout or a pause begins with the initial window too (ligon-1999, 3.0.2).
+    pub initial_window_again: Option<bool>,
+    /// Values for the keys that are absent here: the Beowulf Transmission Policy (ligon-1999, 4.3).
+    pub preset: Option<Preset>,
     /// Paceline's laws: a preset's name, or a policy file beside this one.
     pub policy: Option<String>,
 }

@@ -2,6 +2,7 @@
 //! A scenario: one TOML with network, flows, what is compared and what is varied.
 
 mod build;
+pub mod controls;
 mod error;
 pub mod file;
 mod points;

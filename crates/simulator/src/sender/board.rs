@@ -28,6 +28,8 @@ pub(super) struct Change {
     pub delivered: u32,
     /// When the latest of them was sent, if it was sent only once.
     pub rtt_stamp: Option<u64>,
+    /// When the first of them was, likewise.
+    pub first_stamp: Option<u64>,
     /// Segments delivered since the latest of them was sent, and over how long.
     pub carried: u32,
     pub carried_ns: u64,
@@ -136,7 +138,12 @@ impl Board {
         if segment.flags & AGAIN != 0 {
             self.again_out -= 1;
         }
-        if segment.flags & LOST == 0 && change.rtt_stamp.is_none_or(|stamp| stamp < segment.stamp) {
+        if segment.flags & LOST != 0 {
+            return;
+        }
+        let first = change.first_stamp.unwrap_or(segment.stamp);
+        change.first_stamp = Some(first.min(segment.stamp));
+        if change.rtt_stamp.is_none_or(|stamp| stamp < segment.stamp) {
             change.rtt_stamp = Some(segment.stamp);
             change.carried = self.delivered - segment.delivered;
             change.carried_ns = now - segment.delivered_ns;

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{MS, US};
+use crate::receiver::Receiver;
 
 /// The kernel's tick, for policies that count in it, microseconds: HZ = 250, as Debian has it.
 const TICK_US: u32 = 4_000;
@@ -61,9 +62,41 @@ pub enum Halves {
     Pipe,
 }
 
+/// Doublings after which the timeout does not double again: 64 times, as BSD and ns-2.
+const MOST_BACKOFF: u32 = 64;
+/// Without bounds it goes on as long as Linux sends again (tcp_retries2: 15 times).
+pub(crate) const UNBOUNDED_BACKOFF: u32 = 1 << 15;
+
+/// What SRTT and mdev are made of (ligon-1999, 3.0.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Estimator {
+    /// Jacobson's moving averages (its equations 4 and 5, RFC 6298).
+    Smoothed,
+    /// SRTT is always so many nanoseconds, whatever is measured, and mdev 0.
+    Constant(u64),
+    /// SRTT is the last round trip, shifted left by so many bits, and mdev 0.
+    Shifted(u32),
+}
+
+/// How long the receiver delays an ACK: the paper's ATO (ligon-1999, 2.1.1 and 3.0.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ato {
+    /// Always [`SenderConfig::ack_delay_ns`].
+    Fixed,
+    /// Half of the last one and the time between the last two arrivals (its equation 1), in
+    /// ticks, and that at most; the first segment is acknowledged at once.
+    Estimated,
+}
+
 /// Retransmission timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtoConfig {
+    /// What it is calculated from.
+    pub estimator: Estimator,
+    /// It is always this, without backoff, nanoseconds; 0: it is calculated.
+    pub constant_ns: u64,
+    /// Backoff multiplies it by so much at most.
+    pub most_backoff: u32,
     /// Before the first measurement, nanoseconds.
     pub initial_ns: u64,
     /// Never less.
@@ -91,6 +124,10 @@ pub struct SenderConfig {
     pub window: u32,
     /// Segments that a connection, or one that was idle, begins with.
     pub initial_window: u32,
+    /// So does one that slow-starts after a timeout; else with one segment (RFC 5681).
+    pub initial_window_again: bool,
+    /// The window is always this, segments; 0: the algorithm's.
+    pub fixed_window: u32,
     /// Segments.
     pub initial_ssthresh: f64,
     /// Timeout.
@@ -127,6 +164,8 @@ pub struct SenderConfig {
     pub ack_every: u32,
     /// or what has waited for so long.
     pub ack_delay_ns: u64,
+    /// Whether that is how long it waits, or how long at most.
+    pub ato: Ato,
     /// The kernel's clock ticks, nanoseconds: timers run out with one. 0: at any time.
     pub timer_tick_ns: u64,
     /// Paceline's laws.
@@ -150,8 +189,13 @@ impl SenderConfig {
                 Stack::Rfc => 4,
                 Stack::Linux => 10,
             },
+            initial_window_again: false,
+            fixed_window: 0,
             initial_ssthresh: f64::from(u32::MAX / 2),
             rto: RtoConfig {
+                estimator: Estimator::Smoothed,
+                constant_ns: 0,
+                most_backoff: MOST_BACKOFF,
                 initial_ns: match stack {
                     Stack::Ns2 => 3_000 * MS,
                     _ => 1_000 * MS,
@@ -186,6 +230,7 @@ impl SenderConfig {
             vegas: [1.0, 3.0, 1.0],
             ack_every: if linux { 2 } else { 1 },
             ack_delay_ns: if linux { 40 * MS } else { 100 * MS },
+            ato: Ato::Fixed,
             timer_tick_ns: if linux { u64::from(TICK_US) * US } else { 0 },
             policy: None,
         }
@@ -197,6 +242,26 @@ impl SenderConfig {
         match self.timer_tick_ns {
             0 => now + wait_ns,
             tick => ((now / tick + wait_ns.div_ceil(tick)) * tick).max(now),
+        }
+    }
+
+    /// For a segment that arrives now: an ACK for every so many, or after so many nanoseconds.
+    #[inline]
+    pub(crate) fn acknowledges(&self, receiver: &mut Receiver, now: u64) -> (u32, u64) {
+        if self.ato == Ato::Fixed {
+            return (self.ack_every, self.ack_delay_ns);
+        }
+        match receiver.estimate_ato(now, self.timer_tick_ns, self.ack_delay_ns) {
+            Some(ato_ns) => (self.ack_every, ato_ns),
+            None => (1, 0),
+        }
+    }
+
+    /// Segments that slow start begins with again after a timeout.
+    pub(super) fn restart_window(&self) -> f64 {
+        match self.initial_window_again {
+            true => f64::from(self.initial_window),
+            false => 1.0,
         }
     }
 

@@ -3,15 +3,17 @@
 //! proportional rate reduction (RFC 6937), the tail-loss probe and RACK's timer (RFC
 //! 8985), and lets a window shrink while nothing is sent.
 
-use super::config::{Halves, SenderConfig};
+use super::config::{Estimator, Halves, SenderConfig};
 use super::control::Controller;
 use super::law::Known;
 use super::reno::DUPLICATES;
 use super::{Ack, Departure, Sender, Waits};
-use crate::event::{MS, NEVER};
+use crate::event::NEVER;
 
-/// Two ticks of a kernel with HZ = 250: no probe waits less (TCP_TIMEOUT_MIN).
-const LEAST_WAIT_NS: u64 = 8 * MS;
+/// Two ticks: no probe waits less (TCP_TIMEOUT_MIN).
+const fn least_wait_ns(config: &SenderConfig) -> u64 {
+    2 * config.timer_tick_ns
+}
 
 impl Sender {
     pub(super) fn next_selective(
@@ -75,7 +77,7 @@ impl Sender {
         // For a single segment with the receiver's delayed ACK: the minimum RTO stands for it.
         let more = match self.max - self.una {
             1 => config.rto.floor_ns,
-            _ => LEAST_WAIT_NS,
+            _ => least_wait_ns(config),
         };
         let wait = match self.rtt.smoothed_ns(&config.rto) {
             0 => config.rto.initial_ns,
@@ -101,7 +103,13 @@ impl Sender {
         let (acked, delivered) = (ack.next.saturating_sub(self.una), change.delivered);
         self.una = self.una.max(ack.next);
         let mut rtt_ns = 0;
-        if let Some(stamp) = change.rtt_stamp {
+        // The paper's measurement begins with the first segment that an ACK covers (ligon-1999,
+        // 2.1.3), and so has the ACK's delay in it.
+        let stamp = match config.rto.estimator {
+            Estimator::Smoothed => change.rtt_stamp,
+            _ => change.first_stamp,
+        };
+        if let Some(stamp) = stamp {
             rtt_ns = now - stamp.min(now);
             self.rtt.sample(rtt_ns, stamp, &config.rto);
             self.rtt.reset_backoff();
@@ -303,7 +311,7 @@ impl Sender {
             // Up to now with the ACK that tells of it, which no timer waits for.
             let at = match left {
                 0 => now + 1,
-                left => config.runs_out_ns(now, left + LEAST_WAIT_NS),
+                left => config.runs_out_ns(now, left + least_wait_ns(config)),
             };
             if at < self.timer_ns {
                 self.timer_ns = at;
@@ -365,7 +373,7 @@ impl Sender {
         self.recovering = false;
         self.lost_all = true;
         self.recover = self.nxt;
-        self.window.cwnd = 1.0;
+        self.window.cwnd = config.restart_window();
         self.urgent = None;
         let board = self.board.as_mut().expect("a selective sender");
         board.lose_all(self.una);
@@ -406,6 +414,9 @@ impl Sender {
         while idle > rto && window.cwnd > least {
             idle -= rto;
             window.cwnd = (window.cwnd / 2.0).floor().max(least);
+        }
+        if config.initial_window_again {
+            window.cwnd = window.cwnd.max(least);
         }
     }
 }

@@ -118,7 +118,10 @@ impl Sender {
             max: 0,
             written: 0,
             window: Window {
-                cwnd: f64::from(config.initial_window),
+                cwnd: f64::from(match config.fixed_window {
+                    0 => config.initial_window,
+                    fixed => fixed,
+                }),
                 ssthresh: config.initial_ssthresh,
             },
             inflated: 0,
@@ -129,7 +132,7 @@ impl Sender {
             partial: false,
             waits: Waits::Timeout,
             timer_ns: NEVER,
-            rtt: Rtt::default(),
+            rtt: Rtt::new(&config.rto),
             timed: None,
             urgent: None,
             limited: false,
@@ -218,6 +221,7 @@ impl Sender {
     pub fn write(&mut self, segments: u32, now: u64, config: &SenderConfig) {
         if self.una == self.max && config.linux {
             self.restart_after_idle(now, config);
+            self.hold_window(config);
         }
         self.note_pause_of_application();
         self.written = self.written.saturating_add(segments);
@@ -321,6 +325,7 @@ impl Sender {
     ) -> bool {
         if self.board.is_some() {
             self.on_ack_selective(ack, now, config, known);
+            self.hold_window(config);
             return true;
         }
         if ack.next > self.una {
@@ -334,6 +339,7 @@ impl Sender {
                 false => self.on_duplicate_reno(now, config),
             }
         }
+        self.hold_window(config);
         config.limited_transmit || !matches!(self.duplicates, 1 | 2)
     }
 
@@ -343,10 +349,22 @@ impl Sender {
         if self.una == self.max {
             return;
         }
+        // A probe leaves whether the window has room or not, and has just made some.
+        let probes = self.waits == Waits::Probe;
         if self.board.is_some() {
             self.on_timer_selective(now, config, known);
         } else {
             self.on_timeout_reno(now, config);
+        }
+        if !probes {
+            self.hold_window(config);
+        }
+    }
+
+    /// A fixed window is what it was, whatever the algorithm has made of it (ligon-1999, 3.0.2).
+    fn hold_window(&mut self, config: &SenderConfig) {
+        if config.fixed_window > 0 {
+            self.window.cwnd = f64::from(config.fixed_window);
         }
     }
 

@@ -93,13 +93,13 @@ impl Sender {
         self.recovering = false;
         self.lost_all = true;
         self.recover = self.max;
-        self.window.cwnd = 1.0;
+        self.window.cwnd = config.restart_window();
         self.nxt = self.una;
         self.urgent = None;
         self.timed = None;
         self.rtt.back_off(&config.rto);
         if let Some(vegas) = &mut self.vegas {
-            self.window.cwnd = vegas.on_timeout(now);
+            self.window.cwnd = vegas.on_timeout(now).max(config.restart_window());
         }
         self.arm(now, config);
     }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Round trips and the timeout that follows from them.
 
-use super::config::RtoConfig;
-
-/// Doublings after which the timeout does not double again: 64 times, as BSD and ns-2.
-const MOST_BACKOFF: u32 = 64;
+use super::config::{Estimator, RtoConfig};
 
 /// What is known of the round trip. With a tick, the arithmetic is that of BSD and ns-2:
 /// whole ticks, 3 and 2 bits behind the point. Without, that of RFC 6298.
@@ -21,15 +18,36 @@ pub struct Rtt {
 }
 
 impl Rtt {
+    /// Before anything is measured.
+    pub fn new(config: &RtoConfig) -> Self {
+        let smoothed = match config.estimator {
+            Estimator::Constant(ns) if config.tick_ns > 0 => ns.div_ceil(config.tick_ns) << 3,
+            Estimator::Constant(ns) => ns,
+            _ => 0,
+        };
+        Rtt {
+            smoothed,
+            ..Self::default()
+        }
+    }
+
     /// A round trip of `ns` that began at `sent`.
     pub fn sample(&mut self, ns: u64, sent: u64, config: &RtoConfig) {
         if self.least == 0 || ns < self.least {
             self.least = ns.max(1);
         }
+        if matches!(config.estimator, Estimator::Constant(_)) {
+            return;
+        }
         if let Some(into) = sent.checked_rem(config.tick_ns) {
             // How often the clock ticked in between.
-            let ticks = (into + ns).checked_div(config.tick_ns).unwrap_or(0);
-            self.sample_ticks(ticks.max(1) as i64);
+            let ticks = (into + ns).checked_div(config.tick_ns).unwrap_or(0).max(1);
+            match config.estimator {
+                Estimator::Shifted(bits) => self.smoothed = ticks << (bits + 3),
+                _ => self.sample_ticks(ticks as i64),
+            }
+        } else if let Estimator::Shifted(bits) = config.estimator {
+            self.smoothed = ns.max(1) << bits;
         } else if self.smoothed == 0 {
             self.smoothed = ns.max(1);
             self.variance = ns / 2;
@@ -59,8 +77,9 @@ impl Rtt {
 
     /// A timeout doubles the next one.
     pub fn back_off(&mut self, config: &RtoConfig) {
-        self.backoff = (self.backoff.max(1) * 2).min(MOST_BACKOFF);
-        if config.tick_ns > 0 && self.backoff > 8 {
+        self.backoff = (self.backoff.max(1) * 2).min(config.most_backoff);
+        let estimates = config.estimator == Estimator::Smoothed;
+        if config.tick_ns > 0 && self.backoff > 8 && estimates {
             // So far off, the estimate is worth nothing: BSD starts it again.
             self.variance += self.smoothed >> 3;
             self.smoothed = 0;
@@ -69,6 +88,9 @@ impl Rtt {
 
     /// The timeout now, nanoseconds.
     pub fn timeout_ns(&self, config: &RtoConfig) -> u64 {
+        if config.constant_ns > 0 {
+            return config.constant_ns;
+        }
         let backoff = u64::from(self.backoff.max(1));
         if config.tick_ns > 0 {
             let ns = if self.smoothed == 0 && self.variance == 0 {
@@ -77,7 +99,10 @@ impl Rtt {
                 ((self.smoothed + (self.variance << 3)) >> 3) * config.tick_ns
             };
             let least = config.floor_ns.max(2 * config.tick_ns);
-            return (ns * backoff).max(least).min(config.bound_ns.max(least));
+            return ns
+                .saturating_mul(backoff)
+                .max(least)
+                .min(config.bound_ns.max(least));
         }
         let ns = if self.smoothed == 0 {
             config.initial_ns

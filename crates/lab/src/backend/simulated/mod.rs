@@ -89,8 +89,11 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
             what: what.to_owned(),
         })
     };
-    if plan.topology.far_hosts > 0 {
-        return no("no two clusters");
+    if plan.topology.is_cluster() {
+        return no("no clusters");
+    }
+    if plan.adaptation.gateway.is_some() {
+        return no("no gateways");
     }
     for step in &plan.topology.steps {
         if step.change.cut || step.change.loss.is_some() {
@@ -143,6 +146,10 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
                 return no("no programs that stand still");
             }
             Workload::Ranks(_) | Workload::RealProgram(_) => return no("no ranks"),
+            Workload::Transfer(_) => return no("no programs"),
+            Workload::Messages(_) | Workload::Netpipe(_) => {
+                return no("no writes, but whole messages")
+            }
             _ => {}
         }
     }
@@ -219,7 +226,11 @@ pub fn run(plan: &Plan, watch: &Watch) -> Result<Vec<Record>, SimulatedError> {
             Workload::Incast(incast) => runner.incast(index, &config, incast)?,
             Workload::Bulk(bulk) => runner.bulk(index, &config, bulk)?,
             Workload::Streams(streams) => runner.streams(index, &config, streams)?,
-            Workload::Ranks(_) | Workload::RealProgram(_) => unreachable!("checked before"),
+            Workload::Ranks(_)
+            | Workload::RealProgram(_)
+            | Workload::Transfer(_)
+            | Workload::Messages(_)
+            | Workload::Netpipe(_) => unreachable!("checked before"),
         }
     }
     records.push(Record::End);

@@ -9,7 +9,8 @@ use paceline_net::connection::{connect_from_here, listen_here, Congestion};
 use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
 
-use crate::host::connection::{receive_into, run_promptly, Counters};
+use super::exchange::run_promptly;
+use crate::host::connection::{receive_into, Counters};
 use crate::CaseError;
 
 /// Handed to the kernel at once. While a write copies, the socket is locked and no paced
@@ -32,6 +33,28 @@ pub struct Sent {
     pub spurious: u64,
 }
 
+impl Sent {
+    /// Over all of `streams`, since they were made.
+    pub fn over<'s>(streams: impl Iterator<Item = &'s TcpStream>) -> Result<Self, CaseError> {
+        let mut sent = Sent::default();
+        for stream in streams {
+            let counters = Counters::of(stream)?;
+            sent.segments += u64::from(counters.data_segments);
+            sent.retransmitted += u64::from(counters.retransmitted);
+            sent.spurious += u64::from(counters.duplicates_reported);
+        }
+        Ok(sent)
+    }
+}
+
+impl std::ops::AddAssign for Sent {
+    fn add_assign(&mut self, more: Self) {
+        self.segments += more.segments;
+        self.retransmitted += more.retransmitted;
+        self.spurious += more.spurious;
+    }
+}
+
 /// One rank's connections to all others.
 pub struct Mesh {
     rank: usize,
@@ -41,7 +64,7 @@ pub struct Mesh {
     /// Buffer of received data.
     pub(super) buffer: Vec<u8>,
     /// This rank waits for messages and runs before others.
-    promptly: bool,
+    pub(super) promptly: bool,
 }
 
 impl Mesh {
@@ -137,21 +160,11 @@ impl Mesh {
 
     /// Of all connections together, since they were made.
     pub fn sent(&self) -> Result<Sent, CaseError> {
-        let mut sent = Sent::default();
-        for peer in self.peers.iter().flatten() {
-            let counters = Counters::of(peer)?;
-            sent.segments += u64::from(counters.data_segments);
-            sent.retransmitted += u64::from(counters.retransmitted);
-            sent.spurious += u64::from(counters.duplicates_reported);
-        }
-        Ok(sent)
+        Sent::over(self.peers.iter().flatten())
     }
 
-    pub(super) fn run_promptly(&mut self, promptly: bool) {
-        if self.promptly != promptly {
-            self.promptly = promptly;
-            run_promptly(promptly);
-        }
+    fn run_promptly(&mut self, promptly: bool) {
+        run_promptly(&mut self.promptly, promptly);
     }
 
     fn peer(&mut self, rank: usize) -> Result<&mut TcpStream, CaseError> {

@@ -5,6 +5,7 @@
 
 mod exchange;
 mod messages;
+mod out_of_core;
 mod rank;
 mod skeleton;
 
@@ -17,8 +18,9 @@ use messages::Sent;
 use nix::sched::{setns, CloneFlags};
 use paceline_agent::cgroup::Hierarchy;
 use paceline_agent::pages::{PageServer, SOCKET_VARIABLE};
-use paceline_experiment::plan::{AllToAll, Program, Ranks, Skeleton, Switch};
+use paceline_experiment::plan::{Program, Ranks, Skeleton, Switch};
 use paceline_experiment::record::{BurstRecord, Record, RunRecord, SampleRecord};
+use paceline_net::capture::{per_millisecond, Sampler};
 use paceline_net::clock::{now_ns, realtime_ns};
 use paceline_net::{Doing, Namespace};
 use rank::{Event, Order, RankPlan, Transfer};
@@ -26,8 +28,8 @@ use rank::{Event, Order, RankPlan, Transfer};
 use super::Case;
 use crate::host::adaptation::{self, Job};
 use crate::host::cpu::CpuMeter;
-use crate::host::sample::{per_millisecond, Sampler};
 use crate::host::windows;
+use crate::network::topology::Network;
 use crate::workload::random::Random;
 use crate::CaseError;
 
@@ -41,7 +43,7 @@ const START_AFTER_NS: u64 = 50_000_000;
 /// Runs the workload on all hosts: near ones are the first ranks.
 pub(crate) fn run(case: &mut Case, workload: usize, ranks: &Ranks) -> Result<(), CaseError> {
     let (repeats, spread_ns) = match &ranks.program {
-        Program::Switch(_) | Program::AllToAll(_) => (1, 0),
+        Program::Switch(_) | Program::AllToAll(_) | Program::OutOfCore(_) => (1, 0),
         Program::Skeleton(skeleton) => (skeleton.repeats, skeleton.spread_ns),
     };
     let mut random = Random::new(case.plan.seed);
@@ -96,13 +98,32 @@ fn run_once(
             let active_ns = follow_switch(case, workload, switch, &mut processes[0], &mut meter)?;
             (active_ns, finish(&mut processes)?)
         }
-        Program::AllToAll(all) => follow_all_to_all(case, workload, all, &mut processes, start_ns)?,
+        Program::AllToAll(all) => {
+            let rounds = (all.rounds, all.from_round, 1);
+            follow_rounds(case, workload, rounds, &mut processes, start_ns)?
+        }
+        Program::OutOfCore(plan) => {
+            let rounds = (plan.iterations, plan.from_iteration, plan.iterations);
+            let (all_ns, finished) =
+                follow_rounds(case, workload, rounds, &mut processes, start_ns)?;
+            let computing_ns = u64::from(plan.iterations) * plan.compute_ns;
+            (all_ns.saturating_sub(computing_ns), finished)
+        }
         Program::Skeleton(skeleton) => {
             follow_skeleton(case, workload, skeleton, &mut processes, start_ns)?
         }
     };
     let payload = finished.iter().map(|rank| rank.received_bytes).sum();
     case.record(&Record::Cpu(meter.stop(workload, active_ns, payload)?))
+}
+
+/// Starts a capture of what has passed the link between two clusters, or the port of the
+/// first host of one.
+fn watch(network: &Network) -> Result<Sampler, CaseError> {
+    Ok(match &network.far {
+        Some(far) => Sampler::at(&far.router, "wan")?,
+        None => Sampler::at(&network.senders[0], "eth0")?,
+    })
 }
 
 fn all<T>(
@@ -121,6 +142,7 @@ fn finish(processes: &mut [Process]) -> Result<Vec<Finished>, CaseError> {
 
 pub(super) fn serve_pages() -> Result<PageServer, CaseError> {
     Hierarchy::find()
+        .map_err(paceline_agent::Error::from)
         .and_then(|hierarchy| PageServer::start(&hierarchy))
         .map_err(|error| CaseError::Policy {
             message: error.to_string(),
@@ -141,10 +163,7 @@ fn follow_switch(
         first.expect(Event::Begins)?;
         let began_ns = now_ns();
         meter.resume()?;
-        let far = case.network.far.as_ref().ok_or(CaseError::Unexpected(
-            "a program of ranks needs two clusters",
-        ))?;
-        let sampler = Sampler::at(&far.router, "wan")?;
+        let sampler = watch(case.network)?;
         let transfer = match first.next()? {
             Event::Transferred(transfer) => transfer,
             _ => return Err(Process::OUT_OF_TURN),
@@ -179,28 +198,31 @@ fn follow_switch(
     Ok(active_ns)
 }
 
-/// All ranks tell when they were through with each round; what passes the link is
-/// watched all the time. Nanoseconds in which something was to be sent: all of them.
-fn follow_all_to_all(
+/// All ranks tell when they were through with each of so many rounds, which count from one of
+/// them on; what passes the link is watched from a third one on. Nanoseconds in which something was to be sent: all of them.
+fn follow_rounds(
     case: &mut Case,
     workload: usize,
-    plan: &AllToAll,
+    (rounds, from_round, watched): (u32, u32, u32),
     processes: &mut [Process],
     start_ns: u64,
 ) -> Result<(u64, Vec<Finished>), CaseError> {
-    let far = case.network.far.as_ref().ok_or(CaseError::Unexpected(
-        "a program of ranks needs two clusters",
-    ))?;
-    let sampler = Sampler::at(&far.router, "wan")?;
-    for _ in 0..plan.rounds {
+    let mut sampler = None;
+    for round in 1..=rounds {
+        if round == 1 && watched == 1 {
+            sampler = Some(watch(case.network)?);
+        }
         processes[0].expect(Event::Begins)?;
+        if round > 1 && watched == round {
+            sampler = Some(watch(case.network)?);
+        }
         case.advance()?;
     }
     let finished = finish(processes)?;
     let done_ns = last_of_each_part(&finished, start_ns);
     // The first rank's: what others still send of rounds before costs them time, and
     // nothing of what counts was sent earlier.
-    let from_ns = match plan.from_round {
+    let from_ns = match from_round {
         0 | 1 => 0,
         from => finished
             .iter()
@@ -208,16 +230,21 @@ fn follow_all_to_all(
             .min()
             .unwrap_or(0),
     };
-    let realtime_of = |since_start_ns| realtime_ns() - (now_ns() - start_ns - since_start_ns);
-    let began_realtime_ns = realtime_of(from_ns);
-    let mut packets = sampler.stop()?;
-    packets.retain(|packet| packet.time_ns >= began_realtime_ns);
-    let mss = case.plan.topology.frame().payload as u32;
-    case.record(&Record::Samples(SampleRecord {
-        workload,
-        burst: plan.rounds,
-        bytes_per_ms: per_millisecond(&packets, began_realtime_ns, mss),
-    }))?;
+    if let Some(sampler) = sampler {
+        let began_ns = match watched as usize {
+            0 | 1 => from_ns,
+            watched => done_ns[watched - 2],
+        };
+        let began_realtime_ns = realtime_ns() - (now_ns() - start_ns - began_ns);
+        let mut packets = sampler.stop()?;
+        packets.retain(|packet| packet.time_ns >= began_realtime_ns);
+        let mss = case.plan.topology.frame().payload as u32;
+        case.record(&Record::Samples(SampleRecord {
+            workload,
+            burst: rounds,
+            bytes_per_ms: per_millisecond(&packets, began_realtime_ns, mss),
+        }))?;
+    }
     let active_ns = done_ns.last().copied().unwrap_or(0);
     case.record(&Record::Run(run_record(
         workload, done_ns, from_ns, &finished,
@@ -261,14 +288,11 @@ fn follow_skeleton(
     processes: &mut [Process],
     start_ns: u64,
 ) -> Result<(u64, Vec<Finished>), CaseError> {
-    let far = case.network.far.as_ref().ok_or(CaseError::Unexpected(
-        "a program of ranks needs two clusters",
-    ))?;
     let mut sampler = None;
     for iteration in 1..=plan.iterations {
         processes[0].expect(Event::Begins)?;
         if iteration == plan.iterations {
-            sampler = Some(Sampler::at(&far.router, "wan")?);
+            sampler = Some(watch(case.network)?);
         }
         (case.sink)(&Record::Progress {
             done: case.done + u64::from(iteration),

@@ -15,6 +15,7 @@ use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
 
 use super::messages::{Mesh, Sent};
+use super::out_of_core::{self, Server};
 use super::skeleton;
 use crate::host::connection::Counters;
 use crate::host::windows::{self, Windows};
@@ -119,16 +120,25 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
     let phases = phases()?;
     let congestion = &plan.congestion;
     let listener = Mesh::listen(plan.addresses[plan.rank], congestion)?;
+    let server = match plan.program {
+        Program::OutOfCore(_) => Some(Server::listen(plan.addresses[plan.rank], congestion)?),
+        _ => None,
+    };
     tell(&Event::Ready)?;
     let Some(Order::Connect) = order(lines)? else {
         return Ok(());
     };
     let mut mesh = Mesh::connect(plan.rank, &plan.addresses, &listener, congestion)?;
+    let mut files = server
+        .map(|server| server.serve(plan.rank, &plan.addresses, congestion))
+        .transpose()?;
     tell(&Event::Ready)?;
     let Some(Order::Start(at_ns)) = order(lines)? else {
         return Ok(());
     };
     sleep_until(at_ns);
+    let first = mesh.rank() == 0;
+    let begins = || if first { tell(&Event::Begins) } else { Ok(()) };
     let done_ns = match &plan.program {
         Program::Switch(switch) => {
             run_switch(&mut mesh, switch, phases.as_ref())?;
@@ -137,9 +147,14 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
         Program::AllToAll(plan) => all_to_all(&mut mesh, plan, phases.as_ref())?,
         Program::Skeleton(plan) => {
             sleep_exactly()?;
-            let first = mesh.rank() == 0;
-            let begins = || if first { tell(&Event::Begins) } else { Ok(()) };
             skeleton::run(&mut mesh, plan, phases.as_ref(), begins)?
+        }
+        Program::OutOfCore(plan) => {
+            sleep_exactly()?;
+            let files = files
+                .as_mut()
+                .ok_or(CaseError::Unexpected("a rank has no file server"))?;
+            out_of_core::run(&mut mesh, files, plan, phases.as_ref(), begins)?
         }
     };
     // What is under way to others is to arrive, and to be counted.
@@ -147,9 +162,14 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
     let Some(Order::End) = order(lines)? else {
         return Ok(());
     };
-    let sent = mesh.sent()?;
+    let mut sent = mesh.sent()?;
+    let mut received_bytes = mesh.received_bytes();
+    if let Some(files) = files {
+        sent += files.sent()?;
+        received_bytes += files.close()?;
+    }
     tell(&Event::Done {
-        received_bytes: mesh.received_bytes(),
+        received_bytes,
         sent,
         done_ns,
         jumped: windows::take_jump(),

@@ -10,15 +10,15 @@ mod place;
 mod running;
 mod seen;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use paceline_agent::pages::{PageServer, SOCKET_VARIABLE};
-use paceline_agent::preload;
 use paceline_experiment::plan::{Library, RealProgram, Starter};
 use paceline_experiment::record::{RealProgramRecord, Record};
+use paceline_launch::preload;
+use paceline_net::Doing;
 use paceline_testbed::mpi::Launcher;
 use paceline_testbed::site::{Host, Site};
 use place::Place;
@@ -82,11 +82,8 @@ pub(crate) fn run(
     let mut running = Running::on(&site);
     if let Starter::Client { server, port } = &program.starter {
         running.serve(words(server), &place, job.as_ref())?;
-        let own = case.network.addresses().next();
-        let own = own.ok_or(CaseError::Unexpected("a network without a host"))?;
-        let address = SocketAddr::new(own, *port);
         let begun = Instant::now();
-        while !case.network.senders[0].enter(|| Ok(is_ready(address)))? {
+        while !case.network.senders[0].enter(|| is_ready(*port).doing("looking for a server"))? {
             if let Some(status) = running.server_ended()? {
                 return Err(ended(&place, &server[0], status));
             }

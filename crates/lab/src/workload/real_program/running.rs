@@ -2,8 +2,8 @@
 //! Processes of a real program on the hosts: an MPI launcher, or a server and its client.
 
 use std::ffi::CString;
+use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
@@ -121,10 +121,33 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Whether something listens on a port of the host that this is called in: by its own
-/// loopback, so that the link has not been used yet.
-pub fn is_ready(address: SocketAddr) -> bool {
-    TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+/// Whether something listens on a TCP port of the host that this is called in. It reads the
+/// kernel's table of sockets (proc(5), /proc/net/tcp): a connection to find out would be the
+/// only one that a server like NPtcp serves.
+///
+/// # Errors
+/// Where the tables cannot be read; a kernel without IPv6 has one of them only.
+pub fn is_ready(port: u16) -> io::Result<bool> {
+    // The thread has joined the host; its process may be elsewhere.
+    for table in ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"] {
+        match fs::read_to_string(table) {
+            Ok(sockets) if listens(&sockets, port) => return Ok(true),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// Whether such a table has a socket in TCP_LISTEN (include/net/tcp_states.h) with this port.
+fn listens(sockets: &str, port: u16) -> bool {
+    let ending = format!(":{port:04X}");
+    sockets.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next();
+        let state = fields.nth(1);
+        local.is_some_and(|local| local.ends_with(&ending)) && state == Some("0A")
+    })
 }
 
 /// An exit status in words.
@@ -133,5 +156,30 @@ pub fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => "an unknown status".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_seen_without_a_connection() {
+        let listener = std::net::TcpListener::bind("[::1]:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        assert!(is_ready(port).expect("readable"));
+        listener.set_nonblocking(true).expect("ours");
+        let nobody = listener.accept().expect_err("nobody has come");
+        assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn only_a_listener_with_that_port_counts() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when\n\
+             0: 0100007F:138A 00000000:0000 0A 00000000:00000000 00:00000000\n\
+             1: 0100007F:0016 0100007F:138B 01 00000000:00000000 00:00000000\n";
+        assert!(listens(table, 5002));
+        assert!(!listens(table, 22), "it is established");
+        assert!(!listens(table, 5003), "it is the other end's");
     }
 }

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `paceline send`: files of this host to another one.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{bail, Result};
+use clap::Args as ClapArgs;
+use paceline_mover::session::{
+    across, helper, send, short_identity, together, Across, Role, SshHost, Together, Transfer,
+};
+
+use crate::transfer::{
+    self, hosts, remote, route, shared_paths, About, AccessArgs, AdaptArgs, Address, Options,
+    Route, EXIT_CODES,
+};
+
+const USAGE: &str = "\
+paceline send [OPTIONS] SRC... [USER@]HOST:DST
+       paceline send [OPTIONS] --token-file FILE SRC... paceline://HOST[:PORT]/DST
+       paceline send [OPTIONS] [USER@]FROM:SRC... [USER@]TO:DST
+       paceline send [OPTIONS] --from HOST,... --to HOST,... SRC... DST";
+
+/// Sends files to another host over parallel streams. The same command resumes a transfer.
+///
+/// The other side is started by ssh, or is a standing receiver (paceline receive --listen).
+/// Files of another host go from there to a third one, not through this one. Several hosts that
+/// see the same files (--from) share the work, and so do several that see the destination (--to).
+/// SRC/ with a slash at its end stands for what is in the directory.
+#[derive(ClapArgs, Debug)]
+#[command(after_help = EXIT_CODES, override_usage = USAGE)]
+pub struct Args {
+    /// SRC... and the destination
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    adapt: AdaptArgs,
+    /// Hosts that all see SRC on a shared file system, as [USER@]HOST: each sends a share of it
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', requires = "to")]
+    from: Vec<String>,
+    /// Hosts that all see DST: each writes a share
+    #[arg(
+        long,
+        value_name = "HOST,...",
+        value_delimiter = ',',
+        requires = "from"
+    )]
+    to: Vec<String>,
+    /// The other side of ssh: serve one session over stdin and stdout
+    #[arg(long, hide = true)]
+    stdio: bool,
+}
+
+pub fn run(args: Args, verbose: u8) -> Result<ExitCode> {
+    let Args {
+        paths,
+        options,
+        access,
+        adapt,
+        from,
+        to,
+        stdio,
+    } = args;
+    if stdio {
+        return transfer::helper_ended(transfer::block_on(helper(Role::Send, options.ports))?);
+    }
+    let asked = if !from.is_empty() {
+        together_of((&from, &to), &paths, &options, &access, &adapt, verbose)
+    } else {
+        match route(&paths) {
+            Ok(Route::Here(here, to)) => from_here(here, to, &options, &access, verbose),
+            Ok(Route::Across(from, to)) => across_of(from, to, &options, &access, &adapt, verbose),
+            Err(error) => Err(error),
+        }
+    };
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(error) => return Ok(transfer::usage(&error)),
+    };
+    let shown = |path: &OsString| path.to_string_lossy().into_owned();
+    let (to, from) = paths
+        .split_last()
+        .map_or((String::new(), Vec::new()), |(to, from)| {
+            (shown(to), from.iter().map(shown).collect())
+        });
+    let id = short_identity(&match &asked {
+        Asked::FromHere(transfer) => transfer.sending_identity(),
+        Asked::Across(transfer) => transfer.identity(),
+        Asked::Together(transfer) => transfer.identity(),
+    });
+    let about = match &asked {
+        Asked::Together(transfer) => About {
+            id,
+            from: from
+                .iter()
+                .map(|path| format!("{}:{path}", names(&transfer.from.0)))
+                .collect(),
+            to: format!("{}:{to}", names(&transfer.to.0)),
+        },
+        _ => About { id, from, to },
+    };
+    let adapt = Some(&adapt);
+    transfer::run(
+        about,
+        &options,
+        adapt,
+        verbose,
+        |tuning, progress| async move {
+            match asked {
+                Asked::FromHere(transfer) => send(transfer, &tuning, progress).await,
+                Asked::Across(transfer) => across(transfer, &tuning, progress).await,
+                Asked::Together(transfer) => together(transfer, &tuning, progress).await,
+            }
+        },
+    )
+}
+
+enum Asked {
+    FromHere(Transfer),
+    Across(Across),
+    Together(Together),
+}
+
+fn names(hosts: &[SshHost]) -> String {
+    let names: Vec<_> = hosts.iter().map(SshHost::host).collect();
+    names.join(",")
+}
+
+fn from_here(
+    here: Vec<PathBuf>,
+    to: Address,
+    options: &Options,
+    access: &AccessArgs,
+    verbose: u8,
+) -> Result<Asked> {
+    let (remote, there) = remote(to, options, access, verbose)?;
+    Ok(Asked::FromHere(Transfer {
+        remote,
+        here,
+        there: vec![there],
+        options: options.wire()?,
+    }))
+}
+
+fn across_of(
+    from: (SshHost, Vec<Vec<u8>>),
+    to: (SshHost, Vec<u8>),
+    options: &Options,
+    access: &AccessArgs,
+    adapt: &AdaptArgs,
+    verbose: u8,
+) -> Result<Asked> {
+    access.refuse()?;
+    adapt.refuse()?;
+    Ok(Asked::Across(Across {
+        ssh: options.ssh(verbose),
+        from,
+        to,
+        options: options.wire()?,
+    }))
+}
+
+/// Between several hosts, at each of which the paths are the same.
+fn together_of(
+    (from, to): (&[String], &[String]),
+    paths: &[OsString],
+    options: &Options,
+    access: &AccessArgs,
+    adapt: &AdaptArgs,
+    verbose: u8,
+) -> Result<Asked> {
+    access.refuse()?;
+    adapt.refuse()?;
+    let (sources, destination) = shared_paths(paths)?;
+    let options_of_wire = options.wire()?;
+    if options_of_wire.fresh {
+        bail!("--fresh: not with --from and --to: remove .paceline in the destination instead");
+    }
+    Ok(Asked::Together(Together {
+        ssh: options.ssh(verbose),
+        from: (hosts("--from", from)?, sources),
+        to: (hosts("--to", to)?, destination),
+        options: options_of_wire,
+    }))
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! When the next datagram may leave (the generic cell rate algorithm, ITU-T I.371): in any
+//! time `t` at most `rate * t` and one burst.
+
+use super::time::{Nanos, SECOND};
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Pacer {
+    /// Bits per second.
+    rate: u64,
+    /// What may leave at once, bytes.
+    burst: u64,
+    /// All that was sent has left at this time, at the rate.
+    busy_until: Nanos,
+}
+
+impl Pacer {
+    /// Bits per second, bytes.
+    pub fn new(rate: u64, burst: u64) -> Self {
+        Self {
+            rate: rate.max(1),
+            burst,
+            busy_until: 0,
+        }
+    }
+
+    /// Another rate, bits per second.
+    pub fn set_rate(&mut self, rate: u64) {
+        self.rate = rate.max(1);
+    }
+
+    /// Bits per second.
+    pub fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// At which the next one may leave, if it has so many bytes.
+    pub fn ready_at(&self, bytes: usize) -> Nanos {
+        let slack = self.time(self.burst.saturating_sub(bytes as u64));
+        self.busy_until.saturating_sub(slack)
+    }
+
+    /// One leaves.
+    pub fn sent(&mut self, now: Nanos, bytes: usize) {
+        self.busy_until = self.busy_until.max(now) + self.time(bytes as u64);
+    }
+
+    fn time(&self, bytes: u64) -> Nanos {
+        (u128::from(bytes) * 8 * u128::from(SECOND) / u128::from(self.rate)) as Nanos
+    }
+}

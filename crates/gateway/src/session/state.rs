@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The session's state, and what its owner does with streams.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+use rangemap::RangeSet;
+
+use super::credit::Pool;
+use super::frame::{Receipts, MOST_TARGET};
+use super::pacer::Pacer;
+use super::rate::Law;
+use super::receive::ReceiveHalf;
+use super::received::Received;
+use super::rtt::Rtt;
+use super::schedule::Schedule;
+use super::send::SendHalf;
+use super::sent::Sent;
+use super::settings::{Event, Limits, Settings, Side, Statistics, LEAST_MEMORY};
+use super::time::{Nanos, MS, SECOND};
+
+/// A record that must arrive. What it says is looked up when it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Control {
+    Open(u64),
+    Accept(u64),
+    Reset(u64, u8),
+    Credit(u64),
+    Streams,
+    Receipts,
+}
+
+/// What a transmission carries that must arrive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Content {
+    Control(Control),
+    Data {
+        stream: u64,
+        range: Range<u64>,
+        fin: bool,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub send: SendHalf,
+    pub receive: ReceiveHalf,
+    pub weight: u8,
+    /// Of a stream that this side opened.
+    pub target: Vec<u8>,
+    /// The owner knows of it.
+    pub is_known: bool,
+    /// The owner was told that it is readable, and has not read it empty since.
+    pub is_told: bool,
+    /// A write took less than it was given.
+    pub is_blocked: bool,
+}
+
+/// Rate times round trip that may be held for sending: one for what is under way, one for
+/// what waits for the repair of a loss, one for that of a lost repair, and one to spare.
+const HELD: u64 = 4;
+
+/// One side of a session. It reads no clock and opens no socket: the owner passes time and
+/// datagrams in, and sends what [`Session::transmit`] gives.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) settings: Settings,
+    pub(super) limits: Limits,
+    pub(super) streams: HashMap<u64, Stream>,
+    /// Streams this side opened so far, and may open.
+    pub(super) opened: u64,
+    pub(super) may_open: u64,
+    /// The peer's: which it opened, how many are over, and how many it may open.
+    pub(super) seen: RangeSet<u64>,
+    over: u64,
+    pub(super) peer_may_open: u64,
+    pub(super) sent: Sent<Content>,
+    pub(super) received: Received,
+    /// Number of the datagram with the latest report.
+    pub(super) reported: Option<u64>,
+    pub(super) rtt: Rtt,
+    pub(super) pacer: Pacer,
+    pub(super) law: Law,
+    pub(super) pool: Pool,
+    pub(super) control: VecDeque<Control>,
+    pub(super) lost: VecDeque<(u64, Range<u64>, bool)>,
+    pub(super) schedule: Schedule,
+    pub(super) held: u64,
+    blocked: VecDeque<u64>,
+    pub(super) pieces: usize,
+    pub(super) events: VecDeque<Event>,
+    pub(super) last_report: Nanos,
+    pub(super) is_peer_idle: bool,
+    pub(super) was_idle: bool,
+    pub(super) is_over: bool,
+    pub(super) statistics: Statistics,
+    pub(super) receipts: Receipts,
+    pub(super) peer_receipts: Receipts,
+}
+
+impl Session {
+    /// Begins at `now`, after the handshake.
+    pub fn new(now: Nanos, settings: Settings) -> Self {
+        let limits = settings.limits();
+        let law = Law::new(settings.rate);
+        let memory = settings.memory.max(LEAST_MEMORY);
+        Self {
+            limits,
+            streams: HashMap::new(),
+            opened: 0,
+            may_open: settings.peer.streams,
+            seen: RangeSet::new(),
+            over: 0,
+            peer_may_open: limits.streams,
+            sent: Sent::new(),
+            received: Received::new(now),
+            reported: None,
+            rtt: Rtt::new(settings.rtt),
+            pacer: Pacer::new(law.rate(), settings.burst),
+            law,
+            pool: Pool::new(memory / 4, limits.credit),
+            control: VecDeque::new(),
+            lost: VecDeque::new(),
+            schedule: Schedule::default(),
+            held: 0,
+            blocked: VecDeque::new(),
+            pieces: 0,
+            events: VecDeque::new(),
+            last_report: now,
+            is_peer_idle: true,
+            was_idle: true,
+            is_over: false,
+            statistics: Statistics::default(),
+            receipts: Receipts::default(),
+            peer_receipts: Receipts::default(),
+            settings,
+        }
+    }
+
+    /// What has happened.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// A connection of this side ended in order in both directions: its host has acknowledged
+    /// all of it, or not. The peer is told.
+    pub fn receipt(&mut self, is_delivered: bool) {
+        match is_delivered {
+            true => self.receipts.delivered += 1,
+            false => self.receipts.unconfirmed += 1,
+        }
+        if !self.control.contains(&Control::Receipts) {
+            self.control.push_back(Control::Receipts);
+        }
+    }
+
+    /// Of this side's connections, and of the peer's.
+    pub fn receipts(&self) -> (Receipts, Receipts) {
+        (self.receipts, self.peer_receipts)
+    }
+
+    /// Smoothed round-trip time.
+    pub fn round_trip(&self) -> Nanos {
+        self.rtt.smoothed()
+    }
+
+    /// Rate in force, bits per second on the wire.
+    pub fn rate(&self) -> u64 {
+        self.pacer.rate()
+    }
+
+    /// Streams that are open.
+    pub fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Bytes that wait here until the peer has them.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// When anything was heard last.
+    pub fn heard_at(&self) -> Nanos {
+        self.received.heard_at()
+    }
+
+    pub(super) fn is_own(&self, stream: u64) -> bool {
+        stream.is_multiple_of(2) == (self.settings.side == Side::Client)
+    }
+
+    /// Opens a stream with a share of the rate from 1. `None`: as many are open as may be,
+    /// or the target is longer than 300 bytes.
+    pub fn open(&mut self, now: Nanos, target: &[u8], weight: u8) -> Option<u64> {
+        if self.opened >= self.may_open || self.is_over || target.len() > MOST_TARGET {
+            return None;
+        }
+        let number = 2 * self.opened + u64::from(self.settings.side == Side::Server);
+        self.opened += 1;
+        let mut stream = self.stream(now, weight);
+        stream.target = target.to_vec();
+        stream.is_known = true;
+        self.streams.insert(number, stream);
+        self.control.push_back(Control::Open(number));
+        Some(number)
+    }
+
+    pub(super) fn stream(&self, now: Nanos, weight: u8) -> Stream {
+        Stream {
+            send: SendHalf::new(self.settings.peer.credit),
+            receive: ReceiveHalf::new(now, self.limits.credit),
+            weight: weight.max(1),
+            target: Vec::new(),
+            is_known: false,
+            is_told: false,
+            is_blocked: false,
+        }
+    }
+
+    /// Tells the peer that the target of its stream has answered.
+    pub fn accept(&mut self, stream: u64) {
+        if self.streams.contains_key(&stream) {
+            self.control.push_back(Control::Accept(stream));
+        }
+    }
+
+    /// Takes bytes to send, and returns how many. If it is less than all, an
+    /// [`Event::Writable`] follows.
+    pub fn write(&mut self, stream: u64, bytes: &[u8]) -> usize {
+        let free = self.memory_for_sending().saturating_sub(self.held);
+        let Some(one) = self.streams.get_mut(&stream) else {
+            return 0;
+        };
+        let count = one.send.room().min(free).min(bytes.len() as u64) as usize;
+        if count > 0 {
+            one.send.write(&bytes[..count]);
+            self.held += count as u64;
+        }
+        if count < bytes.len() && !one.is_blocked {
+            one.is_blocked = true;
+            self.blocked.push_back(stream);
+        }
+        self.wake(stream);
+        count
+    }
+
+    /// Bytes that [`Session::write`] would take. If none, an [`Event::Writable`] follows when
+    /// it takes some again.
+    pub fn room(&mut self, stream: u64) -> usize {
+        let free = self.memory_for_sending().saturating_sub(self.held);
+        let Some(one) = self.streams.get_mut(&stream) else {
+            return 0;
+        };
+        let room = one.send.room().min(free) as usize;
+        if room == 0 && !one.is_blocked {
+            one.is_blocked = true;
+            self.blocked.push_back(stream);
+        }
+        room
+    }
+
+    fn memory_for_sending(&self) -> u64 {
+        let product = u128::from(self.pacer.rate()) / 8 * u128::from(self.rtt.smoothed());
+        let product = (product / u128::from(SECOND)) as u64;
+        let cap = self.settings.memory.max(LEAST_MEMORY) / 2;
+        (product * HELD).clamp(LEAST_MEMORY / 2, cap)
+    }
+
+    /// Tells writers that wait, if there is room for them.
+    pub(super) fn unblock(&mut self) {
+        let memory = self.memory_for_sending();
+        if self.blocked.is_empty() || self.held > memory - memory / 16 {
+            return;
+        }
+        for _ in 0..self.blocked.len() {
+            let number = self.blocked.pop_front().expect("it was counted");
+            let Some(stream) = self.streams.get_mut(&number) else {
+                continue;
+            };
+            if stream.send.room() > 0 {
+                stream.is_blocked = false;
+                self.events.push_back(Event::Writable(number));
+            } else {
+                self.blocked.push_back(number);
+            }
+        }
+    }
+
+    /// Nothing more will be written: the peer reads the end after the last byte.
+    pub fn finish(&mut self, stream: u64) {
+        if let Some(one) = self.streams.get_mut(&stream) {
+            one.send.finish();
+            self.wake(stream);
+        }
+    }
+
+    /// The stream's turn comes if it has something new.
+    pub(super) fn wake(&mut self, stream: u64) {
+        if let Some(one) = self.streams.get(&stream) {
+            if one.send.has_new() {
+                let quantum = u64::from(one.weight) * self.settings.datagram as u64;
+                self.schedule.add(stream, quantum);
+            }
+        }
+    }
+
+    /// Ends both directions at once, whatever is under way.
+    pub fn reset(&mut self, stream: u64, reason: u8) {
+        if self.streams.contains_key(&stream) {
+            self.remove(stream);
+            self.control.push_back(Control::Reset(stream, reason));
+        }
+    }
+
+    /// Reads up to `most` bytes to the end of `to`. `None`: the stream has ended, and all of
+    /// it was read.
+    pub fn read(&mut self, stream: u64, most: usize, to: &mut Vec<u8>) -> Option<usize> {
+        let one = self.streams.get_mut(&stream)?;
+        let count = one.receive.read(most, to);
+        if count == 0 {
+            one.is_told = false;
+            if one.receive.is_finished() {
+                return None;
+            }
+        }
+        Some(count)
+    }
+
+    /// The far socket took so many of the bytes that were read: credit for as many returns.
+    pub fn consume(&mut self, now: Nanos, stream: u64, bytes: u64) {
+        // A window lasts for four round trips: see HELD.
+        let often = HELD * self.rtt.smoothed().max(MS);
+        let Some(one) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        let before = one.receive.window();
+        let most = self.pool.most(before);
+        one.receive.consume(now, bytes, often, most);
+        self.pool.change(before, one.receive.window());
+        if one.receive.grant() > 0 {
+            self.control.push_back(Control::Credit(stream));
+        }
+        self.close_if_done(stream);
+    }
+
+    /// Lets a stream go whose both directions are over.
+    pub(super) fn close_if_done(&mut self, stream: u64) {
+        let is_done = |one: &Stream| one.send.is_done() && one.receive.is_done();
+        if self.streams.get(&stream).is_some_and(is_done) {
+            self.remove(stream);
+            self.events.push_back(Event::Closed(stream));
+        }
+    }
+
+    pub(super) fn remove(&mut self, stream: u64) {
+        let Some(one) = self.streams.remove(&stream) else {
+            return;
+        };
+        self.held -= one.send.held();
+        self.pieces -= one.receive.pieces();
+        self.pool.change(one.receive.window(), 0);
+        if !self.is_own(stream) {
+            self.count_over();
+        }
+    }
+
+    /// A stream of the peer's is over: it may open another one.
+    pub(super) fn count_over(&mut self) {
+        self.over += 1;
+        let limit = self.over + self.limits.streams;
+        // Not for each: an eighth of them is worth a record.
+        let is_worth = limit - self.peer_may_open >= self.limits.streams.div_ceil(8);
+        if is_worth {
+            self.peer_may_open = limit;
+            self.control.push_back(Control::Streams);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What two gateways say before the session, on a stream of the QUIC connection: the handshake
+//! of all services, bound to this connection, and each side's name and limits.
+
+use paceline_security as security;
+use paceline_security::{Protection, Purpose, Reader, Service, Token, Writer, PATIENCE};
+use serde::{Deserialize, Serialize};
+
+use super::error::WanError;
+use crate::session::Limits;
+
+/// This service.
+const SERVICE: Service = Service {
+    purpose: Purpose::Gateway,
+    version: 1,
+    most_frame: 1_024,
+};
+/// Longest name of a gateway, bytes.
+const MOST_NAME: usize = 64;
+
+/// What each side tells the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Its own name.
+    pub name: String,
+    /// What it takes.
+    pub limits: Limits,
+}
+
+impl Hello {
+    fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("memory takes it")
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, WanError> {
+        let hello: Self = postcard::from_bytes(bytes).map_err(|_| WanError::Malformed)?;
+        match hello.name.len() <= MOST_NAME {
+            true => Ok(hello),
+            false => Err(WanError::Malformed),
+        }
+    }
+}
+
+fn protection(connection: &quinn::Connection, known: bool) -> Result<Protection, WanError> {
+    let mut binding = vec![0; security::BINDING_BYTES];
+    connection
+        .export_keying_material(&mut binding, security::BINDING_LABEL, b"")
+        .map_err(|_| WanError::Quic("no keying material".to_owned()))?;
+    Ok(Protection::Tls { binding, known })
+}
+
+/// The server's side: speaks first, so it opens the stream. `choose` gives what this side says
+/// to the client that names itself.
+pub async fn receive(
+    connection: &quinn::Connection,
+    token: Option<&Token>,
+    choose: impl FnOnce(&Hello) -> Result<Hello, WanError>,
+) -> Result<Hello, WanError> {
+    let known = connection.peer_identity().is_some();
+    let protection = protection(connection, known)?;
+    let (send, receive) = connection.open_bi().await?;
+    let (mut reader, mut writer) = (Reader::new(receive), Writer::new(send));
+    let accepted = security::accept(&mut reader, &mut writer, &SERVICE, token, &protection).await;
+    let intent = match accepted {
+        Ok(intent) => intent,
+        Err(error) => {
+            security::refuse(&mut writer, &error).await;
+            return Err(error.into());
+        }
+    };
+    let theirs = Hello::decode(&intent)?;
+    let own = choose(&theirs)?;
+    let sent = writer.send(&own.encode(), PATIENCE).await;
+    sent.map_err(security::Error::from)?;
+    Ok(theirs)
+}
+
+/// The client's side.
+pub async fn send(
+    connection: &quinn::Connection,
+    token: Option<&Token>,
+    own: &Hello,
+) -> Result<Hello, WanError> {
+    let protection = protection(connection, true)?;
+    let (send, receive) = connection.accept_bi().await?;
+    let (mut reader, mut writer) = (Reader::new(receive), Writer::new(send));
+    let intent = own.encode();
+    security::join(
+        &mut reader,
+        &mut writer,
+        &SERVICE,
+        token,
+        &protection,
+        &intent,
+    )
+    .await?;
+    let answer = reader.next(PATIENCE).await.map_err(security::Error::from)?;
+    Hello::decode(answer)
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Connection IDs. quinn's own generator tells its IDs from others by a key that a restart
+//! forgets, and so answers nothing to peers of the process before.
+
+use std::time::Duration;
+
+use quinn::{ConnectionId, ConnectionIdGenerator};
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// Bytes of an ID.
+const BYTES: usize = 8;
+
+/// Random ones.
+pub struct RandomIds;
+
+impl ConnectionIdGenerator for RandomIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut bytes = [0; BYTES];
+        // Without random numbers there is no TLS either: the handshake fails.
+        let _ = SystemRandom::new().fill(&mut bytes);
+        ConnectionId::new(&bytes)
+    }
+
+    fn cid_len(&self) -> usize {
+        BYTES
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two gateways on loopback, and programs that use them.
+
+mod ends;
+mod site;
+mod strangers;

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a gateway gives the link to send: counted at the link's interface, before its queue.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sched::{setns, CloneFlags};
+use paceline_burst::{Attach, Counts, Direction, Filter, Interface, Meter, Options};
+use paceline_net::ethernet::FRAMING_BYTES;
+use paceline_net::{clock, Namespace};
+
+use crate::CaseError;
+
+/// Windows of a millisecond, of which so many are looked at together.
+const WINDOW_NS: u64 = 1_000_000;
+const TOGETHER: usize = 10;
+/// From one look at the counters to the next: they hold a minute.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A count that is running, in a thread of its own: the meter must be taken away in the
+/// interface's namespace.
+pub struct WanMeter {
+    /// Ends the thread when it is dropped.
+    stop: Sender<()>,
+    counting: JoinHandle<Result<u64, String>>,
+}
+
+impl WanMeter {
+    /// Begins, at the interface `wan` of `router`.
+    pub fn start(router: &Namespace) -> Result<Self, CaseError> {
+        let namespace = router.duplicate()?;
+        let (stop, stopped) = channel::<()>();
+        let counting = std::thread::spawn(move || {
+            let text = |error: &dyn std::error::Error| error.to_string();
+            setns(&namespace, CloneFlags::CLONE_NEWNET).map_err(|error| text(&error))?;
+            let mut meter = meter()?;
+            let mut most = Most::default();
+            let mut is_over = false;
+            while !is_over {
+                is_over = stopped.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout);
+                for window in meter.take().map_err(|error| text(&error))? {
+                    let counts = window.counts.ok_or("packets were counted too late")?;
+                    most.add(counts);
+                }
+            }
+            Ok(most.most_bytes)
+        });
+        Ok(WanMeter { stop, counting })
+    }
+
+    /// Ends: most that was given in any ten milliseconds, bytes with framing.
+    pub fn stop(self) -> Result<u64, CaseError> {
+        drop(self.stop);
+        let counted = self.counting.join();
+        let counted = counted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        counted.map_err(|problem| CaseError::Gateway(format!("the packets on the link: {problem}")))
+    }
+}
+
+fn meter() -> Result<Meter, String> {
+    let interface = Interface::find("wan").map_err(|error| error.to_string())?;
+    let options = Options {
+        interface,
+        direction: Direction::Out,
+        filter: Filter::default(),
+        window_ns: WINDOW_NS,
+        origin_ns: clock::now_ns(),
+        whole_packets: false,
+        attach: Attach::Auto,
+    };
+    Meter::start(&options).map_err(|error| error.to_string())
+}
+
+/// The largest sum of windows that follow each other.
+#[derive(Default)]
+struct Most {
+    last: VecDeque<u64>,
+    most_bytes: u64,
+}
+
+impl Most {
+    fn add(&mut self, counts: Counts) {
+        let framing = counts.packets * u64::from(FRAMING_BYTES);
+        self.last.push_back(counts.bytes + framing);
+        if self.last.len() > TOGETHER {
+            self.last.pop_front();
+        }
+        self.most_bytes = self.most_bytes.max(self.last.iter().sum());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_ten_milliseconds_count_with_framing() {
+        let mut most = Most::default();
+        for ms in 0..30 {
+            let packets = u64::from((5..16).contains(&ms));
+            most.add(Counts {
+                packets,
+                bytes: packets * 1000,
+            });
+        }
+        // Eleven in a row, of which ten are in any ten milliseconds.
+        assert_eq!(most.most_bytes, 10 * (1000 + u64::from(FRAMING_BYTES)));
+    }
+}

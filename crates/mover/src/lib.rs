@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Moves files between hosts: what `paceline send` and `receive` do.
+//!
+//! A *source* reads and sends, a *sink* verifies, writes and keeps the journal of what lies on
+//! its disks. One of them is the command's own process; the other is a standing receiver, or
+//! the same program at the other end of ssh.
+//!
+//! [`session`] has connections, and the two sides.
+//!
+//! What they are made of is the crate `transfer`: bites and their hashes, messages and frames, the
+//! source's files, the sink's files and journal.
+//!
+//! The design follows Data Reservoir (kamezawa-2004, 6.1): parallel streams that end together.
+//! What that lacked is here: files, integrity, authentication, resume.
+
+#![deny(unsafe_code)]
+
+mod error;
+mod fault;
+mod pacing;
+pub mod session;
+
+pub use error::{Error, Result};

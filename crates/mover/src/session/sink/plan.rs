@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is wanted of each entry.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{mpsc as channel, Arc, Mutex};
+use std::time::Duration;
+
+use rustix::fs::{
+    chmodat, openat, readlinkat, renameat, symlinkat, unlinkat, AtFlags, FileType, Mode, OFlags,
+    CWD,
+};
+use rustix::io::Errno;
+
+use super::large::Large;
+use super::{held, Bounds, Commits, Directory, Job, Sink, Slot, Target, Used};
+use crate::session::control::{short, Outbox};
+use crate::session::progress::{shown, Event, Progress};
+use crate::{Error, Result};
+use paceline_transfer::chunk::{Tree, CV};
+use paceline_transfer::store::{
+    file_bits, is_same, other_kind, set_link, set_owner_at, short as short_id, stamp_of,
+    temporary_name, Found, Journal, Known, Record, Root, Temporary,
+};
+use paceline_transfer::wire::{
+    check_path, Entry, EntryKind, Message, Owner, Reason, Stamp, Update, Verify, Want, Wanted,
+    LEAST_SHARED, MOST_PENDING, MOST_RANGES, MOST_SMALL,
+};
+
+/// Ranges of one message of answers.
+const RANGES: usize = 16_384;
+/// Another run of the same transfer that is about to end is waited for so often and so long.
+const TRIES: usize = 50;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Opens a destination. The name of the one file, if it gets another.
+pub(super) fn open(
+    job: Job,
+    one_file: bool,
+    outbox: Outbox,
+    progress: Arc<Progress>,
+) -> Result<(Sink, Option<Vec<u8>>)> {
+    let dry_run = job.options.dry_run;
+    if job.options.part.is_some() && matches!(job.target, Target::Below(..)) {
+        let text = "a standing receiver writes alone";
+        return Err(Error::stop(Reason::Refused, text));
+    }
+    if job.options.owner {
+        if matches!(job.target, Target::Below(..)) {
+            let text = "a standing receiver gives files to nobody else: leave out --owner";
+            return Err(Error::stop(Reason::Refused, text));
+        }
+        if !rustix::process::geteuid().is_root() {
+            let text = "--owner: the destination is not written by root";
+            return Err(Error::stop(Reason::Usage, text));
+        }
+    }
+    let (root, rename) = match &job.target {
+        Target::Operator(path) => operators(path, one_file, dry_run)?,
+        Target::Below(root, path, _) => below(root, path, one_file, dry_run)?,
+    };
+    let bounds = match &job.target {
+        Target::Operator(_) => Bounds::none(),
+        Target::Below(_, _, bounds) => bounds.clone(),
+    };
+    let (journal, found) = match dry_run {
+        true => (None, Found::default()),
+        false => {
+            let (journal, found) = journal(&root, &job)?;
+            (Some(journal), found)
+        }
+    };
+    let sink = Sink {
+        options: job.options,
+        filter: job.filter,
+        secret: job.secret,
+        id: short_id(&job.id),
+        root,
+        outbox,
+        progress,
+        journal: Mutex::new(journal),
+        known: Mutex::new(found.files),
+        doubtful_since: found.doubtful_since,
+        is_resumed: found.is_resumed,
+        files: Mutex::default(),
+        commits: Commits::default(),
+        named: Mutex::default(),
+        received: AtomicU64::new(0),
+        to_come: AtomicU64::new(0),
+        files_to_come: AtomicU64::new(0),
+        bounds,
+        used: Used::default(),
+        is_waiting: AtomicBool::new(false),
+        plan: Mutex::default(),
+        summary: Mutex::default(),
+        progressed: tokio::sync::Notify::new(),
+        stopped: Mutex::default(),
+        is_stopped: AtomicBool::new(false),
+        is_over: AtomicBool::new(false),
+    };
+    Ok((sink, rename))
+}
+
+fn journal(root: &Root, job: &Job) -> Result<(Journal, Found)> {
+    for _ in 0..TRIES {
+        match Journal::open_of(
+            root,
+            &job.id,
+            job.options.fresh,
+            job.options.part.unwrap_or(0),
+        ) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+            Err(source) => {
+                let path = "the destination's journal (.paceline)".to_owned();
+                return Err(Error::Io { path, source });
+            }
+            Ok(opened) => return Ok(opened),
+        }
+    }
+    let text = "this transfer is under way already: see paceline transfers";
+    Err(Error::stop(Reason::Refused, text))
+}
+
+type Opened = (Root, Option<Vec<u8>>);
+
+fn operators(path: &Path, one_file: bool, dry_run: bool) -> Result<Opened> {
+    let error = |path: &Path| {
+        let path = path.display().to_string();
+        move |source| Error::Io { path, source }
+    };
+    let is_directory = path.as_os_str().as_bytes().ends_with(b"/") || path.is_dir();
+    let (base, rename) = match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if one_file && !is_directory => {
+            let base = match parent.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => parent,
+            };
+            (base, Some(name.as_bytes().to_vec()))
+        }
+        _ => (path, None),
+    };
+    if dry_run && !base.exists() {
+        return Ok((nowhere(&std::env::temp_dir())?, rename));
+    }
+    let root = Root::open(base, !dry_run).map_err(error(base))?;
+    Ok((root, rename))
+}
+
+fn below(root: &Path, path: &[u8], one_file: bool, dry_run: bool) -> Result<Opened> {
+    let error = |source: io::Error| {
+        let leads_out = [Errno::LOOP, Errno::XDEV].map(|errno| Some(errno.raw_os_error()));
+        match leads_out.contains(&source.raw_os_error()) {
+            true => Error::stop(
+                Reason::Refused,
+                format!("{}: it leads out of the receiver's root", shown(path)),
+            ),
+            false => Error::Io {
+                path: shown(path),
+                source,
+            },
+        }
+    };
+    let operators = Root::open(root, false).map_err(|source| Error::Io {
+        path: root.display().to_string(),
+        source,
+    })?;
+    let trimmed = trim(path);
+    check_path(trimmed)?;
+    let is_directory =
+        path.ends_with(b"/") || trimmed.is_empty() || { operators.below(trimmed, false).is_ok() };
+    let (base, rename) = match one_file && !is_directory {
+        false => (trimmed, None),
+        true => match trimmed.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => (&trimmed[..slash], Some(trimmed[slash + 1..].to_vec())),
+            None => (&b""[..], Some(trimmed.to_vec())),
+        },
+    };
+    if base.is_empty() {
+        return Ok((operators, rename));
+    }
+    if dry_run && operators.below(base, false).is_err() {
+        return Ok((nowhere(root)?, rename));
+    }
+    let root = operators.below(base, !dry_run).map_err(error)?;
+    Ok((root, rename))
+}
+
+fn trim(path: &[u8]) -> &[u8] {
+    let start = path
+        .iter()
+        .position(|byte| *byte != b'/')
+        .unwrap_or(path.len());
+    let end = path
+        .iter()
+        .rposition(|byte| *byte != b'/')
+        .map_or(start, |at| at + 1);
+    &path[start..end]
+}
+
+/// For a dry run into a directory that is not there: one that was removed, in which nothing is
+/// nor can be made. A standing receiver can make it below its root alone.
+fn nowhere(place: &Path) -> Result<Root> {
+    use std::sync::atomic::AtomicU32;
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = place.join(format!(".paceline-{}-{number}", std::process::id()));
+    let open = || {
+        std::fs::create_dir(&path)?;
+        let root = Root::open(&path, false);
+        std::fs::remove_dir(&path)?;
+        root
+    };
+    open().map_err(|source| Error::Io {
+        path: path.display().to_string(),
+        source,
+    })
+}
+
+impl Sink {
+    /// Answers entries until the transfer is over.
+    pub(super) fn plan_all(&self, planned: &channel::Receiver<Vec<Entry>>, rename: Option<&[u8]>) {
+        while let Ok(batch) = planned.recv() {
+            if !self.admit_entries(batch.len() as u64) {
+                return;
+            }
+            let (mut wants, mut ranges, mut answered) = (Vec::new(), 0, 0);
+            // The files of an honest source beyond this wait for the disk alone.
+            let most_files = 2 * MOST_PENDING as usize;
+            for mut entry in batch {
+                if !self.wait_for_place(most_files) {
+                    return;
+                }
+                if let Some(name) = rename {
+                    entry.path = name.to_vec();
+                }
+                let n = entry.n;
+                let wanted = self.plan(entry).unwrap_or_else(|error| {
+                    held(&self.summary).failed += 1;
+                    self.trouble(&error);
+                    Wanted::Failed(short(&error.to_string()))
+                });
+                answered += 1;
+                if let Wanted::Ranges(own) = &wanted {
+                    ranges += own.len();
+                }
+                wants.push(Want { n, wanted });
+                if ranges >= RANGES {
+                    self.outbox.send(Message::Wants(std::mem::take(&mut wants)));
+                    ranges = 0;
+                }
+            }
+            if !self.options.dry_run {
+                if let Err(full) = self.check_room() {
+                    return self.stop(full);
+                }
+            }
+            self.outbox.send(Message::Wants(wants));
+            held(&self.plan).answered += answered;
+            self.progressed.notify_waiters();
+        }
+    }
+
+    fn plan(&self, entry: Entry) -> io::Result<Wanted> {
+        let Entry {
+            n,
+            path,
+            kind,
+            mode,
+            stamp,
+            root,
+            attributes,
+            owner,
+        } = entry;
+        let owner = owner.filter(|_| self.options.owner);
+        if self.options.delete.is_some() {
+            held(&self.plan).seen.insert(path_hash(&path));
+        }
+        match kind {
+            EntryKind::Directory => self.plan_directory(Directory {
+                path,
+                stamp,
+                mode,
+                attributes,
+                owner,
+            }),
+            EntryKind::Link(to) => self.plan_link(&path, &to, &stamp, owner),
+            EntryKind::File { dense } => {
+                self.progress.found(stamp.size);
+                let slot = Slot {
+                    path,
+                    stamp,
+                    mode,
+                    dense,
+                    attributes,
+                    owner,
+                    large: None,
+                };
+                self.plan_file(n, slot, root)
+            }
+        }
+    }
+
+    fn unchanged(&self) -> Wanted {
+        held(&self.summary).unchanged += 1;
+        self.progress.entry_done();
+        Wanted::Nothing
+    }
+
+    fn plan_directory(&self, own: Directory) -> io::Result<Wanted> {
+        let path = &own.path;
+        self.progress.found(0);
+        self.admit_directory(path, &own.attributes)?;
+        let mut made = false;
+        if !self.options.dry_run && !path.is_empty() {
+            made = match self.root.make_directory(path, 0o700) {
+                Err(error) if error.raw_os_error() == Some(Errno::NOTDIR.raw_os_error()) => {
+                    // A file or a link has its name, as in the source it has not.
+                    self.root.remove(path, false)?;
+                    self.root.make_directory(path, 0o700)?
+                }
+                made => made?,
+            };
+            if !made {
+                let there = self.root.directory(path)?;
+                let now = rustix::fs::fstat(&there)?.st_mode & 0o7777;
+                if now & 0o700 != 0o700 {
+                    rustix::fs::fchmod(&there, Mode::from_raw_mode(now | 0o700))?;
+                }
+            }
+        }
+        held(&self.plan).directories.push(own);
+        match made {
+            true => {
+                held(&self.summary).placed += 1;
+                self.progress.entry_done();
+                Ok(Wanted::Nothing)
+            }
+            false => Ok(self.unchanged()),
+        }
+    }
+
+    fn plan_link(
+        &self,
+        path: &[u8],
+        to: &[u8],
+        stamp: &Stamp,
+        owner: Option<Owner>,
+    ) -> io::Result<Wanted> {
+        self.progress.found(0);
+        let place = match self.root.parent(path) {
+            Err(_) if self.options.dry_run => return Ok(Wanted::Nothing),
+            place => place?,
+        };
+        let (parent, name) = place;
+        let there = readlinkat(&parent, name, Vec::new());
+        if there.is_ok_and(|there| there.to_bytes() == to) {
+            if !self.options.dry_run {
+                set_owner_at(&parent, name, owner)?;
+                set_link(&parent, name, stamp)?;
+            }
+            return Ok(self.unchanged());
+        }
+        if self.options.dry_run {
+            return Ok(Wanted::Nothing);
+        }
+        let temporary = temporary_name(name, &self.id);
+        let _ = unlinkat(&parent, &temporary, AtFlags::empty());
+        symlinkat(OsStr::from_bytes(to), &parent, &temporary)?;
+        let placed = set_owner_at(&parent, &temporary, owner)
+            .and_then(|()| set_link(&parent, &temporary, stamp))
+            .and_then(|()| Ok(renameat(&parent, &temporary, &parent, name)?));
+        if placed.is_err() {
+            let _ = unlinkat(&parent, &temporary, AtFlags::empty());
+        }
+        placed?;
+        held(&self.summary).placed += 1;
+        self.progress.entry_done();
+        Ok(Wanted::Nothing)
+    }
+
+    fn plan_file(&self, n: u64, mut slot: Slot, root: Option<CV>) -> io::Result<Wanted> {
+        let size = slot.stamp.size;
+        let there = match self.root.parent(&slot.path) {
+            Err(_) if self.options.dry_run => None,
+            parent => {
+                let (parent, name) = parent?;
+                other_kind(&parent, name)?.map(|stat| (parent, name, stat))
+            }
+        };
+        if let Some((parent, name, stat)) = there {
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => return Err(Errno::ISDIR.into()),
+                FileType::RegularFile if self.has(&stat, &slot, root.as_ref()) => {
+                    if !self.options.dry_run {
+                        self.keep(&parent, name, &stat, &slot)?;
+                    }
+                    self.progress.done(size, 0);
+                    return Ok(self.unchanged());
+                }
+                _ => {}
+            }
+        }
+        if self.options.dry_run {
+            let path = shown(&slot.path);
+            self.progress.tell(Event::Copied { path, size });
+            return Ok(Wanted::Ranges(vec![(0, size)]));
+        }
+        self.admit_bytes(size)?;
+        let mut ranges = Vec::new();
+        let mut is_new = true;
+        if size > MOST_SMALL {
+            let tree = self.resume(n, &slot)?;
+            ranges = tree.missing(size);
+            is_new = tree.known() == 0;
+            let done = tree.known();
+            held(&self.summary).resumed_bytes += done;
+            self.progress.done(done, 0);
+            let mut large = Large::resumed(tree, size);
+            large.is_shared = self.options.part.is_some() && size > LEAST_SHARED;
+            is_new &= !large.is_shared; // another session may have reserved its blocks
+            slot.large = Some(Arc::new(Mutex::new(large)));
+        }
+        if is_new {
+            self.files_to_come.fetch_add(1, Ordering::Relaxed);
+            if slot.dense {
+                self.to_come.fetch_add(size, Ordering::Relaxed);
+            }
+        }
+        self.progress.tell(Event::Copied {
+            path: shown(&slot.path),
+            size,
+        });
+        held(&self.files).insert(n, slot);
+        Ok(Wanted::Ranges(ranges))
+    }
+
+    /// The file that is there is the source's.
+    fn has(&self, stat: &rustix::fs::Stat, source: &Slot, root: Option<&CV>) -> bool {
+        let there = stamp_of(stat);
+        // It got its name before the machine stopped, perhaps without its data.
+        let is_doubtful = self
+            .doubtful_since
+            .is_some_and(|since| there.ctime.0 >= since);
+        match self.options.update {
+            Update::Always => false,
+            Update::SizeMtime => !is_doubtful && is_same(&there, &source.stamp),
+            Update::Hash => {
+                there.size == source.stamp.size
+                    && root.is_some()
+                    && self.hash_there(&source.path).ok().as_ref() == root
+            }
+        }
+    }
+
+    /// What has a file's name is what it should be: its permissions and time, too.
+    fn keep(
+        &self,
+        parent: &std::os::fd::OwnedFd,
+        name: &OsStr,
+        stat: &rustix::fs::Stat,
+        slot: &Slot,
+    ) -> io::Result<()> {
+        if !is_same(&stamp_of(stat), &slot.stamp) {
+            // Of the name itself, and not of what a link leads to.
+            set_link(parent, name, &slot.stamp)?;
+        }
+        if slot
+            .owner
+            .is_some_and(|owner| owner != (stat.st_uid, stat.st_gid))
+        {
+            set_owner_at(parent, name, slot.owner)?;
+        }
+        if !self.which().is_none() {
+            self.set_attributes(self.root.read(&slot.path)?, None, &slot.attributes)?;
+        }
+        let bits = file_bits(slot.owner);
+        // A new owner has taken setuid and setgid from it.
+        if (stat.st_mode ^ slot.mode) & bits != 0 || slot.mode & bits & !0o777 != 0 {
+            set_mode(parent, name, slot.mode & bits)?;
+        }
+        if self.options.tell_hashes {
+            self.tell_hash(&slot.path, &self.hash_there(&slot.path)?);
+        }
+        Ok(())
+    }
+
+    fn hash_there(&self, path: &[u8]) -> io::Result<CV> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(std::fs::File::from(self.root.read(path)?))?;
+        Ok(*hasher.finalize().as_bytes())
+    }
+
+    /// Tells both sides a file's hash, if that was asked for.
+    pub(super) fn tell_hash(&self, path: &[u8], root: &CV) {
+        if self.options.tell_hashes {
+            self.progress.hash(path, root);
+            let (path, root) = (path.to_vec(), *root);
+            self.outbox.send(Message::Hash { path, root });
+        }
+    }
+
+    /// The bites of a large file that an earlier run left.
+    fn resume(&self, n: u64, slot: &Slot) -> io::Result<Tree> {
+        let (size, mut tree) = (slot.stamp.size, Tree::default());
+        let known = held(&self.known).remove(&slot.path);
+        let Some(known) = known.filter(|known| known.stamp == slot.stamp) else {
+            return Ok(tree);
+        };
+        let Some(temporary) = Temporary::resume(&self.root, &slot.path, &self.id, size)? else {
+            return Ok(tree);
+        };
+        let Known { sure, unsure, .. } = known;
+        let is_trusted = self.options.verify == Verify::None;
+        let (mut buffer, mut gone) = (Vec::new(), Vec::new());
+        for (bites, is_trusted) in [(&sure, is_trusted), (&unsure, false)] {
+            for (offset, length, cv) in bites.iter() {
+                let good = offset + length <= size
+                    && (is_trusted || {
+                        temporary
+                            .hash(offset, length, size, &mut buffer)
+                            .is_ok_and(|own| own == *cv)
+                    });
+                match good {
+                    true => {
+                        tree.add(offset, length, *cv);
+                    }
+                    false => gone.push((offset, offset + length)),
+                }
+            }
+        }
+        // Where too much is missing in pieces, what follows is sent again.
+        if let Some((start, _)) = tree.missing(size).get(MOST_RANGES - 1).copied() {
+            tree.remove(start, size);
+            gone.push((start, size));
+        }
+        // They count anew when this run's next commit has synced them.
+        self.commits.dirty(n, &Arc::new(temporary), 0);
+        let path = slot.path.clone();
+        self.journal(&Record::Entry {
+            n,
+            path,
+            stamp: slot.stamp,
+        })?;
+        for (start, end) in gone {
+            self.journal(&Record::Gone { n, start, end })?;
+        }
+        for (offset, length, cv) in unsure
+            .iter()
+            .filter(|(at, own, _)| tree.get(*at, *own).is_some())
+        {
+            self.journal(&Record::Done {
+                n,
+                offset,
+                length,
+                cv: *cv,
+            })?;
+        }
+        Ok(tree)
+    }
+}
+
+/// What is remembered of a path.
+pub(super) fn path_hash(path: &[u8]) -> [u8; 16] {
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);
+    hash
+}
+
+/// Of the very file that has the name, and not of what a link leads to.
+fn set_mode(parent: &impl std::os::fd::AsFd, name: &OsStr, mode: u32) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(parent, name, flags, Mode::empty())?;
+    let own = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    chmodat(CWD, own, Mode::from_raw_mode(mode), AtFlags::empty())?;
+    Ok(())
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the sink wants of each entry, and what goes before it has said so.
+//!
+//! On connections that are made beside the control connection, the first bites of a large file
+//! would wait a round trip for the answer. They do not: the sink keeps them until it has planned
+//! the file, and drops those of a file that it does not want.
+
+use super::{Large, Source, State};
+use crate::session::progress::{shown, Event};
+use crate::{Error, Result};
+use paceline_transfer::chunk::{chunk_for, Queue, LEAST_BITE};
+use paceline_transfer::wire::{Options, Update, Want, Wanted, LEAST_SHARED, MOST_SMALL};
+
+/// So many small bites go before the sink has answered, on connections that are there by then: one
+/// for each of them, more than its initial window. What was not wanted is this much at most.
+const AHEAD_BITES: u16 = 16;
+/// What an answer leads to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Then {
+    /// All that is wanted was sent before.
+    Finish,
+    /// It had changed, or could not be read, before.
+    BeginAnew,
+}
+
+impl Large {
+    /// The sink has not said what it wants of it.
+    fn is_unanswered(&self) -> bool {
+        self.wanted == u64::MAX && self.attempt == 0 && !self.is_shared
+    }
+}
+
+/// Bytes that may be sent unasked.
+pub(super) fn ahead(options: &Options) -> u64 {
+    let may = !options.dry_run && options.part.is_none() && options.update != Update::Hash;
+    match may {
+        true => u64::from(options.streams.min(AHEAD_BITES)) * LEAST_BITE,
+        false => 0,
+    }
+}
+
+/// Ranges of a file that are wanted: how many bytes.
+fn add_ranges(
+    queue: &mut Queue,
+    n: u64,
+    size: u64,
+    ranges: &[(u64, u64)],
+    chunk: u64,
+) -> Result<u64> {
+    let on_grid = |at: u64| at.is_multiple_of(LEAST_BITE);
+    let mut wanted = 0;
+    for (start, end) in ranges.iter().copied() {
+        if start >= end || end > size || !on_grid(start) || !(on_grid(end) || end == size) {
+            return Err(Error::Unexpected("a range that is none"));
+        }
+        wanted += end - start;
+        queue.add_range(n, size, 0, (start, end), chunk);
+    }
+    Ok(wanted)
+}
+
+impl State {
+    /// How many bytes of a file go unasked: not all, so that its end waits for the answer.
+    pub(super) fn take_ahead(&mut self, size: u64) -> u64 {
+        if size <= MOST_SMALL || self.is_taken {
+            return 0;
+        }
+        let ahead = self.ahead.min((size - 1) / LEAST_BITE * LEAST_BITE);
+        self.ahead -= ahead;
+        ahead
+    }
+}
+
+impl Source {
+    /// Whether the file has no answer yet: what goes wrong with it waits for the answer, because
+    /// the sink knows nothing of the file before.
+    pub(super) fn is_unasked(&self, n: u64) -> bool {
+        let mut state = self.lock();
+        let file = state.files.get_mut(&n).and_then(|file| file.large.as_mut());
+        let unasked = file.filter(|large| large.ahead > 0 && large.is_unanswered());
+        unasked.map(|large| large.is_troubled = true).is_some()
+    }
+
+    /// A file that cannot be read.
+    pub(super) fn unreadable(&self, n: u64, error: &std::io::Error) {
+        if !self.is_unasked(n) {
+            self.abandon(&mut self.lock(), n, false, &error.to_string());
+        }
+    }
+
+    /// An answer. What is to be done with a file of which something went before.
+    pub(super) fn wanted(&self, state: &mut State, want: Want) -> Result<Option<Then>> {
+        let Some(pending) = state.pending.checked_sub(1) else {
+            return Err(Error::Unexpected("an answer to no entry"));
+        };
+        state.pending = pending;
+        let n = want.n;
+        match want.wanted {
+            Wanted::Nothing => {
+                state.queue.cancel(n);
+                if let Some(file) = state.files.remove(&n) {
+                    self.progress.done(file.stamp.size, 0);
+                }
+                self.progress.entry_done();
+            }
+            Wanted::Failed(text) => {
+                state.queue.cancel(n);
+                let path = state.files.remove(&n).map(|file| file.path);
+                self.failed(&path.unwrap_or_default(), &text);
+            }
+            Wanted::Ranges(ranges) => {
+                let State { queue, files, .. } = state;
+                let Some(file) = files.get_mut(&n) else {
+                    return Err(Error::Unexpected("bytes are wanted of what has none"));
+                };
+                self.progress.tell(Event::Copied {
+                    path: shown(&file.path),
+                    size: file.stamp.size,
+                });
+                if self.options.dry_run {
+                    files.remove(&n);
+                    return Ok(None);
+                }
+                let size = file.stamp.size;
+                if size <= MOST_SMALL {
+                    queue.add_small(n, size);
+                    return Ok(None);
+                }
+                let chunk = self
+                    .options
+                    .chunk
+                    .unwrap_or_else(|| chunk_for(size, file.dense));
+                let ahead = file.large.as_ref().map_or(0, |large| large.ahead);
+                let rest: Vec<_> = ranges
+                    .iter()
+                    .map(|(start, end)| ((*start).max(ahead), *end))
+                    .filter(|(start, end)| ahead == 0 || start < end)
+                    .collect();
+                let wanted = ahead + add_ranges(queue, n, size, &rest, chunk)?;
+                if wanted > size {
+                    return Err(Error::Unexpected("ranges that overlap"));
+                }
+                if self.options.part.is_some() && size > LEAST_SHARED {
+                    file.large = Some(Large {
+                        // So that nobody takes it for complete.
+                        wanted: u64::MAX,
+                        is_shared: true,
+                        asked: wanted,
+                        ..Large::default()
+                    });
+                    return Ok(None);
+                }
+                self.progress.done(size - wanted, 0);
+                let large = file.large.get_or_insert_default();
+                large.wanted = wanted;
+                large.is_whole = wanted == size;
+                if ahead > 0 {
+                    let is_sent = large.bites.known() == wanted;
+                    return Ok(match large.is_troubled {
+                        true => Some(Then::BeginAnew),
+                        false => is_sent.then_some(Then::Finish),
+                    });
+                }
+                if wanted == 0 {
+                    // All of it is there since an earlier run, but for its name.
+                    self.complete(state, n);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// More of a file that several sessions send.
+    pub(super) fn more(&self, n: u64, ranges: &[(u64, u64)], is_last: bool) -> Result<()> {
+        let mut state = self.lock();
+        let State { queue, files, .. } = &mut *state;
+        let Some(file) = files.get_mut(&n) else {
+            // It was given up.
+            return Ok(());
+        };
+        let size = file.stamp.size;
+        let Some(large) = file.large.as_mut().filter(|large| large.is_shared) else {
+            return Err(Error::Unexpected("more is wanted of what nobody shares"));
+        };
+        let own = self.options.chunk;
+        let chunk = own.unwrap_or_else(|| chunk_for(size, file.dense));
+        large.asked += add_ranges(queue, n, size, ranges, chunk)?;
+        if large.asked > size {
+            return Err(Error::Unexpected("ranges that overlap"));
+        }
+        if !is_last {
+            return Ok(());
+        }
+        large.wanted = large.asked;
+        let is_all = large.bites.known() == large.wanted;
+        drop(state);
+        if is_all {
+            tokio::task::block_in_place(|| self.finish(n, 0));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Files from several hosts that see the same source to several that see the same destination.
+//!
+//! Each pair of hosts has a session of its own ([`super::across`]), and all of them walk the
+//! same source. The head, through which their messages go, gives each entry to one of them, and
+//! large files in parts: when a pair has little left to do it gets more, so all end together.
+//! Each sink keeps a journal of what it wrote. At the end one more session of the first pair
+//! goes over all of it: it finds in the journals what is there, sends what is not, gives large
+//! files their names, and does what is done once: deletions, times of directories.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use paceline_transfer::wire::{
+    Direction, Entry, EntryKind, Message, Options, Reason, Start, Summary, Update, Verify, Want,
+    Wanted, LEAST_SHARED, MOST_ENTRIES_BYTES, MOST_SMALL,
+};
+use tokio::sync::{watch, Notify};
+use tokio::task::JoinSet;
+
+use super::across::{across_as, end_both, pass_on, Across, Side};
+use super::control::{Inbox, Outbox};
+use super::draw::draw;
+use super::identity::identity;
+use super::progress::{Event, Progress};
+use super::share::{Load, Shares};
+use super::ssh::{Ssh, SshHost};
+use super::tuning::Tuning;
+use crate::{Error, Result};
+
+/// A pair looks as often whether there is something to do for it.
+const LOOK: Duration = Duration::from_millis(100);
+/// Large files that a pair has begun, so that it never waits for an answer.
+const BEGUN: usize = 2;
+/// Entries of one message.
+const BATCH: usize = 64;
+/// How long the source may take to say good bye.
+const BYE: Duration = Duration::from_secs(10);
+
+/// A transfer between several other hosts.
+#[derive(Debug, Clone)]
+pub struct Together {
+    /// How all are reached.
+    pub ssh: Ssh,
+    /// Hosts that see the source, and paths there.
+    pub from: (Vec<SshHost>, Vec<Vec<u8>>),
+    /// Hosts that see the destination, and the path there.
+    pub to: (Vec<SshHost>, Vec<u8>),
+    /// How.
+    pub options: Options,
+}
+
+impl Together {
+    /// Its identity.
+    pub fn identity(&self) -> [u8; 32] {
+        let names = |hosts: &[SshHost]| {
+            let names: Vec<_> = hosts.iter().map(SshHost::host).collect();
+            names.join(",")
+        };
+        identity(
+            (&names(&self.from.0), &self.from.1),
+            (&names(&self.to.0), &self.to.1),
+            &self.options,
+        )
+    }
+
+    /// Each host is in one at least.
+    fn pairs(&self) -> Vec<(SshHost, SshHost)> {
+        let (from, to) = (&self.from.0, &self.to.0);
+        let all = from.iter().cycle().zip(to.iter().cycle());
+        let all = all.take(from.len().max(to.len()));
+        all.map(|(from, to)| (from.clone(), to.clone())).collect()
+    }
+
+    /// The session that goes over all of it.
+    fn last(&self) -> Result<Across> {
+        let none = || Error::stop(Reason::Usage, "expected a host at each side");
+        let mut options = self.options.clone();
+        if !options.dry_run {
+            // The others have compared, and hashed again what an earlier run left.
+            options.update = Update::SizeMtime;
+            if options.verify == Verify::Resume {
+                options.verify = Verify::None;
+            }
+        }
+        Ok(Across {
+            ssh: self.ssh.clone(),
+            from: (
+                self.from.0.first().cloned().ok_or_else(none)?,
+                self.from.1.clone(),
+            ),
+            to: (
+                self.to.0.first().cloned().ok_or_else(none)?,
+                self.to.1.clone(),
+            ),
+            options,
+        })
+    }
+}
+
+/// Moves files from several other hosts to several.
+///
+/// # Errors
+/// What ends the transfer early, with the name of the host.
+pub async fn together(
+    transfer: Together,
+    tuning: &Tuning,
+    progress: Arc<Progress>,
+) -> Result<Summary> {
+    let (mut last, id) = (transfer.last()?, transfer.identity());
+    let carried = match transfer.options.dry_run {
+        true => Summary::default(),
+        false => carry(&transfer, tuning, &progress).await?,
+    };
+    // The user may have changed it.
+    (_, last.options.rate_bps) = tuning.now();
+    // It finds all of it once more.
+    for counter in [&progress.entries, &progress.bytes, &progress.bytes_done] {
+        counter.store(0, Ordering::Relaxed);
+    }
+    progress.is_walked.store(false, Ordering::Relaxed);
+    let sum = across_as(id, last, tuning, progress).await?;
+    Ok(Summary {
+        placed: sum.placed + carried.placed,
+        unchanged: sum.unchanged.saturating_sub(carried.placed),
+        written_bytes: sum.written_bytes + carried.written_bytes,
+        resumed_bytes: carried.resumed_bytes,
+        ..sum
+    })
+}
+
+/// All pairs, until nothing is left for any of them.
+async fn carry(transfer: &Together, tuning: &Tuning, progress: &Arc<Progress>) -> Result<Summary> {
+    let pairs = transfer.pairs();
+    let count = pairs.len() as u64;
+    let shares = Arc::new(Shares::new(count));
+    let (stop, stopped) = watch::channel(false);
+    let mut options = transfer.options.clone();
+    options.rate_bps = options.rate_bps.map(|bps| (bps / count).max(1));
+    options.delete = None;
+    options.tell_hashes = false;
+    if options.verify == Verify::None {
+        // The last session trusts it.
+        options.verify = Verify::Resume;
+    }
+    let mut running = JoinSet::new();
+    let mut tunings = Vec::new();
+    for (number, (from, to)) in (1..).zip(pairs) {
+        let (streams, rate) = tuning.now();
+        let own = Arc::new(Tuning::new(streams, rate.map(|bps| (bps / count).max(1))));
+        tunings.push(Arc::clone(&own));
+        let pair = Pair {
+            transfer: transfer.clone(),
+            options: Options {
+                part: Some(number),
+                ..options.clone()
+            },
+            from,
+            to,
+            shares: Arc::clone(&shares),
+            progress: Arc::clone(progress),
+            state: Mutex::default(),
+            wake: Notify::new(),
+        };
+        let stopped = stopped.clone();
+        running.spawn(async move { pair.run(&own, stopped).await });
+    }
+    let (mut streams, mut rate) = tuning.watch();
+    let (mut sum, mut failed) = (Summary::default(), None);
+    loop {
+        tokio::select! {
+            ended = running.join_next() => match ended {
+                None => break,
+                Some(Ok(Ok(own))) => {
+                    sum.placed += own.placed;
+                    sum.written_bytes += own.written_bytes;
+                }
+                Some(Ok(Err(error))) => {
+                    // The first reason counts; the others end because of it.
+                    failed.get_or_insert(error);
+                    let _ = stop.send(true);
+                }
+                Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
+            },
+            Ok(()) = streams.changed() => {
+                let streams = *streams.borrow_and_update();
+                tunings.iter().for_each(|own| own.set_streams(streams));
+            }
+            Ok(()) = rate.changed() => {
+                let rate = rate.borrow_and_update().map(|bps| (bps / count).max(1));
+                tunings.iter().for_each(|own| own.set_rate(rate));
+            }
+        }
+    }
+    sum.resumed_bytes = shares.resumed();
+    failed.map_or(Ok(sum), Err)
+}
+
+/// A session of two hosts, as the head has it.
+struct Pair {
+    transfer: Together,
+    options: Options,
+    from: SshHost,
+    to: SshHost,
+    shares: Arc<Shares>,
+    progress: Arc<Progress>,
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Entries that nobody decided about.
+    waiting: VecDeque<Entry>,
+    is_walked: bool,
+    /// The source was told where its data go, which is the first that it may hear.
+    is_ready: bool,
+    /// Entries that the sink was told of.
+    told: u64,
+    /// What the pair has to do.
+    load: Load,
+    /// Large files that the sink was asked about: their paths.
+    asked: HashMap<u64, Entry>,
+    /// Large files that it carries parts of, and what the destination does not have of them.
+    begun: VecDeque<(Entry, Vec<(u64, u64)>)>,
+    streams: u64,
+    sent: u64,
+}
+
+impl Pair {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn begin(&self) -> Result<(Side, Side)> {
+        let (session, secret) = (draw()?, draw()?);
+        let id = self.transfer.identity();
+        let start = |direction, paths| Start {
+            direction,
+            id,
+            secret,
+            paths,
+            options: self.options.clone(),
+        };
+        let ssh = &self.transfer.ssh;
+        let push = start(Direction::Push, vec![self.transfer.to.1.clone()]);
+        let sink = Side::begin(ssh, &self.to, session, push).await;
+        let sink = sink.map_err(|error| at(&self.to, &error))?;
+        let send = start(Direction::Across, self.transfer.from.1.clone());
+        let source = Side::begin(ssh, &self.from, session, send).await;
+        Ok((source.map_err(|error| at(&self.from, &error))?, sink))
+    }
+
+    async fn run(self, tuning: &Tuning, mut stopped: watch::Receiver<bool>) -> Result<Summary> {
+        let (mut source, mut sink) = self.begin().await?;
+        let (to_source, to_sink) = (source.control.outbox.clone(), sink.control.outbox.clone());
+        let ready = Notify::new();
+        let (result, is_sinks) = {
+            let up = self.hear_source(&mut source.control.inbox, &to_sink);
+            let down = self.hear_sink(&mut sink.control.inbox, &to_source, &ready);
+            let feed = self.feed(&to_source, &to_sink);
+            let tuned = pass_on(tuning, &to_source, &ready);
+            tokio::pin!(up);
+            let ended = tokio::select! {
+                ended = &mut up => (ended.and(Err(Error::Unexpected("the source left"))), false),
+                ended = down => (ended, true),
+                never = tuned => match never {},
+                never = feed => match never {},
+                _ = stopped.wait_for(|is| *is) => {
+                    let text = "another pair of hosts ended the transfer";
+                    (Err(Error::stop(Reason::Interrupted, text)), true)
+                }
+            };
+            if ended.0.is_ok() {
+                // So that the sink need not wait for its good bye.
+                let _ = tokio::time::timeout(BYE, up).await;
+            }
+            ended
+        };
+        drop((to_source, to_sink));
+        let result = end_both(source, sink, result, is_sinks).await;
+        let State { streams, sent, .. } = *self.lock();
+        self.progress.streams.fetch_sub(streams, Ordering::Relaxed);
+        if result.is_ok() {
+            self.progress.tell(Event::Carried {
+                from: self.from.host().to_owned(),
+                to: self.to.host().to_owned(),
+                bytes: sent,
+            });
+        }
+        result.map_err(|error| match is_sinks {
+            true => at(&self.to, &error),
+            false => at(&self.from, &error),
+        })
+    }
+
+    /// Until the source says good bye.
+    async fn hear_source(&self, inbox: &mut Inbox, sink: &Outbox) -> Result<()> {
+        loop {
+            let message = inbox.next().await?;
+            match message {
+                Message::Entries(entries) => {
+                    let mut state = self.lock();
+                    for entry in &entries {
+                        if self.shares.sees(entry) {
+                            let is_file = matches!(entry.kind, EntryKind::File { .. });
+                            let bytes = if is_file { entry.stamp.size } else { 0 };
+                            self.progress.found(bytes);
+                        }
+                    }
+                    state.waiting.extend(entries);
+                }
+                Message::Walked { .. } => self.lock().is_walked = true,
+                Message::Report {
+                    bytes_sent,
+                    streams,
+                    ..
+                } => {
+                    let mut state = self.lock();
+                    let sent = bytes_sent.saturating_sub(state.sent);
+                    state.sent += sent;
+                    self.progress.done(sent, sent);
+                    let total = &self.progress.streams;
+                    total.fetch_add(streams, Ordering::Relaxed);
+                    total.fetch_sub(state.streams, Ordering::Relaxed);
+                    state.streams = streams;
+                    state.load.reported(bytes_sent);
+                }
+                Message::Trouble {
+                    stream: Some(stream),
+                    text,
+                    ..
+                } => self.progress.tell(Event::StreamLost { stream, text }),
+                // The last session finds out what becomes of it.
+                Message::Trouble { .. } | Message::Unreadable { .. } => continue,
+                Message::Abandon { n, .. } => {
+                    self.lock().forget(n);
+                    sink.send(message);
+                }
+                Message::Bye => {
+                    sink.send(message);
+                    return Ok(());
+                }
+                message => sink.send(message),
+            }
+            self.wake.notify_one();
+        }
+    }
+
+    /// Until the sink has all.
+    async fn hear_sink(
+        &self,
+        inbox: &mut Inbox,
+        source: &Outbox,
+        is_ready: &Notify,
+    ) -> Result<Summary> {
+        loop {
+            let mut message = inbox.next().await?;
+            match &mut message {
+                Message::Ready(ready) => {
+                    // If the address by which it was reached from here leads nowhere from there.
+                    self.to.host().clone_into(&mut ready.host);
+                    source.send(message);
+                    is_ready.notify_one();
+                    self.lock().is_ready = true;
+                    self.wake.notify_one();
+                    continue;
+                }
+                Message::Wants(wants) => {
+                    let mut state = self.lock();
+                    wants
+                        .iter_mut()
+                        .for_each(|want| self.wanted(&mut state, want));
+                }
+                Message::Failed { n, .. } => self.lock().forget(*n),
+                Message::Full { text } => {
+                    let text = format!("{}: {text}", self.to.host());
+                    self.progress.tell(Event::Full { text });
+                }
+                Message::Finished(summary) => {
+                    let summary = summary.clone();
+                    source.send(message);
+                    return Ok(summary);
+                }
+                _ => {}
+            }
+            source.send(message);
+            self.wake.notify_one();
+        }
+    }
+
+    /// What the sink has of an entry.
+    fn wanted(&self, state: &mut State, want: &mut Want) {
+        let missing = match &want.wanted {
+            Wanted::Ranges(ranges) => ranges.iter().map(|(start, end)| end - start).sum(),
+            _ => 0,
+        };
+        let Some(entry) = state.asked.remove(&want.n) else {
+            let is_wanted = matches!(want.wanted, Wanted::Ranges(_));
+            // Small files have no ranges: all of them is wanted, or nothing.
+            let is_small = state.load.size(want.n) <= MOST_SMALL;
+            let missing = (!(is_wanted && is_small)).then_some(missing);
+            let there = state.load.answered(want.n, missing);
+            if is_wanted {
+                self.shares.resumes(there);
+            }
+            return;
+        };
+        match &mut want.wanted {
+            Wanted::Ranges(ranges) => {
+                // The source begins it; what it sends comes bit by bit.
+                let ranges = std::mem::take(ranges);
+                self.shares.lacks(&entry, missing);
+                state.begun.push_back((entry, ranges));
+            }
+            Wanted::Nothing => self.shares.exhaust(&entry),
+            Wanted::Failed(_) => {}
+        }
+    }
+
+    /// Gives the pair something to do, whenever it has little left.
+    async fn feed(&self, source: &Outbox, sink: &Outbox) -> super::across::Never {
+        let mut is_over = false;
+        loop {
+            if !is_over {
+                is_over = self.feed_once(source, sink);
+            }
+            let _ = tokio::time::timeout(LOOK, self.wake.notified()).await;
+        }
+    }
+
+    /// True when nothing will come any more.
+    fn feed_once(&self, source: &Outbox, sink: &Outbox) -> bool {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if !state.is_ready {
+            return false;
+        }
+        let (mut told, mut bytes, mut others) = (Vec::new(), 0, Vec::new());
+        let is_all = loop {
+            if !state.load.is_low() {
+                break false;
+            }
+            if self.give_part(state, source) {
+                continue;
+            }
+            let Some(entry) = state.waiting.front() else {
+                break state.is_walked && state.asked.is_empty() && state.begun.is_empty();
+            };
+            let is_shared = is_shared(entry);
+            if is_shared && state.asked.len() + state.begun.len() >= BEGUN {
+                break false;
+            }
+            let Some(entry) = state.waiting.pop_front() else {
+                break false;
+            };
+            if !self.shares.claim(&entry) {
+                others.push(Want {
+                    n: entry.n,
+                    wanted: Wanted::Nothing,
+                });
+                continue;
+            }
+            if is_shared {
+                state.asked.insert(entry.n, entry.clone());
+            } else if matches!(entry.kind, EntryKind::File { .. }) {
+                state.load.gave(entry.n, entry.stamp.size);
+            }
+            state.told += 1;
+            bytes += weight(&entry);
+            told.push(entry);
+            if told.len() >= BATCH || bytes >= MOST_ENTRIES_BYTES {
+                sink.send(Message::Entries(std::mem::take(&mut told)));
+                bytes = 0;
+            }
+        };
+        // What another pair has needs nothing here, however busy this one is.
+        while let Some(entry) = state.waiting.front() {
+            if is_shared(entry) || !self.shares.is_claimed(entry) {
+                break;
+            }
+            let n = entry.n;
+            state.waiting.pop_front();
+            let wanted = Wanted::Nothing;
+            others.push(Want { n, wanted });
+        }
+        for batch in others.chunks(BATCH) {
+            source.send(Message::Wants(batch.to_vec()));
+        }
+        if !told.is_empty() {
+            sink.send(Message::Entries(told));
+        }
+        if is_all {
+            sink.send(Message::Walked {
+                entries: state.told,
+                bytes: 0,
+                errors: 0,
+            });
+        }
+        is_all
+    }
+
+    /// A part of a large file that it has begun, or the word that there is no more of it. False
+    /// if it has begun none.
+    fn give_part(&self, state: &mut State, source: &Outbox) -> bool {
+        let Some((entry, missing)) = state.begun.front() else {
+            return false;
+        };
+        let n = entry.n;
+        let (ranges, is_last) = match self.shares.part(entry, state.load.window()) {
+            None => (Vec::new(), true),
+            Some((start, end)) => {
+                let within = missing
+                    .iter()
+                    .map(|(at, to)| (*at.max(&start), *to.min(&end)));
+                (within.filter(|(at, to)| at < to).collect(), false)
+            }
+        };
+        let given: u64 = ranges.iter().map(|(at, to)| to - at).sum();
+        if is_last {
+            state.begun.pop_front();
+        }
+        if is_last || given > 0 {
+            state.load.gave_part(n, given);
+            source.send(Message::More {
+                n,
+                ranges,
+                last: is_last,
+            });
+        }
+        true
+    }
+}
+
+impl State {
+    /// A file that failed.
+    fn forget(&mut self, n: u64) {
+        self.load.forget(n);
+        self.begun.retain(|(entry, _)| entry.n != n);
+    }
+}
+
+fn is_shared(entry: &Entry) -> bool {
+    matches!(entry.kind, EntryKind::File { .. }) && entry.stamp.size > LEAST_SHARED
+}
+
+/// Bytes of a message.
+fn weight(entry: &Entry) -> usize {
+    let attributes = entry.attributes.iter();
+    let attributes: usize = attributes
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    let link = match &entry.kind {
+        EntryKind::Link(to) => to.len(),
+        _ => 0,
+    };
+    entry.path.len() + 128 + attributes + link
+}
+
+/// Which host it was.
+fn at(host: &SshHost, error: &Error) -> Error {
+    Error::stop(error.reason(), format!("{}: {error}", host.host()))
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which stream sends what.
+//!
+//! One queue for all streams of a source. A stream takes its next bite when its socket has
+//! little unsent, so a slow one binds little. Bites shrink towards the end. When nothing is
+//! left, an idle stream repeats the oldest one that is not acknowledged: whichever copy comes
+//! first counts. So the last stream ends about one small bite after the first.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::{bite_length, LEAST_BITE};
+
+/// Small files of one pack, bytes and number at most: about a chunk.
+const PACK_BYTES: u64 = 1 << 20;
+const PACK_FILES: usize = 1024;
+/// The rest is spread over so many bites per stream.
+const SPREAD: u64 = 4;
+/// Copies of one bite in flight at most.
+const COPIES: usize = 2;
+
+/// What a stream has to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// A bite of a file.
+    Range {
+        /// The file.
+        file: u64,
+        /// Its size, bytes.
+        size: u64,
+        /// How often the file was begun anew, because it had changed.
+        attempt: u16,
+        /// Where the bite begins, bytes.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Small files, whole.
+    Pack(Vec<u64>),
+}
+
+/// A piece of work, and its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bite {
+    /// For [`Queue::have`] and [`Queue::again`].
+    pub id: u64,
+    /// What.
+    pub work: Work,
+}
+
+#[derive(Debug)]
+struct Range {
+    file: u64,
+    size: u64,
+    attempt: u16,
+    at: u64,
+    end: u64,
+    chunk: u64,
+}
+
+#[derive(Debug)]
+struct Flight {
+    work: Work,
+    bytes: u64,
+    streams: Vec<usize>,
+    since: Duration,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Queue {
+    ranges: VecDeque<Range>,
+    small: VecDeque<(u64, u64)>,
+    /// Bytes in `small`, and in both.
+    small_bytes: u64,
+    rest: u64,
+    flight: BTreeMap<u64, Flight>,
+    next: u64,
+    streams: Vec<usize>,
+}
+
+impl Queue {
+    /// A stream that takes bites from now on.
+    pub fn open(&mut self, stream: usize) {
+        if !self.streams.contains(&stream) {
+            self.streams.push(stream);
+        }
+    }
+
+    /// A stream that is gone: what it had in flight is sent by another one.
+    pub fn close(&mut self, stream: usize) {
+        self.streams.retain(|open| *open != stream);
+        let mut lost = Vec::new();
+        for (id, flight) in &mut self.flight {
+            flight.streams.retain(|carrier| *carrier != stream);
+            if flight.streams.is_empty() {
+                lost.push(*id);
+            }
+        }
+        for id in lost.into_iter().rev() {
+            self.again(id);
+        }
+    }
+
+    /// A range of a file. Its ends are on the grid of [`LEAST_BITE`], or the file's end.
+    /// Bites have `chunk` bytes at most.
+    pub fn add_range(&mut self, file: u64, size: u64, attempt: u16, range: (u64, u64), chunk: u64) {
+        let (at, end) = range;
+        if at < end {
+            self.rest += end - at;
+            self.ranges.push_back(Range {
+                file,
+                size,
+                attempt,
+                at,
+                end,
+                chunk,
+            });
+        }
+    }
+
+    /// A file that goes into a pack.
+    pub fn add_small(&mut self, file: u64, bytes: u64) {
+        self.rest += bytes;
+        self.small_bytes += bytes;
+        self.small.push_back((file, bytes));
+    }
+
+    /// Something of a file is waiting, or in flight.
+    pub fn has(&self, file: u64) -> bool {
+        let flies =
+            |flight: &Flight| matches!(flight.work, Work::Range { file: f, .. } if f == file);
+        self.ranges.iter().any(|range| range.file == file) || self.flight.values().any(flies)
+    }
+
+    /// Nothing more of a file is sent. What of it is in flight: offsets and lengths.
+    pub fn cancel(&mut self, file: u64) -> Vec<(u64, u64)> {
+        let of_it = |range: &&Range| range.file == file;
+        let gone: u64 = self.ranges.iter().filter(of_it).map(|r| r.end - r.at).sum();
+        self.rest -= gone;
+        self.ranges.retain(|range| range.file != file);
+        let mut flying = Vec::new();
+        self.flight.retain(|_, flight| match flight.work {
+            Work::Range {
+                file: f,
+                offset,
+                length,
+                ..
+            } if f == file => {
+                flying.push((offset, length));
+                false
+            }
+            _ => true,
+        });
+        flying
+    }
+
+    /// The next bite for an idle stream. A bite in flight is repeated only if it is older than
+    /// `patience`, at the time `now`.
+    pub fn take(&mut self, stream: usize, now: Duration, patience: Duration) -> Option<Bite> {
+        let is_pack = self.small_bytes >= PACK_BYTES
+            || self.small.len() >= PACK_FILES
+            || (self.ranges.is_empty() && !self.small.is_empty());
+        let (work, bytes) = match is_pack {
+            true => self.pack(),
+            false => match self.range() {
+                Some(range) => range,
+                None => return self.repeat(stream, now, patience),
+            },
+        };
+        self.rest -= bytes;
+        let id = self.next;
+        self.next += 1;
+        let flight = Flight {
+            work: work.clone(),
+            bytes,
+            streams: vec![stream],
+            since: now,
+        };
+        self.flight.insert(id, flight);
+        Some(Bite { id, work })
+    }
+
+    fn limit(&self) -> u64 {
+        self.rest / (SPREAD * self.streams.len().max(1) as u64)
+    }
+
+    fn range(&mut self) -> Option<(Work, u64)> {
+        let limit = self.limit();
+        let range = self.ranges.front_mut()?;
+        let limit = limit.clamp(LEAST_BITE, range.chunk);
+        let length = bite_length(range.at, range.end, range.size, limit);
+        let work = Work::Range {
+            file: range.file,
+            size: range.size,
+            attempt: range.attempt,
+            offset: range.at,
+            length,
+        };
+        range.at += length;
+        if range.at == range.end {
+            self.ranges.pop_front();
+        }
+        Some((work, length))
+    }
+
+    fn pack(&mut self) -> (Work, u64) {
+        let limit = self.limit().clamp(LEAST_BITE, PACK_BYTES);
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        while let Some((file, size)) = self.small.front().copied() {
+            if !files.is_empty() && (bytes + size > limit || files.len() >= PACK_FILES) {
+                break;
+            }
+            self.small.pop_front();
+            files.push(file);
+            bytes += size;
+        }
+        self.small_bytes -= bytes;
+        (Work::Pack(files), bytes)
+    }
+
+    fn repeat(&mut self, stream: usize, now: Duration, patience: Duration) -> Option<Bite> {
+        let late = |flight: &Flight| {
+            flight.streams.len() < COPIES
+                && !flight.streams.contains(&stream)
+                && now.saturating_sub(flight.since) > patience
+        };
+        let mut flights = self.flight.iter_mut();
+        let (id, flight) = flights.find(|(_, flight)| late(flight))?;
+        flight.streams.push(stream);
+        Some(Bite {
+            id: *id,
+            work: flight.work.clone(),
+        })
+    }
+
+    /// The other side has it, verified and written. Its bytes; `None` if another copy came
+    /// first.
+    pub fn have(&mut self, id: u64) -> Option<(Work, u64)> {
+        let flight = self.flight.remove(&id)?;
+        Some((flight.work, flight.bytes))
+    }
+
+    /// It was damaged, or its stream is gone: it is sent again, first of all.
+    pub fn again(&mut self, id: u64) {
+        let Some(flight) = self.flight.remove(&id) else {
+            return;
+        };
+        self.rest += flight.bytes;
+        match flight.work {
+            Work::Range {
+                file,
+                size,
+                attempt,
+                offset,
+                length,
+            } => self.ranges.push_front(Range {
+                file,
+                size,
+                attempt,
+                at: offset,
+                end: offset + length,
+                chunk: length.next_power_of_two().max(LEAST_BITE),
+            }),
+            Work::Pack(files) => {
+                // How its bytes are spread over its files is not known any more, and no
+                // matter: only the sum is.
+                let mut bytes = flight.bytes;
+                self.small_bytes += bytes;
+                for file in files.into_iter().rev() {
+                    self.small.push_front((file, bytes));
+                    bytes = 0;
+                }
+            }
+        }
+    }
+
+    /// Nothing waits, and nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.ranges.is_empty() && self.small.is_empty() && self.flight.is_empty()
+    }
+
+    /// Bytes that no stream has taken.
+    pub fn rest(&self) -> u64 {
+        self.rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CHUNK;
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    const NOW: Duration = Duration::ZERO;
+    const NEVER: Duration = Duration::MAX;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Take(usize),
+        Have(usize),
+        Again(usize),
+        Close(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (0usize..4).prop_map(Step::Take),
+            3 => any::<usize>().prop_map(Step::Have),
+            1 => any::<usize>().prop_map(Step::Again),
+            1 => (0usize..4).prop_map(Step::Close),
+        ]
+    }
+
+    proptest! {
+        /// Whatever is lost or damaged: in the end each byte and each small file was
+        /// acknowledged once, and the queue is empty.
+        #[test]
+        fn each_byte_is_acknowledged_once(
+            sizes in proptest::collection::vec(1u64..40 << 20, 1..5),
+            small in proptest::collection::vec(0u64..256 << 10, 0..50),
+            steps in proptest::collection::vec(step(), 0..300),
+        ) {
+            let mut queue = Queue::default();
+            (0..4).for_each(|stream| queue.open(stream));
+            for (file, size) in sizes.iter().enumerate() {
+                queue.add_range(file as u64, *size, 0, (0, *size), CHUNK);
+            }
+            for (file, size) in small.iter().enumerate() {
+                queue.add_small(1000 + file as u64, *size);
+            }
+            let total: u64 = sizes.iter().chain(&small).sum();
+            prop_assert_eq!(queue.rest(), total);
+            let mut seen: HashMap<u64, u64> = HashMap::new();
+            let mut count = |work: Work, bytes: u64| match work {
+                Work::Range { file, length, .. } => {
+                    assert_eq!(length, bytes);
+                    *seen.entry(file).or_default() += length;
+                }
+                Work::Pack(files) => files.iter().for_each(|f| *seen.entry(*f).or_default() += 1),
+            };
+            let mut flying = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Take(stream) => flying.extend(queue.take(stream, NOW, NEVER)),
+                    Step::Have(n) if !flying.is_empty() => {
+                        let bite = flying.swap_remove(n % flying.len());
+                        if let Some((work, bytes)) = queue.have(bite.id) {
+                            prop_assert_eq!(&work, &bite.work);
+                            count(work, bytes);
+                        }
+                    }
+                    Step::Again(n) if !flying.is_empty() => {
+                        queue.again(flying.swap_remove(n % flying.len()).id);
+                    }
+                    Step::Close(stream) => queue.close(stream),
+                    _ => {}
+                }
+            }
+            // What is still in flight comes, and then all the rest.
+            flying.into_iter().for_each(|bite| {
+                if let Some((work, bytes)) = queue.have(bite.id) {
+                    count(work, bytes);
+                }
+            });
+            queue.open(0);
+            while let Some(bite) = queue.take(0, NOW, NEVER) {
+                let (work, bytes) = queue.have(bite.id).expect("in flight");
+                count(work, bytes);
+            }
+            prop_assert!(queue.is_idle());
+            prop_assert_eq!(queue.rest(), 0);
+            for (file, size) in sizes.iter().enumerate() {
+                prop_assert_eq!(seen.get(&(file as u64)), Some(size));
+            }
+            for file in 0..small.len() {
+                prop_assert_eq!(seen.get(&(1000 + file as u64)), Some(&1));
+            }
+        }
+    }
+
+    /// Streams of 1 and 10 units of rate: with fixed halves the slow one would end ten times
+    /// later.
+    #[test]
+    fn a_slow_stream_ends_with_a_fast_one() {
+        let mut queue = Queue::default();
+        (0..2).for_each(|stream| queue.open(stream));
+        let size = 100 << 20;
+        queue.add_range(0, size, 0, (0, size), CHUNK);
+        let (mut free, mut last) = ([0u64, 0], [0, 0]);
+        loop {
+            let stream = usize::from(free[1] < free[0]);
+            let Some(bite) = queue.take(stream, NOW, NEVER) else {
+                break;
+            };
+            let Work::Range { length, .. } = bite.work else {
+                panic!("no small files");
+            };
+            free[stream] += length * [10, 1][stream];
+            last[stream] = free[stream];
+            queue.have(bite.id).expect("in flight");
+        }
+        let (first, last) = (last[0].min(last[1]) as f64, last[0].max(last[1]) as f64);
+        assert!(last / first < 1.01, "{first} {last}");
+    }
+
+    #[test]
+    fn an_idle_stream_repeats_the_oldest_and_the_first_copy_counts() {
+        let mut queue = Queue::default();
+        (0..3).for_each(|stream| queue.open(stream));
+        queue.add_range(7, 100, 0, (0, 100), CHUNK);
+        let ms = Duration::from_millis;
+        let first = queue.take(0, ms(0), ms(100)).expect("one");
+        assert_eq!(queue.take(1, ms(100), ms(100)), None, "not late yet");
+        assert_eq!(queue.take(0, ms(200), ms(100)), None, "its own");
+        let copy = queue.take(1, ms(200), ms(100)).expect("a copy");
+        assert_eq!(copy, first);
+        assert_eq!(queue.take(2, ms(900), ms(100)), None, "two are enough");
+        queue.close(0);
+        assert_eq!(queue.rest(), 0, "the copy is in flight");
+        assert!(queue.have(copy.id).is_some());
+        assert!(queue.have(first.id).is_none());
+        assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn a_closed_stream_gives_back_and_a_cancelled_file_is_gone() {
+        let mut queue = Queue::default();
+        queue.open(0);
+        queue.add_range(1, 3 << 20, 0, (0, 3 << 20), CHUNK);
+        queue.add_range(2, 10, 0, (0, 10), CHUNK);
+        let bite = queue.take(0, NOW, NEVER).expect("one");
+        queue.close(0);
+        assert_eq!(queue.rest(), (3 << 20) + 10);
+        queue.open(1);
+        let again = queue.take(1, NOW, NEVER).expect("one");
+        assert_eq!(again.work, bite.work);
+        queue.cancel(1);
+        assert_eq!(queue.rest(), 10);
+        assert!(queue.have(again.id).is_none());
+    }
+}

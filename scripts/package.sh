@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Builds the Debian package, a tarball of the same files and the list of what is linked in (SBOM,
+# CycloneDX), into target/package or the directory given. The same source, compiler and
+# packages give the same bytes, wherever it is built.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+source scripts/stage.sh
+
+built=${CARGO_TARGET_DIR:-target}
+out=${1:-$built/package}
+command -v dpkg-shlibdeps >/dev/null || fail "dpkg-shlibdeps is missing: apt-get install dpkg-dev"
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+architecture=$(dpkg --print-architecture)
+# Who answers for the package is whoever builds it for others: MAINTAINER. Without it the package
+# is for this host alone, and says so (RFC 2606 reserves the domain).
+maintainer=${MAINTAINER:-Nobody yet <unreleased@paceline.invalid>}
+# Times in archives: that of the last commit, not of the build.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export LC_ALL=C TZ=UTC
+umask 022
+
+mkdir -p "$built"
+# BUILT: a directory with what is built already.
+if [ -n "${BUILT:-}" ]; then
+	paceline=$BUILT/paceline
+else
+	# Folders of this machine are in no file.
+	here=$PWD
+	home=${CARGO_HOME:-$HOME/.cargo}
+	target=$(realpath "$built")
+	export RUSTFLAGS="--remap-path-prefix=$here=/paceline --remap-path-prefix=$home=/cargo --remap-path-prefix=$target=/target"
+	export CFLAGS="-O2 -g -ffile-prefix-map=$here=/paceline -ffile-prefix-map=$home=/cargo -ffile-prefix-map=$target=/target"
+	build
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/paceline
+name=paceline-$version-$(uname -m)
+mkdir -p "$out"
+rm -f "$out"/paceline[-_]* "$out"/paceline.cdx.json
+stage "$root/usr" /usr
+python3 scripts/sbom.py >"$work/paceline.cdx.json"
+
+for file in bin/paceline lib/libpaceline.so lib/paceline/libpaceline-mpi.so lib/paceline/libpaceline-yield.so; do
+	strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root/usr/$file"
+done
+
+# What Debian wants besides.
+document() { install -D -m 644 "$1" "$root/usr/share/doc/paceline/$2"; }
+document packaging/debian/copyright copyright
+document "$work/paceline.cdx.json" paceline.cdx.json
+document CHANGELOG.md changelog
+cat >"$work/changelog" <<LOG
+paceline ($version-1) unstable; urgency=medium
+
+  * Release $version: see changelog.gz.
+
+ -- $maintainer  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
+LOG
+document "$work/changelog" changelog.Debian
+gzip -9n "$root"/usr/share/doc/paceline/changelog*
+install -D -m 644 packaging/debian/lintian-overrides "$root/usr/share/lintian/overrides/paceline"
+mkdir "$root/DEBIAN"
+install -m 755 packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm "$root/DEBIAN/"
+install -m 644 packaging/debian/triggers "$root/DEBIAN/triggers"
+
+# Which of the distribution's libraries the programs need, and since which version.
+mkdir "$work/debian"
+printf 'Source: paceline\n\nPackage: paceline\nArchitecture: any\n' >"$work/debian/control"
+depends=$(cd "$work" && dpkg-shlibdeps -O --ignore-missing-info \
+	paceline/usr/bin/paceline paceline/usr/lib/libpaceline.so paceline/usr/lib/paceline/*-*.so 2>/dev/null \
+	| sed -n 's/^shlibs:Depends=//p')
+sed -e "s/@MAINTAINER@/$maintainer/" -e "s/@VERSION@/$version-1/" -e "s/@ARCHITECTURE@/$architecture/" -e "s/@DEPENDS@/$depends/" \
+	-e "s/@SIZE@/$(du -sk --apparent-size "$root/usr" | cut -f 1)/" \
+	packaging/debian/control.in >"$root/DEBIAN/control"
+(cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+find "$root" -exec touch --no-dereference -d "@$SOURCE_DATE_EPOCH" {} +
+# LEVEL: of xz; 0 to try the script.
+level=${LEVEL:-6}
+# One thread: more cut the archive elsewhere, by the machine's number.
+dpkg-deb --root-owner-group -Zxz -z"$level" --threads-max=1 --build "$root" "$out/paceline_$version-1_$architecture.deb" >/dev/null
+
+# The same files for other systems, below a prefix of one's choice. `scripts/install.sh` puts
+# the prefix into the units; here they have /usr.
+mv "$root/usr" "$work/$name"
+tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=posix \
+	--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime -C "$work" -c "$name" \
+	| xz -T1 -"$level" >"$out/$name.tar.xz"
+install -m 644 "$work/paceline.cdx.json" "$out/paceline.cdx.json"
+(cd "$out" && sha256sum paceline_*.deb paceline-*.tar.xz paceline.cdx.json | tee paceline-sha256sums)
