@@ -206,16 +206,11 @@ fn ask(path: &Path, request: &Request) -> Result<Answer> {
     match socket::ask(path, request) {
         Ok(Answer::Error(problem)) => bail!("{problem}"),
         Ok(answer) => Ok(answer),
-        // What a killed one has left.
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            match socket::remove_dead(path) {
-                Ok(()) => bail!(
-                    "no link listens at {} any more: its process was killed; the stale socket is removed now",
-                    path.display()
-                ),
-                Err(_) => bail!("no link listens at {}", path.display()),
-            }
-        }
+        // Not removed here: a new link may take its place at this moment.
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => bail!(
+            "no link listens at {} any more: its process was killed; the next link there replaces the socket",
+            path.display()
+        ),
         Err(error) => Err(error).with_context(|| format!("no link listens at {}", path.display())),
     }
 }

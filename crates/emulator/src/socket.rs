@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -149,15 +149,7 @@ impl Server {
     /// When another process listens there, the path is not a socket, or the socket
     /// cannot be created.
     pub fn start(path: &Path, control: Control) -> io::Result<Self> {
-        if UnixStream::connect(path).is_ok() {
-            return Err(io::Error::new(
-                io::ErrorKind::AddrInUse,
-                "another link listens on this socket",
-            ));
-        }
-        remove_dead(path)?;
-        let listener = UnixListener::bind(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        let listener = claim(path)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
@@ -191,21 +183,36 @@ impl Drop for Server {
     }
 }
 
-/// Removes the file of a socket without a listener.
-///
-/// # Errors
-/// When it is no socket, or cannot be removed.
-pub fn remove_dead(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::FileTypeExt;
+/// A socket at `path`, in place of one whose process was killed.
+fn claim(path: &Path) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
-        Ok(_) => Err(io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "the path exists and is not a socket",
-        )),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "the path exists and is not a socket",
+            ));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another link listens on this socket",
+            ));
+        }
+        _ => {}
     }
+    // Under another name until it listens and only its owner may connect: who asks meanwhile
+    // finds the dead one or this one, and no moment without either.
+    let new = path.with_added_extension(std::process::id().to_string());
+    let _ = fs::remove_file(&new);
+    let claimed = UnixListener::bind(&new).and_then(|listener| {
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
+        fs::rename(&new, path)?;
+        Ok(listener)
+    });
+    if claimed.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    claimed
 }
 
 fn serve(stream: &UnixStream, control: &Control) -> io::Result<()> {

@@ -26,7 +26,7 @@ impl Ended {
     }
 
     #[track_caller]
-    pub fn fails_with(self, code: i32, says: &str) {
+    pub fn fails_with(&self, code: i32, says: &str) {
         let said = text(&self.0.stderr);
         assert_eq!(self.0.status.code(), Some(code), "{said}");
         assert!(said.contains(says), "{said}");
