@@ -13,6 +13,7 @@
 //!   ([`Rate`]).
 
 mod arrive;
+mod buffer;
 mod credit;
 mod error;
 mod frame;
