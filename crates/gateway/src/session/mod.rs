@@ -18,6 +18,8 @@ mod credit;
 mod error;
 mod frame;
 mod fuzz;
+#[cfg(test)]
+mod hostile;
 mod pacer;
 mod rate;
 mod receive;
