@@ -44,6 +44,7 @@ if [ "${1:-}" = test ] || [ "${1:-}" = bench ]; then
 		musl-tools # programs with another C library
 		slurmctld slurmd slurm-client munge # jobs in steps of Slurm
 		nftables curl # hosts routed through a gateway
+		openssh-client openssh-server rsync nginx-light postgresql # programs across it
 		systemd cpio # the agent as its service, in a guest
 		prometheus openssl # what it says of the services' metrics
 		libslurm-dev libjson-c-dev # the plugin for Slurm

@@ -68,6 +68,11 @@ if command -v promtool >/dev/null || [ "${CI:-}" = true ]; then
 	python3 tests/metrics/test.py "$paceline"
 fi
 
+if [ "$(id -u)" -eq 0 ]; then
+	heading "programs across a pair of gateways"
+	python3 tests/gateway/programs.py "$paceline"
+fi
+
 heading "control laws with UndefinedBehaviorSanitizer"
 # Which their build has without optimisation.
 cargo test --locked -p paceline-control
