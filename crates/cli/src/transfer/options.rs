@@ -73,6 +73,12 @@ pub struct Options {
     /// Keep owners by their numbers, and with them setuid and setgid: root writes the destination
     #[arg(long)]
     owner: bool,
+    /// Keep hard links: names of one file, if both are sent
+    #[arg(long)]
+    hard_links: bool,
+    /// Keep devices (root writes the destination), FIFOs and sockets
+    #[arg(long)]
+    specials: bool,
     /// Keep access control lists, by the numbers of users and groups
     #[arg(long)]
     acls: bool,
@@ -193,6 +199,8 @@ impl Options {
             xattrs: self.xattrs,
             acls: self.acls,
             owner: self.owner,
+            hard_links: self.hard_links,
+            specials: self.specials,
             part: None,
             tell_hashes: self.hash_file.is_some(),
         })

@@ -116,6 +116,10 @@ pub struct Options {
     pub acls: bool,
     /// Owners are, and so setuid and setgid: the sink is root.
     pub owner: bool,
+    /// Names of one file stay names of one file.
+    pub hard_links: bool,
+    /// Devices, FIFOs and sockets are made.
+    pub specials: bool,
     /// This session is one of several that write the same destination, by this number (from 1).
     /// It gives names to files that it has whole, and finishes nothing.
     pub part: Option<u16>,
@@ -139,6 +143,8 @@ impl Default for Options {
             xattrs: false,
             acls: false,
             owner: false,
+            hard_links: false,
+            specials: false,
             part: None,
         }
     }

@@ -29,6 +29,7 @@ impl Sink {
                 self.root.remove(&path, false).map_err(at(&path))?;
             }
         }
+        self.link_all(&mut summary);
         let deleted = self.delete(&mut summary)?;
         let mut plan = std::mem::take(&mut *held(&self.plan));
         // Those inside first: a change in one changes the time of the one above it.

@@ -6,6 +6,7 @@ mod commit;
 mod disk;
 mod finish;
 mod large;
+mod names;
 mod plan;
 mod receive;
 
@@ -125,6 +126,8 @@ struct Directory {
 struct Plan {
     /// Directories, for their times and permissions at the end.
     directories: Vec<Directory>,
+    /// Further names of files: the entry, its path, and the file's first one.
+    links: Vec<(u64, Vec<u8>, Vec<u8>)>,
     /// Hashes of all paths, where what is not among them is deleted.
     seen: HashSet<[u8; 16]>,
     /// Entries with an answer.

@@ -3,17 +3,13 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{mpsc as channel, Arc, Mutex};
 use std::time::Duration;
 
-use rustix::fs::{
-    chmodat, openat, readlinkat, renameat, symlinkat, unlinkat, AtFlags, FileType, Mode, OFlags,
-    CWD,
-};
+use rustix::fs::{readlinkat, renameat, symlinkat, unlinkat, AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
 use super::large::Large;
@@ -23,8 +19,8 @@ use crate::session::progress::{shown, Event, Progress};
 use crate::{Error, Result};
 use paceline_transfer::chunk::{Tree, CV};
 use paceline_transfer::store::{
-    file_bits, is_same, other_kind, set_link, set_owner_at, short as short_id, stamp_of,
-    temporary_name, Found, Journal, Known, Record, Root, Temporary,
+    file_bits, is_same, other_kind, set_link, set_mode_at, set_owner_at, short as short_id,
+    stamp_of, temporary_name, Found, Journal, Known, Record, Root, Temporary,
 };
 use paceline_transfer::wire::{
     check_path, Entry, EntryKind, Message, Owner, Reason, Stamp, Update, Verify, Want, Wanted,
@@ -58,6 +54,10 @@ pub(super) fn open(
             let text = "--owner: the destination is not written by root";
             return Err(Error::stop(Reason::Usage, text));
         }
+    }
+    if job.options.specials && matches!(job.target, Target::Below(..)) {
+        let text = "a standing receiver makes no devices, FIFOs or sockets: leave out --specials";
+        return Err(Error::stop(Reason::Refused, text));
     }
     let (root, rename) = match &job.target {
         Target::Operator(path) => operators(path, one_file, dry_run)?,
@@ -288,6 +288,8 @@ impl Sink {
                 owner,
             }),
             EntryKind::Link(to) => self.plan_link(&path, &to, &stamp, owner),
+            EntryKind::HardLink(of) => self.plan_hard_link(n, path, of),
+            EntryKind::Special(special) => self.plan_special(&path, special, (mode, owner, &stamp)),
             EntryKind::File { dense } => {
                 self.progress.found(stamp.size);
                 let slot = Slot {
@@ -304,7 +306,7 @@ impl Sink {
         }
     }
 
-    fn unchanged(&self) -> Wanted {
+    pub(super) fn unchanged(&self) -> Wanted {
         held(&self.summary).unchanged += 1;
         self.progress.entry_done();
         Wanted::Nothing
@@ -480,7 +482,7 @@ impl Sink {
         let bits = file_bits(slot.owner);
         // A new owner has taken setuid and setgid from it.
         if (stat.st_mode ^ slot.mode) & bits != 0 || slot.mode & bits & !0o777 != 0 {
-            set_mode(parent, name, slot.mode & bits)?;
+            set_mode_at(parent, name, slot.mode & bits)?;
         }
         if self.options.tell_hashes {
             self.tell_hash(&slot.path, &self.hash_there(&slot.path)?);
@@ -488,7 +490,7 @@ impl Sink {
         Ok(())
     }
 
-    fn hash_there(&self, path: &[u8]) -> io::Result<CV> {
+    pub(super) fn hash_there(&self, path: &[u8]) -> io::Result<CV> {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(std::fs::File::from(self.root.read(path)?))?;
         Ok(*hasher.finalize().as_bytes())
@@ -568,13 +570,4 @@ pub(super) fn path_hash(path: &[u8]) -> [u8; 16] {
     let mut hash = [0; 16];
     hash.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);
     hash
-}
-
-/// Of the very file that has the name, and not of what a link leads to.
-fn set_mode(parent: &impl std::os::fd::AsFd, name: &OsStr, mode: u32) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = openat(parent, name, flags, Mode::empty())?;
-    let own = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    chmodat(CWD, own, Mode::from_raw_mode(mode), AtFlags::empty())?;
-    Ok(())
 }
