@@ -79,6 +79,9 @@ pub struct Options {
     /// Keep devices (root writes the destination), FIFOs and sockets
     #[arg(long)]
     specials: bool,
+    /// Read what is on a block device, and write onto one that is the destination
+    #[arg(long, conflicts_with_all = ["delete", "specials"])]
+    device: bool,
     /// Keep access control lists, by the numbers of users and groups
     #[arg(long)]
     acls: bool,
@@ -182,6 +185,8 @@ impl Options {
             rate_bps: self.rate.map(Rate::bits_per_second),
             plain: matches!(self.data, Data::Plain),
             update: match self.update {
+                // The times of a device say nothing of what is on it.
+                Update::SizeMtime if self.device => wire::Update::Always,
                 Update::SizeMtime => wire::Update::SizeMtime,
                 Update::Hash => wire::Update::Hash,
                 Update::Always => wire::Update::Always,
@@ -201,6 +206,7 @@ impl Options {
             owner: self.owner,
             hard_links: self.hard_links,
             specials: self.specials,
+            device: self.device,
             part: None,
             tell_hashes: self.hash_file.is_some(),
         })
@@ -220,6 +226,7 @@ impl Options {
             command: command.split_whitespace().map(str::to_owned).collect(),
             remote: self.remote_command.clone(),
             ports: ports.map(|(first, last)| format!("{first}-{last}")),
+            sending: None,
             verbose,
         }
     }

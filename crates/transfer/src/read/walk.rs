@@ -5,14 +5,14 @@ use std::collections::hash_map::{Entry as Slot, HashMap};
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::{WalkBuilder, WalkState};
 use rustix::fs::FileType;
 
-use super::file::hash_file;
+use super::file::{hash_file, open};
 use super::filter::Filter;
 use crate::store::{read_attributes, special_of, Root, Which};
 use crate::wire::{check_path, is_temporary, Entry, EntryKind, Stamp, JOURNALS};
@@ -27,6 +27,8 @@ pub struct Place {
     pub root: Arc<Root>,
     /// Below it.
     pub path: Vec<u8>,
+    /// A block device, whose content is sent.
+    pub is_device: bool,
 }
 
 /// What the walk finds.
@@ -116,6 +118,8 @@ pub struct More {
     pub hard_links: bool,
     /// Devices, FIFOs and sockets are entries.
     pub specials: bool,
+    /// What is on a block device is sent, if that is named as the source.
+    pub device: bool,
 }
 
 /// Files that have several names: device and inode, and the first of the names.
@@ -132,7 +136,7 @@ impl More {
             entry.root = hash_file(&place).ok();
         }
         let may_have = is_file || entry.kind == EntryKind::Directory;
-        if self.attributes.is_none() || !may_have {
+        if self.attributes.is_none() || !may_have || place.is_device {
             return Seen::Entry(entry, place);
         }
         let read = match is_file {
@@ -260,10 +264,25 @@ impl Look {
         own: Vec<u8>,
         (whole, metadata): (&Path, &Metadata),
     ) -> Option<Seen> {
+        let is_device =
+            self.more.device && top.file.is_some() && metadata.file_type().is_block_device();
         let kind = check_path(path)
             .map_err(|error| error.to_string())
-            .and_then(|()| self.kind(path, whole, metadata));
-        let kind = match kind {
+            .and_then(|()| match is_device {
+                true => Ok(EntryKind::File { dense: true }),
+                false => self.kind(path, whole, metadata),
+            });
+        let place = Place {
+            root: Arc::clone(&top.root),
+            path: own,
+            is_device,
+        };
+        let of_device = match is_device {
+            true => open(&place).map(|(_, stamp, _)| Some(stamp)),
+            false => Ok(None),
+        };
+        let of_device = of_device.map_err(|error| error.to_string());
+        let (kind, of_device) = match kind.and_then(|kind| Ok((kind, of_device?))) {
             Ok(kind) => kind,
             Err(what) => return Some(Seen::Trouble(path.to_vec(), what)),
         };
@@ -272,19 +291,15 @@ impl Look {
             path: path.to_vec(),
             kind,
             mode: metadata.mode() & 0o7777,
-            stamp: Stamp {
+            stamp: of_device.unwrap_or(Stamp {
                 size: metadata.size(),
                 mtime: (metadata.mtime(), metadata.mtime_nsec() as u32),
                 ctime: (metadata.ctime(), metadata.ctime_nsec() as u32),
                 ino: metadata.ino(),
-            },
+            }),
             root: None,
             attributes: Vec::new(),
             owner: Some((metadata.uid(), metadata.gid())),
-        };
-        let place = Place {
-            root: Arc::clone(&top.root),
-            path: own,
         };
         Some(Seen::Entry(entry, place))
     }
@@ -307,7 +322,11 @@ impl Look {
         let special = special_of(FileType::from_raw_mode(metadata.mode()), metadata.rdev());
         match special.filter(|_| self.more.specials) {
             Some(special) => Ok(EntryKind::Special(special)),
-            None => Err("a device, FIFO or socket is not sent without --specials".to_owned()),
+            None => Err(
+                "a device, FIFO or socket is not sent without --specials, nor what is on a block \
+                 device without --device"
+                    .to_owned(),
+            ),
         }
     }
 

@@ -120,6 +120,8 @@ pub struct Options {
     pub hard_links: bool,
     /// Devices, FIFOs and sockets are made.
     pub specials: bool,
+    /// What is on a block device is read, and written onto one that is the destination.
+    pub device: bool,
     /// This session is one of several that write the same destination, by this number (from 1).
     /// It gives names to files that it has whole, and finishes nothing.
     pub part: Option<u16>,
@@ -145,6 +147,7 @@ impl Default for Options {
             owner: false,
             hard_links: false,
             specials: false,
+            device: false,
             part: None,
         }
     }

@@ -24,7 +24,7 @@ impl Sink {
             self.sync_names(false).map_err(at(b""))?;
             return Ok(summary);
         }
-        if self.is_resumed {
+        if self.is_resumed && self.device.is_none() {
             for path in temporaries(&self.root, b"", &self.id).map_err(at(b""))? {
                 self.root.remove(&path, false).map_err(at(&path))?;
             }

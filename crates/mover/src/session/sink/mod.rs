@@ -7,6 +7,7 @@ mod disk;
 mod finish;
 mod large;
 mod names;
+mod open;
 mod plan;
 mod receive;
 
@@ -31,7 +32,7 @@ use super::stream::Stream;
 use super::streams::serve_streams;
 use crate::{Error, Result};
 use paceline_transfer::read::Filter;
-use paceline_transfer::store::{set_attributes, set_owner, Journal, Known, Root, Which};
+use paceline_transfer::store::{set_attributes, set_owner, Journal, Known, Root, Temporary, Which};
 use paceline_transfer::wire::{Attribute, Entry, Message, Options, Owner, Stamp, Summary};
 
 /// Messages of entries that wait for the plan.
@@ -101,6 +102,8 @@ struct Sink {
     files_to_come: AtomicU64,
     bounds: Bounds,
     used: Used,
+    /// The destination, if it is a block device.
+    device: Option<Arc<Temporary>>,
     /// The disk was full, which was told.
     is_waiting: AtomicBool,
     plan: Mutex<Plan>,
@@ -161,7 +164,7 @@ pub async fn run(
         return Err(Error::Unexpected("a source begins with its roots"));
     };
     let (sink, rename) = tokio::task::block_in_place(|| {
-        plan::open(job, one_file, outbox.clone(), Arc::clone(&progress))
+        open::open(job, one_file, outbox.clone(), Arc::clone(&progress))
     })?;
     let sink = Arc::new(sink);
     outbox.send(Message::Credit { total: WINDOW });

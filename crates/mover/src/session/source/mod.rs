@@ -177,6 +177,7 @@ pub async fn run(
         owner: source.options.owner,
         hard_links: source.options.hard_links,
         specials: source.options.specials,
+        device: source.options.device,
     };
     let walker = std::thread::spawn(move || {
         walk(&tops, &filter, more, &|entry| {
