@@ -10,6 +10,7 @@ use std::process::{Child, Command};
 use paceline_bpf::permission;
 pub use paceline_bpf::permission::capable;
 use paceline_cgroup::{Cgroup, Hierarchy, Seat};
+use paceline_launch::terminal::Filter;
 use paceline_policy::Policy;
 
 use crate::error::{Error, Result};
@@ -19,7 +20,6 @@ use crate::leftovers;
 use crate::making::{make, Place};
 use crate::pages::{self, PageServer, SOCKET_VARIABLE};
 use crate::supervise::{Outcome, Signals};
-use crate::terminal::Filter;
 use crate::verdict::{self, Counts};
 
 pub use crate::options::JobOptions;

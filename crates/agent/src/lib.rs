@@ -44,8 +44,6 @@ mod shortage;
 pub mod status;
 #[allow(unsafe_code, reason = "fork, signals")]
 mod supervise;
-#[allow(unsafe_code, reason = "a filter of system calls")]
-mod terminal;
 #[allow(unsafe_code, reason = "setsockopt")]
 mod tuning;
 mod verdict;
