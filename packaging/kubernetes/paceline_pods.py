@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Puts the pods of this node under the policies that their annotation asks for.
 
