@@ -124,7 +124,32 @@ static __noinline int pl_count_timeout(const struct pl_connection *conn)
 	return 0;
 }
 
-static __noinline int pl_begin_burst(struct pl_connection *conn, const struct tcp_sock *tp)
+#define PL_USUAL_RTO_US 200000 /* TCP_RTO_MIN, include/net/tcp.h */
+#define PL_HALVINGS 20 /* of a window of 2^20 segments */
+
+/*
+ * After idle the kernel halves a window once per RTO (tcp_cwnd_restart). Under a policy with
+ * a shorter minimum RTO it does so sooner, down to the initial window within a few round
+ * trips. A burst that shows how the base does without the policy has the window that the
+ * usual RTO leaves.
+ */
+static __always_inline void pl_restore_window(const struct pl_connection *conn, struct tcp_sock *tp)
+{
+	u32 rttvar_us = tp->rttvar_us, cwnd = conn->counted.ended_cwnd;
+	s64 idle_us = tp->tcp_mstamp - conn->counted.ended_us;
+	s64 rto_us = (tp->srtt_us >> 3) + (rttvar_us > PL_USUAL_RTO_US ? rttvar_us : PL_USUAL_RTO_US);
+
+	if (!conn->rto_min_us || conn->slot || conn->policy.window_fixed_segs || !conn->counted.ended_us)
+		return;
+	for (int i = 0; i < PL_HALVINGS; i++) {
+		idle_us -= rto_us;
+		cwnd >>= idle_us > 0;
+	}
+	if (cwnd > tp->snd_cwnd && cwnd <= tp->snd_cwnd_clamp)
+		tp->snd_cwnd = cwnd;
+}
+
+static __noinline int pl_begin_burst(struct pl_connection *conn, struct tcp_sock *tp)
 {
 	struct pl_counted *at = &conn->counted;
 
@@ -137,11 +162,14 @@ static __noinline int pl_begin_burst(struct pl_connection *conn, const struct tc
 	if (!conn->policy.held_out_percent)
 		return 0;
 	at->held = bpf_get_prandom_u32() % 100 < conn->policy.held_out_percent;
-	if (at->held && conn->spaced) {
+	if (!at->held)
+		return 0;
+	if (conn->spaced) {
 		conn->spaced = 0;
 		conn->spacing_bps = 0;
 		end_pace(conn);
 	}
+	pl_restore_window(conn, tp);
 	return 0;
 }
 
@@ -157,6 +185,8 @@ static __noinline int pl_end_burst(struct pl_connection *conn, const struct tcp_
 
 	at->burst_us = 0;
 	at->held = 0;
+	at->ended_us = tp->tcp_mstamp;
+	at->ended_cwnd = tp->snd_cwnd;
 	if (held) {
 		/* The laws have not seen it: for them it was not there. */
 		conn->start.sent0 += tp->data_segs_out - at->burst_sent;
@@ -186,7 +216,7 @@ static __noinline int pl_end_burst(struct pl_connection *conn, const struct tcp_
 }
 
 /* Before a transmission. */
-static __always_inline void pl_see_send(struct pl_connection *conn, const struct tcp_sock *tp)
+static __always_inline void pl_see_send(struct pl_connection *conn, struct tcp_sock *tp)
 {
 	u8 state = ((const struct sock *)tp)->__sk_common.skc_state;
 

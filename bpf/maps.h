@@ -16,6 +16,8 @@ struct pl_counted {
 	u32 burst_sent, burst_retransmitted, burst_delivered; /* the socket's, when the burst began */
 	u64 burst_us; /* when it began; 0: there is none */
 	u64 burst_bytes; /* bytes_acked then */
+	u64 ended_us; /* when the last one ended; 0: there was none */
+	u32 ended_cwnd; /* the window then */
 	u8 held; /* 1: it is left to the base */
 	u8 watched; /* 1: pl_connection is told of timeouts and states */
 };

@@ -2,11 +2,11 @@
 //! `paceline report`: what a job's connections did, and what its policy did for them.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use paceline_agent::{job, report, service};
+use paceline_agent::{job, report, service, Error};
 use paceline_history::trial::{overall, CONFIDENCE, LEAST_BURSTS};
 use paceline_history::{size_name, Comparison, Record, Trial};
 use serde::Serialize;
@@ -45,7 +45,7 @@ struct Report {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Some(name) = &args.job else {
-        let records = service::records_by_agent(&args.agent, None)?;
+        let records = records(&args.agent, None)?;
         match args.json {
             true => output::print_json(&records)?,
             false => output::print(&list(&records))?,
@@ -58,7 +58,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let record = match running {
         Some(record) => record,
-        None => service::records_by_agent(&args.agent, Some(name))?
+        None => records(&args.agent, Some(name))?
             .into_iter()
             .next()
             .ok_or_else(|| anyhow::anyhow!("the agent has no record of job {name}"))?,
@@ -75,6 +75,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         output::print(&readable(&record, now_s()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn records(agent: &Path, name: Option<&str>) -> anyhow::Result<Vec<Record>> {
+    service::records_by_agent(agent, name).map_err(|error| match (error, name) {
+        (Error::NoAgent { socket }, Some(name)) => anyhow::anyhow!(
+            "there is no running job {name} that you may read, and no agent at {}, which would remember an ended one",
+            socket.display()
+        ),
+        (Error::NoAgent { socket }, None) => anyhow::anyhow!(
+            "there is no agent at {}, which would list jobs: name a running one, or see paceline status",
+            socket.display()
+        ),
+        (error, _) => error.into(),
+    })
 }
 
 fn now_s() -> u64 {

@@ -243,4 +243,9 @@ fn the_agent_remembers_ended_jobs_for_their_owner() {
     let all = output(&["report", &name, "--agent", place.to_str().unwrap()]);
     assert!(said(&all).contains(", ended "), "{all:?}");
     agent.kill();
+
+    let place = place.to_str().unwrap();
+    let nobody = output(&["report", &name, "--agent", place]);
+    let said = complained(&nobody);
+    assert!(said.contains("and no agent at"), "{said}");
 }

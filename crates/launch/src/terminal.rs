@@ -43,6 +43,12 @@ const TIOCLINUX: u32 = 0x541c;
 #[derive(Debug)]
 pub struct Filter(Vec<sock_filter>);
 
+impl Default for Filter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Filter {
     pub fn new() -> Self {
         let mut program = Vec::new();
