@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A large file, bite by bite.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use super::{held, Sink};
-use paceline_transfer::chunk::{Tree, CV};
+use paceline_transfer::chunk::{Tree, CV, MOST_CHUNK};
 use paceline_transfer::store::{file_bits, set_file, Record, Temporary};
 use paceline_transfer::wire::{Attribute, Bite, Header, Owner, Stamp, Verify};
 
@@ -24,8 +24,8 @@ pub(super) struct Complete {
 pub(super) struct Large {
     pub temporary: Option<Arc<Temporary>>,
     pub tree: Tree,
-    /// Attempt of bites that were sent again.
-    newer: HashMap<u64, u16>,
+    /// Bites that were sent again: where each begins, its end, and its attempt.
+    newer: BTreeMap<u64, (u64, u16)>,
     pub attempt: u16,
     /// As the temporary file has it.
     pub size: u64,
@@ -46,6 +46,18 @@ impl Large {
             size,
             ..Self::default()
         }
+    }
+
+    /// The newest attempt of which a bite within these bytes is there: what is older and comes
+    /// after it, in whatever cut, is of a file that is no more. All of it is sent again.
+    fn newest(&self, offset: u64, end: u64) -> u16 {
+        // No bite is longer.
+        let near = self.newer.range(offset.saturating_sub(MOST_CHUNK)..end);
+        let within = near.filter(|(_, (until, _))| *until > offset);
+        within
+            .map(|(_, (_, attempt))| *attempt)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Nothing of it is kept.
@@ -127,10 +139,8 @@ impl Sink {
             attempt,
             ..
         } = *header;
-        let (end, newest) = (
-            offset + length,
-            own.newer.get(&offset).copied().unwrap_or(0),
-        );
+        let end = offset + length;
+        let newest = own.newest(offset, end);
         if own.is_closed || attempt < newest || (attempt < own.attempt && size != own.size) {
             return Ok(());
         }
@@ -162,7 +172,7 @@ impl Sink {
         own.tree.remove(offset, end);
         own.tree.add(offset, length, cv);
         if attempt > 0 {
-            own.newer.insert(offset, attempt);
+            own.newer.insert(offset, (end, attempt));
         }
         let record = Record::Done {
             n,
@@ -382,5 +392,28 @@ impl Sink {
                 None => Ok(()),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first attempt's bites are cut longer than those that are sent again.
+    #[test]
+    fn a_bite_is_old_where_any_part_of_it_is_newer() {
+        let mut large = Large::default();
+        large.newer.insert(65_536, (131_072, 1));
+        for (offset, end, newest) in [
+            (0, 65_536, 0),
+            (0, 131_072, 1),
+            (65_536, 131_072, 1),
+            (131_071, 200_000, 1),
+            (131_072, 200_000, 0),
+        ] {
+            assert_eq!(large.newest(offset, end), newest, "{offset} {end}");
+        }
+        large.newer.insert(131_072, (196_608, 2));
+        assert_eq!(large.newest(0, 262_144), 2);
     }
 }
