@@ -81,7 +81,8 @@ fn the_other_side_adapts_if_it_is_the_one_that_sends() {
     namespaces.shell(&scratch.path("shell"));
     scratch.write("from/huge", 40_000_000);
     let own = ["receive", "--policy", "lfn", "--rate", "24mbit"];
-    let command = [&own[..], &["b:@from/huge", "to/"]].concat();
+    let there = format!("b:{}", scratch.path("from/huge").display());
+    let command = [&own[..], &[&there, "to/"]].concat();
     let child = namespaces
         .enter(&scratch.command_with_remote(&command))
         .spawn();

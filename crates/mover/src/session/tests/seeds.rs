@@ -82,8 +82,10 @@ fn source(directory: &Path) -> PathBuf {
 fn a_bit_on_the_wire_is_found(seeds: u64, streams: u16, of_acks: bool, bytes: u64) {
     let directory = tempfile::tempdir().expect("a directory");
     let tree = source(directory.path());
+    let all_found = Arc::new(AtomicU64::default());
     for_each_seed(seeds, |seed| {
         let (tree, to) = (tree.clone(), directory.path().join(format!("to{seed}")));
+        let found = Arc::clone(&all_found);
         let hit = Arc::new(Hit {
             at: drawn(seed, bytes),
             bit: drawn(seed + 1_000_000, 8) as u8,
@@ -102,7 +104,10 @@ fn a_bit_on_the_wire_is_found(seeds: u64, streams: u16, of_acks: bool, bytes: u6
                 "{seed}: nothing was hit"
             );
             let is_found = is_told(&events) || (sent.is_err() && received.is_err());
-            assert!(is_found, "{seed}: byte {} is not found", hit.at);
+            // An acknowledgement of the other connection may come after the end.
+            let is_late = of_acks && sent.is_ok() && received.is_ok();
+            assert!(is_found || is_late, "{seed}: byte {} is not found", hit.at);
+            found.fetch_add(u64::from(is_found), Ordering::Relaxed);
             if received.is_err() {
                 let (sent, received, _) = transfer(&tree, &to, &own, Damage::default()).await;
                 sent.and(received).expect("the same command continues");
@@ -111,6 +116,8 @@ fn a_bit_on_the_wire_is_found(seeds: u64, streams: u16, of_acks: bool, bytes: u6
             std::fs::remove_dir_all(to).expect("ours");
         }
     });
+    let found = all_found.load(Ordering::Relaxed);
+    assert!(2 * found > seeds, "only {found} of {seeds} were found");
 }
 
 #[test]
