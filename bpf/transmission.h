@@ -492,7 +492,7 @@ static __always_inline u32 after_loss(struct sock *sk, u32 base)
 	if (!slot)
 		return base;
 	see(sk, conn, &tcp);
-	/* One word of the path is read: no lock. */
+	/* Words of the path are read, a byte is written: no lock. */
 	return pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, base);
 }
 

@@ -118,7 +118,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u64 sent_us = s->last_us - s->first_us;
 	__u64 acked_us = tcp->now_us - s->train_acked_us;
 	__u64 rate = s->rate_bps, slack_us;
-	__u32 room = pl_own_queue(rate, tcp);
+	__u32 room = pl_own_queue(path, rate, tcp);
 	__u32 least_segs = pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss);
 	__u32 queued;
 	int measured;
@@ -172,7 +172,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		else if (s->drained && pl_cautious(path, tcp->mss))
 			/* As congestion avoidance would: what each adds, all add at once. */
 			rate += pl_rate(1, tcp->mss, path->min_rtt_us);
-		else if (s->drained && s->slow)
+		else if (s->slow && queued <= room / PL_EMPTY)
 			/* Too slow for a probe: as slow start would, at half its speed. */
 			rate += rate / 2;
 	}

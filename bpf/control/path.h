@@ -25,6 +25,8 @@
 #define PL_TRAIN_MIN_SEGS 16 /* shortest train whose stretch is believed */
 #define PL_LONG_TRAIN_SEGS 256 /* of which one is believed that says less than half */
 #define PL_QUEUE_SEGS 20 /* what lead and probe may leave queued: no sign of a full path */
+#define PL_ROOM_LEAST_SEGS 4 /* of a queue: what two packets of two segments are */
+#define PL_EMPTY 8 /* a queue of which no more than such a part is used has room for a faster rate */
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
@@ -216,6 +218,7 @@ static __always_inline __u64 pl_believed(struct pl_path *path, const struct pl_p
 		path->wary = 0;
 		path->wary_for = 0;
 		path->trusted = 0;
+		path->room_segs = 0;
 	}
 	return rate;
 }
@@ -322,14 +325,22 @@ static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp 
 	return segs > 2 ? (__u32)segs : 2;
 }
 
+/* Segments that may wait in the path without a sign that it is full: fewer where its queue is short. */
+static __always_inline __u32 pl_room(const struct pl_path *path, __u32 mss)
+{
+	__u32 room = pl_amount(PL_QUEUE_SEGS, mss);
+
+	return path->room_segs && path->room_segs < room ? path->room_segs : room;
+}
+
 /*
  * Segments that our own start may leave queued on a path that is not full: of lead
  * and probe, and of a paced packet: before the next one comes, a quarter is a fair
  * part.
  */
-static __always_inline __u32 pl_own_queue(__u64 rate_bps, const struct pl_tcp *tcp)
+static __always_inline __u32 pl_own_queue(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp)
 {
-	return pl_amount(PL_QUEUE_SEGS, tcp->mss) + pl_packet_segs(rate_bps, tcp) / 4;
+	return pl_room(path, tcp->mss) + pl_packet_segs(rate_bps, tcp) / 4;
 }
 
 /*

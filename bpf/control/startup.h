@@ -80,9 +80,17 @@ static __always_inline void pl_begin_anew(const struct pl_policy *policy, const 
 		orders->cwnd = PL_LEAD_SEGS;
 }
 
+/* A short queue has no room for more, or what the last growth did is not seen yet. */
+static __always_inline int pl_is_short_of_room(const struct pl_start *s, const struct pl_path *path,
+					       const struct pl_tcp *tcp)
+{
+	return path->room_segs && (s->round_cwnd < tcp->cwnd ||
+				   pl_bdp_segs(path->rate_bps, s->waited_us, tcp->mss) >= path->room_segs);
+}
+
 /* The base goes on by its own slow start, to this connection's share of the path. */
-static __always_inline void pl_lead_window(const struct pl_path *path, const struct pl_tcp *tcp,
-					   struct pl_orders *orders)
+static __always_inline void pl_lead_window(const struct pl_start *s, const struct pl_path *path,
+					   const struct pl_tcp *tcp, struct pl_orders *orders)
 {
 	__u32 share = pl_share_window(path, tcp);
 	__u32 most = pl_amount(PL_WARY_GROWTH_SEGS, tcp->mss) / pl_active(path);
@@ -91,7 +99,7 @@ static __always_inline void pl_lead_window(const struct pl_path *path, const str
 	if (more > most)
 		more = most;
 	/* Whose rate was found among others, who may be gone. */
-	if (path->wary && share < tcp->cwnd + more)
+	if (path->wary && share < tcp->cwnd + more && !pl_is_short_of_room(s, path, tcp))
 		share = tcp->cwnd + more;
 	if (share > tcp->cwnd)
 		orders->ssthresh = share;
@@ -128,7 +136,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	if (!s->waited && s->round_rtt_us) {
 		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us);
 		__u32 waiting = pl_waiting_segs(path->rate_bps / active, tcp, pl_amount(PL_PROBE_SEGS, tcp->mss));
-		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >= pl_amount(PL_QUEUE_SEGS, tcp->mss);
+		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >= pl_room(path, tcp->mss);
 		/* With a window for more, and no receiver's window below it. */
 		int filled = s->round_cwnd >= pl_start_window(path->rate_bps, active, path->min_rtt_us, tcp) &&
 			     tcp->packets_out + waiting >= s->round_cwnd;
@@ -144,7 +152,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			/* Only after a whole round with the window that is tried already. */
 			if (s->round_cwnd >= pl_share_window(path, tcp) && path->window_bps < rate + rate / 16)
 				path->window_bps += path->window_bps / 64 / pl_voices(s);
-			pl_lead_window(path, tcp, orders);
+			pl_lead_window(s, path, tcp, orders);
 		}
 	}
 	pl_begin_round(s, path, tcp);
@@ -433,7 +441,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			pl_judge_loss(s, path, policy, tcp);
 			s->state = PL_START_BASE;
 			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
-				pl_lead_window(path, tcp, orders);
+				pl_lead_window(s, path, tcp, orders);
 			s->rounds = path->wary ? PL_WARY_ROUNDS : s->rated ? PL_ROUNDS : 0;
 			pl_begin_round(s, path, tcp);
 		}

@@ -144,7 +144,7 @@ impl Startup {
     }
 
     /// ssthresh after a loss, in segments, where the base would set it to `base`.
-    pub fn ssthresh_after_loss(&self, path: &pl_path, tcp: &pl_tcp, base: u32) -> u32 {
+    pub fn ssthresh_after_loss(&self, path: &mut pl_path, tcp: &pl_tcp, base: u32) -> u32 {
         // SAFETY: as above.
         unsafe { bindings::paceline_ssthresh_after_loss(&self.start, path, tcp, base) }
     }
