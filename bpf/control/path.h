@@ -381,10 +381,14 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 	return pl_start_window(rate, pl_active(path), path->min_rtt_us, tcp);
 }
 
-/* A wary path with bursts too short for their ACKs to tell much of who else is there. */
+/*
+ * A wary path with bursts too short for their ACKs to tell much of who else is there, or with
+ * a queue that a lead and a probe overflow.
+ */
 static __always_inline int pl_cautious(const struct pl_path *path, __u32 mss)
 {
-	return path->wary && path->burst_segs < pl_amount(PL_LONG_TRAIN_SEGS, mss);
+	return (path->wary && path->burst_segs < pl_amount(PL_LONG_TRAIN_SEGS, mss)) ||
+	       (path->room_segs && path->room_segs <= pl_amount(PL_LEAD_SEGS, mss));
 }
 
 /* Segments that waited in the path at least, when the minimum RTT of a while was `rtt_us`. */
