@@ -55,8 +55,9 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
 	if (path->wary || takes_us < PL_LEAD_LEAST_US || waited_us > takes_us / 2)
 		return;
 	rate = s->rate_bps * takes_us / (2 * waited_us + 1);
-	if (rate > 2 * s->rate_bps)
-		rate = 2 * s->rate_bps;
+	/* At half of what the lead left at: its packets leave by a timer, and its ACKs come by two. */
+	if (rate > s->rate_bps * PL_LEAD_SPEEDUP / 2)
+		rate = s->rate_bps * PL_LEAD_SPEEDUP / 2;
 	s->lead_bps = rate;
 }
 

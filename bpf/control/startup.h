@@ -80,6 +80,20 @@ static __always_inline void pl_begin_anew(const struct pl_policy *policy, const 
 		orders->cwnd = PL_LEAD_SEGS;
 }
 
+/*
+ * Messages that the initial window nearly holds show no rate: each round trip carries what it
+ * may. What was in flight once and arrived may be in flight again.
+ */
+static __always_inline __u64 pl_not_below_flight(const struct pl_path *path, __u64 rate_bps, __u32 mss)
+{
+	__u32 segs = pl_bdp_segs(rate_bps, path->min_rtt_us, mss);
+
+	if (segs > PL_LEAD_SEGS || 2 * segs <= PL_LEAD_SEGS || path->flight_segs <= PL_LEAD_SEGS ||
+	    path->burst_segs > 3 * PL_LEAD_SEGS || path->min_rtt_us < 2 * PL_LEAD_LEAST_US || path->expected > 1)
+		return rate_bps;
+	return pl_rate(path->flight_segs, mss, path->min_rtt_us);
+}
+
 /* A short queue has no room for more, or what the last growth did is not seen yet. */
 static __always_inline int pl_is_short_of_room(const struct pl_start *s, const struct pl_path *path,
 					       const struct pl_tcp *tcp)
@@ -257,6 +271,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 				path->rate_bps = rate;
 				path->flight_segs = 0;
 			}
+			rate = pl_not_below_flight(path, rate, tcp->mss);
 			/* A path that the initial window fills needs no more, but may need it less at once. */
 			if (pl_bdp_segs(rate, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
 				s->learning = 1;
