@@ -305,7 +305,11 @@ fn ssthresh_after_a_loss_is_what_arrived_and_not_far_below_the_base() {
     let (mut startup, mut path) = (Startup::default(), known_path());
     let mut tcp = quiet(1_000_000);
     tcp.cwnd = 100;
-    assert_eq!(startup.ssthresh_after_loss(&mut path, &tcp, 70), 70, "no burst");
+    assert_eq!(
+        startup.ssthresh_after_loss(&mut path, &tcp, 70),
+        70,
+        "no burst"
+    );
     send(&mut startup, &mut path, &mut tcp, SEGS / 2);
     assert_eq!(startup.state(), State::Measured);
     assert_eq!(
