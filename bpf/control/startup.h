@@ -59,6 +59,13 @@
 #include "turns.h"
 #include "wanted.h"
 
+/* What an ACK says of a round trip after a start. */
+enum pl_round {
+	PL_ROUND_GOES_ON,
+	PL_ROUND_OVER,
+	PL_ROUND_HAD_ROOM, /* it is over, and the path was not full */
+};
+
 /* The pace of a start at `rate_bps`: where starts overflow a queue, not all of it at once. */
 static __always_inline __u64 pl_spread(const struct pl_path *path, __u64 rate_bps, __u32 mss)
 {
@@ -98,8 +105,8 @@ static __always_inline __u64 pl_not_below_flight(const struct pl_path *path, __u
 static __always_inline int pl_is_short_of_room(const struct pl_start *s, const struct pl_path *path,
 					       const struct pl_tcp *tcp)
 {
-	return path->room_segs && (s->round_cwnd < tcp->cwnd ||
-				   pl_bdp_segs(path->rate_bps, s->waited_us, tcp->mss) >= path->room_segs);
+	return path->room_segs && (s->round_cwnd < tcp->cwnd || path->rate_bps * s->waited_us >=
+								path->room_segs * tcp->mss * PL_USEC_PER_SEC);
 }
 
 /* The base goes on by its own slow start, to this connection's share of the path. */
@@ -127,9 +134,10 @@ static __always_inline void pl_lead_window(const struct pl_start *s, const struc
  * if it is larger by more than the ACKs jitter. The rate itself is never raised by
  * guess: what one burst tried, the next would start at.
  */
-static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
-					    struct pl_orders *orders)
+static __always_inline enum pl_round pl_follow_round(struct pl_start *s, struct pl_path *path,
+						     const struct pl_tcp *tcp)
 {
+	enum pl_round round = PL_ROUND_OVER;
 	__u32 segs = path->acked_segs - s->round_segs;
 	__u32 active = pl_active(path);
 
@@ -137,15 +145,14 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	if (!tcp->unsent)
 		s->waited = 1;
 	if ((__s32)(tcp->una - s->round_end) < 0)
-		return;
+		return PL_ROUND_GOES_ON;
 	s->rounds--;
 	if (tcp->recovering) {
 		/* The path is full, and the base knows how to go on, if slowly: too slowly for those that wait. */
 		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, tcp->mss, 1);
 		if (!path->wary)
 			s->rounds = 0;
-		pl_begin_round(s, path, tcp);
-		return;
+		return round;
 	}
 	if (!s->waited && s->round_rtt_us) {
 		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us);
@@ -166,10 +173,10 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			/* Only after a whole round with the window that is tried already. */
 			if (s->round_cwnd >= pl_share_window(path, tcp) && path->window_bps < rate + rate / 16)
 				path->window_bps += path->window_bps / 64 / pl_voices(s);
-			pl_lead_window(s, path, tcp, orders);
+			round = PL_ROUND_HAD_ROOM;
 		}
 	}
-	pl_begin_round(s, path, tcp);
+	return round;
 }
 
 /*
@@ -400,6 +407,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 {
 	__u32 done = tcp->delivered_segs - s->delivered0;
 	int over = !tcp->packets_out && !tcp->unsent;
+	enum pl_round round = PL_ROUND_GOES_ON;
 	int growing;
 
 	pl_see_rtt(path, tcp->rtt_us, tcp->now_us);
@@ -455,10 +463,9 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			pl_believe_lead(s, path, tcp);
 			pl_judge_loss(s, path, policy, tcp);
 			s->state = PL_START_BASE;
-			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
-				pl_lead_window(s, path, tcp, orders);
+			round = s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps ?
+					PL_ROUND_HAD_ROOM : PL_ROUND_OVER;
 			s->rounds = path->wary ? PL_WARY_ROUNDS : s->rated ? PL_ROUNDS : 0;
-			pl_begin_round(s, path, tcp);
 		}
 	} else if (s->state == PL_START_BASE && s->learning) {
 		if (!over && !s->gapped)
@@ -468,8 +475,12 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			s->flight_segs = tcp->packets_out;
 		pl_lead_learning(s, path, tcp, orders);
 	} else if (s->state == PL_START_BASE && s->rounds) {
-		pl_follow_round(s, path, tcp, orders);
+		round = pl_follow_round(s, path, tcp);
 	}
+	if (round == PL_ROUND_HAD_ROOM)
+		pl_lead_window(s, path, tcp, orders);
+	if (round != PL_ROUND_GOES_ON)
+		pl_begin_round(s, path, tcp);
 	/*
 	 * From here the ACKs keep time, once they carry the whole window and that is what
 	 * it was led to. Where the receiver's window is still opening they do not: what it
