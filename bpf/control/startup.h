@@ -59,13 +59,6 @@
 #include "turns.h"
 #include "wanted.h"
 
-/* What an ACK says of a round trip after a start. */
-enum pl_round {
-	PL_ROUND_GOES_ON,
-	PL_ROUND_OVER,
-	PL_ROUND_HAD_ROOM, /* it is over, and the path was not full */
-};
-
 /* The pace of a start at `rate_bps`: where starts overflow a queue, not all of it at once. */
 static __always_inline __u64 pl_spread(const struct pl_path *path, __u64 rate_bps, __u32 mss)
 {
@@ -134,10 +127,9 @@ static __always_inline void pl_lead_window(const struct pl_start *s, const struc
  * if it is larger by more than the ACKs jitter. The rate itself is never raised by
  * guess: what one burst tried, the next would start at.
  */
-static __always_inline enum pl_round pl_follow_round(struct pl_start *s, struct pl_path *path,
-						     const struct pl_tcp *tcp)
+static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
+					    struct pl_orders *orders)
 {
-	enum pl_round round = PL_ROUND_OVER;
 	__u32 segs = path->acked_segs - s->round_segs;
 	__u32 active = pl_active(path);
 
@@ -145,14 +137,15 @@ static __always_inline enum pl_round pl_follow_round(struct pl_start *s, struct 
 	if (!tcp->unsent)
 		s->waited = 1;
 	if ((__s32)(tcp->una - s->round_end) < 0)
-		return PL_ROUND_GOES_ON;
+		return;
 	s->rounds--;
 	if (tcp->recovering) {
 		/* The path is full, and the base knows how to go on, if slowly: too slowly for those that wait. */
 		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, tcp->mss, 1);
 		if (!path->wary)
 			s->rounds = 0;
-		return round;
+		pl_begin_round(s, path, tcp);
+		return;
 	}
 	if (!s->waited && s->round_rtt_us) {
 		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us);
@@ -173,10 +166,10 @@ static __always_inline enum pl_round pl_follow_round(struct pl_start *s, struct 
 			/* Only after a whole round with the window that is tried already. */
 			if (s->round_cwnd >= pl_share_window(path, tcp) && path->window_bps < rate + rate / 16)
 				path->window_bps += path->window_bps / 64 / pl_voices(s);
-			round = PL_ROUND_HAD_ROOM;
+			pl_lead_window(s, path, tcp, orders);
 		}
 	}
-	return round;
+	pl_begin_round(s, path, tcp);
 }
 
 /*
@@ -407,7 +400,6 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 {
 	__u32 done = tcp->delivered_segs - s->delivered0;
 	int over = !tcp->packets_out && !tcp->unsent;
-	enum pl_round round = PL_ROUND_GOES_ON;
 	int growing;
 
 	pl_see_rtt(path, tcp->rtt_us, tcp->now_us);
@@ -463,9 +455,10 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			pl_believe_lead(s, path, tcp);
 			pl_judge_loss(s, path, policy, tcp);
 			s->state = PL_START_BASE;
-			round = s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps ?
-					PL_ROUND_HAD_ROOM : PL_ROUND_OVER;
+			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
+				pl_lead_window(s, path, tcp, orders);
 			s->rounds = path->wary ? PL_WARY_ROUNDS : s->rated ? PL_ROUNDS : 0;
+			pl_begin_round(s, path, tcp);
 		}
 	} else if (s->state == PL_START_BASE && s->learning) {
 		if (!over && !s->gapped)
@@ -475,12 +468,8 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			s->flight_segs = tcp->packets_out;
 		pl_lead_learning(s, path, tcp, orders);
 	} else if (s->state == PL_START_BASE && s->rounds) {
-		round = pl_follow_round(s, path, tcp);
+		pl_follow_round(s, path, tcp, orders);
 	}
-	if (round == PL_ROUND_HAD_ROOM)
-		pl_lead_window(s, path, tcp, orders);
-	if (round != PL_ROUND_GOES_ON)
-		pl_begin_round(s, path, tcp);
 	/*
 	 * From here the ACKs keep time, once they carry the whole window and that is what
 	 * it was led to. Where the receiver's window is still opening they do not: what it
