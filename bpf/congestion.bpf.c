@@ -219,6 +219,7 @@ u32 BPF_PROG(pl_bbr_ssthresh, struct sock *sk)
 SEC("struct_ops")
 void BPF_PROG(pl_bbr_set_state, struct sock *sk, u8 new_state)
 {
+	note_state(sk, new_state);
 	bbr_set_state(sk, new_state);
 }
 

@@ -6,6 +6,7 @@
  * in which it was created; an accepted one to its listener's. In nested jobs
  * the innermost one decides.
  */
+#include "counters.h"
 #include "groups.h"
 #include "job.h"
 #include "paths.h"
@@ -273,7 +274,31 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	if (policy->wrap && !policy->window_fixed_segs)
 		enter_group(storage_of, tp, conn, job);
 	__sync_fetch_and_add(&job->connections, 1);
+	pl_begin_counting(conn, tp);
 	return 1;
+}
+
+/* From now on pl_connection is told of this connection's timeouts and of its states. */
+static __always_inline void watch(struct bpf_sock_ops *ops, struct bpf_sock *sk)
+{
+	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
+	int flags = ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTO_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
+
+	if (conn && !bpf_sock_ops_cb_flags_set(ops, flags))
+		conn->counted.watched = 1;
+}
+
+/* Counts a timeout, or, when one side has closed, what the connection did. */
+static __always_inline void count(struct bpf_sock *sk, struct tcp_sock *tp, bool timeout)
+{
+	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
+
+	if (!conn || conn->reason != PL_REASON_NONE)
+		return;
+	if (timeout)
+		pl_count_timeout(conn);
+	else
+		pl_fold_all(conn, tp);
 }
 
 SEC("sockops")
@@ -296,7 +321,14 @@ int pl_connection(struct bpf_sock_ops *ops)
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-		govern(ops, sk, tp, job_of(tp), bpf_get_socket_cookie(ops), true);
+		if (govern(ops, sk, tp, job_of(tp), bpf_get_socket_cookie(ops), true))
+			watch(ops, sk);
+		break;
+	case BPF_SOCK_OPS_RTO_CB:
+		count(sk, tp, true);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		count(sk, tp, false);
 		break;
 	}
 	return 1;
@@ -373,6 +405,7 @@ int pl_release(struct bpf_iter__tcp *ctx)
 	if (!conn || conn->path.job != subject())
 		return 0;
 	if (conn->reason == PL_REASON_NONE) {
+		pl_fold_all(conn, tp);
 		if (conn->policy.rto_min_us)
 			bpf_setsockopt(tp, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
 		if (conn->policy.rto_linear)

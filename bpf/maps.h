@@ -8,6 +8,20 @@
 #include "control/spacing.h"
 #include "control/window_cap.h"
 
+/* What of a connection is in the counters of its job already, and its burst (counters.h). */
+struct pl_counted {
+	u64 bytes; /* bytes_acked */
+	u32 segs, retransmitted_segs;
+	u32 starts, bad_starts, breaker_opened;
+	u32 burst_sent, burst_retransmitted, burst_delivered; /* the socket's, when the burst began */
+	u64 burst_us; /* when it began; 0: there is none */
+	u64 burst_bytes; /* bytes_acked then */
+	u64 ended_us; /* when the last one ended; 0: there was none */
+	u32 ended_cwnd; /* the window then */
+	u8 held; /* 1: it is left to the base */
+	u8 watched; /* 1: pl_connection is told of timeouts and states */
+};
+
 /* Paceline's storage of a socket. */
 struct pl_connection {
 	struct pl_path_key path; /* path.job is the job */
@@ -36,6 +50,7 @@ struct pl_connection {
 	u64 spacing_bps; /* of what is spaced */
 	struct pl_group_key group;
 	struct pl_window window;
+	struct pl_counted counted;
 	char former[PL_CC_NAME_LEN]; /* congestion control before ours */
 };
 
@@ -144,6 +159,24 @@ struct {
 	__type(key, u64);
 	__type(value, struct pl_job_policy);
 } pl_policies SEC(".maps");
+
+/* What the connections of each job did, by phase class; so no job can have more than its part. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, PL_MAX_JOBS * PL_CLASSES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pl_counters_key);
+	__type(value, struct pl_counters);
+} pl_counters SEC(".maps");
+
+/* Bursts under the policy and held out, of jobs that hold some out. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, PL_MAX_JOBS * 2 * PL_SIZES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pl_trial_key);
+	__type(value, struct pl_trial);
+} pl_trials SEC(".maps");
 
 /* The use of the maps that jobs share; the agent has it mapped (accounts.h). */
 struct {

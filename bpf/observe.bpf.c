@@ -69,6 +69,11 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.quick = conn->quick;
 	if (conn->quick == PL_QUICK_ON)
 		r.quick_acks = segments_without_data(tp) - conn->acks_before;
+	if (conn->reason == PL_REASON_NONE && tp->bytes_acked >= conn->counted.bytes) {
+		r.new_bytes = tp->bytes_acked - conn->counted.bytes;
+		r.new_segs = tp->data_segs_out - conn->counted.segs;
+		r.new_retransmitted_segs = tp->total_retrans - conn->counted.retransmitted_segs;
+	}
 	bpf_probe_read_kernel_str(r.congestion, sizeof(r.congestion),
 				  (void *)tp->inet_conn.icsk_ca_ops +
 					  bpf_core_field_offset(struct tcp_congestion_ops, name));

@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 10
+#define PL_ABI_VERSION 11
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
@@ -37,6 +37,8 @@
 #define PL_MOST_SEGS (1u << 20) /* in a window: more than the largest socket buffer holds, 2 GiB */
 #define PL_POLICY_TEXT 4000 /* bytes of struct pl_job_policy that are user space's */
 #define PL_CLASSES 64 /* phase classes of a process; include/paceline.h says the same */
+#define PL_SIZES 8 /* classes of bursts by size: below 4 KiB, then four times as much each, the last from 16 MiB on */
+#define PL_HELD_OUT_MOST 50 /* percent of bursts: more is no policy any more */
 
 /* Which algorithm of the kernel carries the connection between bursts. */
 enum pl_base {
@@ -84,7 +86,7 @@ struct pl_policy {
 	__u8 nodelay; /* 1: TCP_NODELAY */
 	__u8 tuned; /* 1: the congestion control has quick ACKs or a window to see to (tuned.h) */
 	__u8 without; /* PL_NO_*: options that no SYN of the job offers (options.bpf.c) */
-	__u8 reserved;
+	__u8 held_out_percent; /* of bursts that the laws leave to the base, at random (counters.h); 0: none */
 };
 
 /* Entries that are in use of the maps which jobs share (bpf/accounts.h). */
@@ -110,6 +112,44 @@ struct pl_shortage {
 	__u64 groups; /* connections: in no group, for there could be no other one */
 	__u64 members; /* connections: in no group, for it could have no more */
 	__u64 storage; /* connections: left alone, for the kernel had no memory for them */
+};
+
+/* Key of pl_counters. */
+struct pl_counters_key {
+	__u64 job; /* cgroup id */
+	__u32 class; /* phase class; 0: point-to-point */
+	__u32 reserved;
+};
+
+/*
+ * What a job's connections did in a phase, added up when a burst or a connection ends, per
+ * CPU: it stays when the sockets are gone, until the job ends.
+ */
+struct pl_counters {
+	__u64 bytes; /* payload that the peers have acknowledged */
+	__u64 segs; /* segments with payload that were sent, retransmissions included */
+	__u64 retransmitted_segs; /* of these, tail-loss probes included */
+	__u64 timeouts; /* retransmission timeouts */
+	__u64 starts; /* bursts that began paced, beyond the initial window */
+	__u64 bad_starts; /* of these, with more loss than the policy allows */
+	__u64 breaker_opened; /* times the breaker opened */
+	__u64 bursts[PL_SIZES]; /* that have ended, by size; needs a wrapped algorithm */
+};
+
+/* Key of pl_trials: bursts of one size class, held out or not. */
+struct pl_trial_key {
+	__u64 job; /* cgroup id */
+	__u32 size; /* 0 to PL_SIZES - 1 */
+	__u32 held; /* 1: left to the base */
+};
+
+/* Completion of such bursts: from the first transmission until all is acknowledged; per CPU. */
+struct pl_trial {
+	__u64 bursts;
+	__u64 bytes;
+	__u64 retransmitted_segs;
+	__u64 sum_us; /* of their durations */
+	__u64 squares_low, squares_high; /* sum of the durations' squares, us^2, in 128 bits */
 };
 
 /* How a job came to its cgroup, and when it ends. */
@@ -384,6 +424,8 @@ struct pl_connection_record {
 	__u64 held_acks; /* that this side held back (ack.every from 3 on) */
 	__u32 quick_acks; /* without data, that it sent since ack.every = 1 is in force */
 	__u32 quick; /* enum pl_quick */
+	__u64 new_bytes; /* of struct pl_counters, what is not added up yet */
+	__u32 new_segs, new_retransmitted_segs;
 };
 
 /* A socket of a job's process that is not the job's (bpf_iter over the tasks' files). */
@@ -463,7 +505,11 @@ _Static_assert(sizeof(struct pl_place_key) == 16, "pl_place_key");
 _Static_assert(sizeof(struct pl_place) == 56, "pl_place");
 _Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");
 _Static_assert(sizeof(struct pl_turn_slot) == 56, "pl_turn_slot");
-_Static_assert(sizeof(struct pl_connection_record) == 232, "pl_connection_record");
+_Static_assert(sizeof(struct pl_connection_record) == 248, "pl_connection_record");
+_Static_assert(sizeof(struct pl_counters_key) == 16, "pl_counters_key");
+_Static_assert(sizeof(struct pl_counters) == 120, "pl_counters");
+_Static_assert(sizeof(struct pl_trial_key) == 16, "pl_trial_key");
+_Static_assert(sizeof(struct pl_trial) == 48, "pl_trial");
 _Static_assert(sizeof(struct pl_outside_record) == 56, "pl_outside_record");
 _Static_assert(sizeof(struct pl_group_key) == 40, "pl_group_key");
 _Static_assert(sizeof(struct pl_uwnd) == 16, "pl_uwnd");

@@ -12,10 +12,13 @@
  *     window cap  the smaller window of its own and of all others; where it lifts, the
  *                 larger one; and the pace with which it grows
  *     tuned       a fixed window, or the initial one again; neither goes with the others
+ *
+ * Phases, start-up and spacing leave bursts alone that are held out (counters.h).
  */
 #ifndef PACELINE_TRANSMISSION_H
 #define PACELINE_TRANSMISSION_H
 
+#include "counters.h"
 #include "groups.h"
 #include "pacing.h"
 #include "paths.h"
@@ -373,9 +376,10 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 		return 0;
 	if (conn->stopping)
 		stop_pacing(sk, conn);
-	if (has_start(conn))
+	pl_see_send(conn, tcp_sk(sk));
+	if (has_start(conn) && !conn->counted.held)
 		settled = start_before_send(sk, conn, repairs);
-	if (conn->policy.clustered || conn->policy.gap_bytes)
+	if ((conn->policy.clustered || conn->policy.gap_bytes) && !conn->counted.held)
 		space(sk, conn);
 	if (conn->slot)
 		settled |= bound(sk, conn);
@@ -448,12 +452,13 @@ static __always_inline int after_ack(struct sock *sk, struct pl_connection *conn
 {
 	int settled = 0;
 
-	if (has_start(conn))
+	if (has_start(conn) && !conn->counted.held)
 		settled = start_after_ack(sk, conn, sample);
 	if (conn->slot)
 		after_ack_in_group(sk, conn);
 	if (conn->policy.tuned)
 		tune_after_ack(sk, conn);
+	pl_see_ack(conn, tcp_sk(sk));
 	return settled;
 }
 
@@ -486,7 +491,7 @@ static __always_inline u32 after_loss(struct sock *sk, u32 base)
 	struct pl_path_slot *slot;
 	struct pl_tcp tcp;
 
-	if (!conn || conn->policy.target != PL_TARGET_DELIVERY_RATE)
+	if (!conn || conn->policy.target != PL_TARGET_DELIVERY_RATE || conn->counted.held)
 		return base;
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (!slot)
@@ -511,8 +516,13 @@ static __always_inline void note_state(struct sock *sk, u8 new_state)
 
 	if (new_state != TCP_CA_Loss)
 		return;
-	conn = started(sk);
+	conn = governed(sk);
 	if (!conn)
+		return;
+	/* Of one that came under the policy later, nothing else tells. */
+	if (!conn->counted.watched)
+		pl_count_timeout(conn);
+	if (!has_start(conn) || conn->counted.held)
 		return;
 	conn->loss_segs = tcp_sk(sk)->delivered;
 	conn->start.timeouts++;
@@ -527,6 +537,9 @@ static __always_inline void leave(struct sock *sk)
 
 	if (!conn)
 		return;
+	pl_fold_all(conn, tcp_sk(sk));
+	conn->counted.burst_us = 0;
+	conn->counted.held = 0;
 	if (conn->slot)
 		pl_leave_group(conn);
 	see(sk, conn, &tcp);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Builds the Debian package, a tarball of the same files and the list of what is linked in (SBOM,
-# CycloneDX), into target/package or the directory given. The same source, compiler and
+# Builds the Debian package, a tarball of the same files, where rpmbuild is installed an .rpm of
+# them, too, and the list of what is linked in (SBOM, CycloneDX), into target/package or the directory given. The same source, compiler and
 # packages give the same bytes, wherever it is built.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -89,4 +89,33 @@ tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH
 	--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime -C "$work" -c "$name" \
 	| xz -T1 -"$level" >"$out/$name.tar.xz"
 install -m 644 "$work/paceline.cdx.json" "$out/paceline.cdx.json"
-(cd "$out" && sha256sum paceline_*.deb paceline-*.tar.xz paceline.cdx.json | tee paceline-sha256sums)
+
+# The .rpm: the same files at the places that its distributions have for them.
+if command -v rpmbuild >/dev/null; then
+	tree=$work/rpm
+	mkdir -p "$tree"
+	cp -a "$work/$name" "$tree/usr"
+	rm -r "$tree/usr/share/lintian" "$tree"/usr/share/doc/paceline/{copyright,changelog*}
+	mkdir -p "$tree/usr/lib64" "$tree/usr/share/licenses/paceline" "$tree/usr/share/paceline/python" "$tree/usr/share/zsh/site-functions"
+	mv "$tree/usr/lib/libpaceline.so" "$tree/usr/lib64/"
+	ln -sf ../../lib64/libpaceline.so "$tree/usr/lib/paceline/libpaceline.so"
+	mv "$tree/usr/lib/python3/dist-packages/paceline.py" "$tree/usr/share/paceline/python/"
+	rm -r "$tree/usr/lib/python3"
+	mv "$tree/usr/share/zsh/vendor-completions/_paceline" "$tree/usr/share/zsh/site-functions/"
+	rmdir "$tree/usr/share/zsh/vendor-completions"
+	# There, rpm looks for what a library needs only if it may be executed.
+	chmod 755 "$tree"/usr/lib64/*.so "$tree"/usr/lib/paceline/*-*.so
+	install -m 644 LICENSE-APACHE LICENSE-MIT LICENSE-GPL-2.0 "$tree/usr/share/licenses/paceline/"
+	install -m 644 CHANGELOG.md "$tree/usr/share/doc/paceline/"
+	files=$(cd "$tree" && find usr ! -type d | sed -e 's|^|/|' -e 's|^/usr/share/doc/|%doc &|' -e 's|^/usr/share/licenses/|%license &|' | sort)
+	awk -v version="$version" -v maintainer="$maintainer" -v tree="$tree" -v files="$files" '{
+		gsub(/@VERSION@/, version); gsub(/@MAINTAINER@/, maintainer); gsub(/@TREE@/, tree); gsub(/@FILES@/, files); print
+	}' packaging/rpm/paceline.spec.in >"$work/paceline.spec"
+	rpmbuild -bb --quiet --define "_topdir $work/rpmbuild" --define "_rpmdir $out" --define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" \
+		--define "_buildhost reproducible" --define "use_source_date_epoch_as_buildtime 1" \
+		--define "clamp_mtime_to_source_date_epoch 1" --define "_binary_payload w${level}.xzdio" \
+		--define "debug_package %{nil}" --define "__os_install_post %{nil}" --define "_build_id_links none" "$work/paceline.spec" >"$work/rpm.log" 2>&1 ||
+		fail "rpmbuild: $(cat "$work/rpm.log")"
+fi
+shopt -s nullglob
+(cd "$out" && sha256sum paceline_*.deb paceline-*.rpm paceline-*.tar.xz paceline.cdx.json | tee paceline-sha256sums)

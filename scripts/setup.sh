@@ -44,10 +44,11 @@ if [ "${1:-}" = test ] || [ "${1:-}" = bench ]; then
 		musl-tools # programs with another C library
 		slurmctld slurmd slurm-client munge # jobs in steps of Slurm
 		nftables curl # hosts routed through a gateway
+		openssh-client openssh-server rsync nginx-light postgresql # programs across it
 		systemd cpio # the agent as its service, in a guest
 		prometheus openssl # what it says of the services' metrics
 		libslurm-dev libjson-c-dev # the plugin for Slurm
-		lintian # the Debian package
+		lintian rpm rpmlint # the packages
 	)
 fi
 
@@ -178,6 +179,18 @@ pip_install() { # directory, arguments of pip install...
 if [ "${1:-}" = test ]; then
 	pip_install openmpi --only-binary :all:
 	MPICC=mpicc.mpich CFLAGS=-O0 pip_install mpich --no-binary mpi4py
+fi
+
+# The schemas of Kubernetes, for its manifests.
+if [ "${1:-}" = test ]; then
+	kubernetes=kubernetes-validate==1.37.0
+	into=${CARGO_TARGET_DIR:-target}/kubernetes-validate
+	if [ ! -d "$into/kubernetes_validate-${kubernetes##*==}.dist-info" ]; then
+		echo "setup: will install with pip, into $into: $kubernetes"
+		rm -rf "$into" "$into.part"
+		python3 -m pip install --quiet --disable-pip-version-check --target "$into.part" "$kubernetes"
+		mv "$into.part" "$into"
+	fi
 fi
 
 # The list of what is linked in is written and checked by CycloneDX's own library.

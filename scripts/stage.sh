@@ -39,4 +39,9 @@ stage() { # directory, prefix: everything below the directory as it is below the
 	for name in Makefile paceline_spank.c; do
 		put 644 "packaging/slurm/$name" "share/paceline/slurm/$name"
 	done
+	for name in paceline.yaml example.yaml chart/Chart.yaml chart/values.yaml chart/values.schema.json \
+		chart/templates/account.yaml chart/templates/daemonset.yaml; do
+		put 644 "packaging/kubernetes/$name" "share/paceline/kubernetes/$name"
+	done
+	put 755 packaging/kubernetes/paceline_pods.py share/paceline/kubernetes/paceline_pods.py
 }

@@ -58,6 +58,9 @@ if [ "$(id -u)" -eq 0 ] && [ "$(uname -m)" = x86_64 ]; then
 	python3 tests/systemd/test.py "$paceline"
 fi
 
+heading "manifests and pods of Kubernetes"
+PYTHONPATH=${CARGO_TARGET_DIR:-target}/kubernetes-validate python3 tests/kubernetes/test.py "$paceline"
+
 if command -v dpkg-shlibdeps >/dev/null || [ "${CI:-}" = true ]; then
 	heading "Debian package"
 	tests/packages/test.sh "$(dirname "$(realpath "$paceline")")"
@@ -66,6 +69,11 @@ fi
 if command -v promtool >/dev/null || [ "${CI:-}" = true ]; then
 	heading "metrics under Prometheus"
 	python3 tests/metrics/test.py "$paceline"
+fi
+
+if [ "$(id -u)" -eq 0 ]; then
+	heading "programs across a pair of gateways"
+	python3 tests/gateway/programs.py "$paceline"
 fi
 
 heading "control laws with UndefinedBehaviorSanitizer"

@@ -324,7 +324,8 @@ int slurm_spank_task_exit(spank_t spank, int count, char **arguments)
 	told = 1; /* The job had its policy, whatever becomes of its report. */
 	answer = ask(request);
 	if (answer && json_object_object_get_ex(answer, "reported", &reported))
-		slurm_spank_log("paceline: %s %s", text_in(reported, "text"), policy);
+		slurm_spank_log("paceline: %s %s%s%s", text_in(reported, "text"), policy,
+				*text_in(reported, "traffic") ? ": " : "", text_in(reported, "traffic"));
 	json_object_put(answer);
 	return 0;
 }

@@ -24,7 +24,8 @@ CONTRIB = TOP / "contrib"
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 # All series that a quiet, and later a working, fleet shows.
 AGENT = ["paceline_jobs", "paceline_connections", "paceline_agent_jobs_started_total",
-         "paceline_connections_governed_total", "paceline_acked_bytes_total"]
+         "paceline_connections_governed_total", "paceline_acked_bytes_total",
+         "paceline_bursts_total", "paceline_sent_segments_total"]
 
 
 def until(what, done):

@@ -35,6 +35,32 @@ else
 	echo "skipped: lintian is not installed"
 fi
 
+echo "== the .rpm"
+rpm=("$place"/1/*.rpm)
+if [ -e "${rpm[0]}" ]; then
+	# A root of its own, with a data base of its own.
+	database() { rpm --root "$place/rpm" "$@"; }
+	mkdir -p "$place/rpm"
+	database --initdb
+	database --install --nodeps --noscripts --nosignature "${rpm[0]}"
+	database --verify --nodeps --noscripts paceline || fail "what is installed is not what the package has"
+	"$place/rpm/usr/bin/paceline" --version
+	[ -e "$place/rpm/usr/lib/paceline/libpaceline.so" ] || fail "the shim does not find the library"
+	rpm --query --package --nosignature --requires "${rpm[0]}" | grep -q 'libc.so.6(GLIBC' || fail "no library is required"
+	database --erase --nodeps --noscripts paceline
+	left=$(find "$place/rpm/usr" ! -type d | grep -v -e /lib/sysimage/ || :)
+	[ -z "$left" ] || fail "left: $left"
+	if command -v rpmlint >/dev/null; then
+		rpmlint --config packaging/rpm/rpmlintrc.toml "${rpm[0]}" >"$place/rpmlint" || fail "$(cat "$place/rpmlint")"
+		tail -n 1 "$place/rpmlint"
+	else
+		echo "skipped: rpmlint is not installed"
+	fi
+else
+	[ "${CI:-}" != true ] || fail "rpmbuild is not installed"
+	echo "skipped: rpmbuild is not installed"
+fi
+
 echo "== the package has the files of make install, and documents"
 dpkg-deb -x "$package" "$place/package"
 DESTDIR=$place/install PREFIX=/usr scripts/install.sh >/dev/null

@@ -91,6 +91,32 @@ echo >&"${job[1]}"
 wait "$job_PID"
 echo "ok: a user changes a job: $changed"
 
+# ---- metrics, and the records of ended jobs, over a restart of the agent
+mkdir -p /etc/default
+echo 'PACELINE_AGENT_OPTIONS=--metrics 127.0.0.1:9842' >/etc/default/paceline-agent
+systemctl restart paceline-agent.service
+page() {
+	exec {web}<>/dev/tcp/127.0.0.1/9842
+	printf 'GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' >&"$web"
+	cat <&"$web"
+	exec {web}>&-
+}
+ended=$(page | sed -n 's/^paceline_agent_jobs_ended_total \([0-9]*\).*/\1/p')
+[ "$ended" = 0 ] || fail "an agent that has just started saw $ended jobs end"
+[ "$(as_user paceline run --policy lfn -- echo counted)" = counted ]
+until [ "$(page | sed -n 's/^paceline_agent_jobs_ended_total \([0-9]*\).*/\1/p')" = 1 ]; do sleep 0.1; done
+page | grep -q '^paceline_bursts_total [0-9]' || fail "no bursts in $(page)"
+[ "$(stat -c '%a %U' /var/lib/paceline)" = '700 root' ] || fail "$(stat /var/lib/paceline)"
+systemctl restart paceline-agent.service
+# That of `set`, before two restarts: two connections, and what they sent.
+record=$(as_user paceline report "${place##*/}" --json)
+[[ $record = *'"governed": 2'* && $record = *'"ended_unix_s"'* ]] || fail "no record: $record"
+setpriv --reuid daemon --regid daemon --clear-groups paceline report "${place##*/}" 2>/dev/null &&
+	fail "another user reads the record"
+rm /etc/default/paceline-agent
+systemctl restart paceline-agent.service
+echo "ok: metrics by the unit, and records of ended jobs after restarts"
+
 # ---- what the administrator may do, beside it
 paceline doctor >/run/doctor || fail "doctor: $(cat /run/doctor)"
 systemctl stop paceline-agent.socket

@@ -7,10 +7,10 @@ use std::fmt;
 use std::mem::size_of;
 
 use crate::{
-    pl_account, pl_changed_record, pl_connection_record, pl_group, pl_group_key, pl_job,
-    pl_job_policy, pl_member, pl_member_key, pl_outside_record, pl_path, pl_path_key, pl_path_slot,
-    pl_phase_page, pl_place, pl_place_key, pl_policy, pl_process_key, pl_shortage,
-    pl_stream_record, pl_usage, pl_uwnd,
+    pl_account, pl_changed_record, pl_connection_record, pl_counters, pl_counters_key, pl_group,
+    pl_group_key, pl_job, pl_job_policy, pl_member, pl_member_key, pl_outside_record, pl_path,
+    pl_path_key, pl_path_slot, pl_phase_page, pl_place, pl_place_key, pl_policy, pl_process_key,
+    pl_shortage, pl_stream_record, pl_trial, pl_trial_key, pl_usage, pl_uwnd,
 };
 
 mod sealed {
@@ -51,7 +51,11 @@ plain! {
     pl_path_slot: 160,
     pl_place_key: 16,
     pl_place: 56,
-    pl_connection_record: 232,
+    pl_counters_key: 16,
+    pl_counters: 120,
+    pl_trial_key: 16,
+    pl_trial: 48,
+    pl_connection_record: 248,
     pl_outside_record: 56,
     pl_group_key: 40,
     pl_uwnd: 16,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use paceline_abi::{name_text, pl_seat};
 use paceline_bpf::permission;
 use paceline_cgroup::{Cgroup, Hierarchy};
+use paceline_history::shortage;
 
 use crate::error::{Error, Result};
 use crate::group;
@@ -14,7 +15,7 @@ use crate::kernel_side::policies::JobPolicy;
 use crate::kernel_side::{detach_from, KernelSide, OUTSIDE_PROGRAM, UNKNOWN_RUN};
 use crate::options::{entry, JobOptions};
 use crate::running::{in_each_namespace, Walked};
-use crate::{leftovers, outside, shortage, tuning};
+use crate::{leftovers, outside, tuning};
 
 /// The iterator by which existing connections come under a policy.
 const ADOPT_PROGRAM: &str = "pl_adopt";
@@ -97,7 +98,7 @@ pub fn attach(path: &Path, options: &JobOptions, reach: Reach) -> Result<Changed
     if attached.is_err() {
         if let Some(found) = crate::kernel_side::discover::find()? {
             detach_from(&cgroup)?;
-            found.delete_job(id)?;
+            found.delete_job(id, None)?;
         }
         leftovers::clean(&hierarchy, &lock)?;
     }
@@ -133,7 +134,7 @@ pub fn detach(path: &Path) -> Result<Changed> {
             return Err(not_attached(true));
         }
         detach_from(&cgroup)?;
-        found.delete_job(id)?;
+        found.delete_job(id, None)?;
         drop(found);
         leftovers::clean(&hierarchy, &lock)?;
         return Ok(Changed {
@@ -156,8 +157,9 @@ pub fn detach(path: &Path) -> Result<Changed> {
     detach_from(&cgroup)?;
     side.set_subject(&lock, id)?;
     let changed = changed(&cgroup, &in_each_namespace(&side, RELEASE_PROGRAM, &cgroup));
-    let ended = found.delete_job(id)?;
-    shortage::warn(&cgroup.path().display().to_string(), ended.as_ref());
+    let ended = found.delete_job(id, Some(cgroup.path()))?;
+    let job = ended.as_ref().map(|ended| &ended.job);
+    shortage::warn(&cgroup.path().display().to_string(), job);
     drop(found);
     leftovers::clean(&hierarchy, &lock)?;
     Ok(changed)

@@ -10,6 +10,8 @@ use std::process::{Child, Command};
 use paceline_bpf::permission;
 pub use paceline_bpf::permission::capable;
 use paceline_cgroup::{Cgroup, Hierarchy, Seat};
+use paceline_history::verdict::{self, Counts};
+use paceline_launch::terminal::Filter;
 use paceline_policy::Policy;
 
 use crate::error::{Error, Result};
@@ -19,8 +21,6 @@ use crate::leftovers;
 use crate::making::{make, Place};
 use crate::pages::{self, PageServer, SOCKET_VARIABLE};
 use crate::supervise::{Outcome, Signals};
-use crate::terminal::Filter;
-use crate::verdict::{self, Counts};
 
 pub use crate::options::JobOptions;
 
@@ -89,8 +89,9 @@ impl Job {
     /// The counts of its connections, while the job exists.
     fn counts(&self) -> Option<Counts> {
         let found = discover::find().ok()?.filter(discover::Found::is_ours)?;
-        let job = found.job(self.cgroup.id().ok()?).ok()?;
-        job.as_ref().map(Counts::from)
+        let id = self.cgroup.id().ok()?;
+        let job = found.job(id).ok()??;
+        found.counts(id, &job).ok()
     }
 
     /// Ends the job if no process is left in it, or, in a cgroup that it shares, no

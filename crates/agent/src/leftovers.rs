@@ -7,13 +7,14 @@
 
 use std::path::PathBuf;
 
-use paceline_abi::{pl_job, pl_seat};
+use paceline_abi::pl_seat;
 use paceline_bpf::{options, permission};
 use paceline_cgroup::{Cgroup, Hierarchy, Lock};
+use paceline_history::shortage;
 
 use crate::error::Result;
-use crate::kernel_side::{detach_from, discover};
-use crate::{pages, running, shortage};
+use crate::kernel_side::{detach_from, discover, Ended};
+use crate::{pages, running};
 
 /// The entries that [`clean`] removed, and the live kernel side that it found.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ pub(crate) struct Cleaned {
     /// Directories of jobs that had no process left.
     pub directories: Vec<PathBuf>,
     /// The jobs that were ended, by the ids of their cgroups, where this build can read them.
-    pub ended: Vec<(u64, pl_job)>,
+    pub ended: Vec<Ended>,
     /// The live kernel side, if jobs are left in it.
     pub found: Option<discover::Found>,
 }
@@ -84,9 +85,10 @@ pub(crate) fn clean_for_next(hierarchy: &Hierarchy, lock: &Lock) -> Result<Clean
             }
         }
         if !hierarchy.exists(id) {
-            let ended = found.delete_job(id)?;
-            shortage::warn(&format!("the job of cgroup {id}"), ended.as_ref());
-            cleaned.ended.extend(ended.map(|job| (id, job)));
+            let ended = found.delete_job(id, None)?;
+            let job = ended.as_ref().map(|ended| &ended.job);
+            shortage::warn(&format!("the job of cgroup {id}"), job);
+            cleaned.ended.extend(ended);
             tracing::debug!("removed the entry of cgroup {id}, which is gone");
         }
     }
@@ -107,11 +109,7 @@ pub(crate) fn clean_for_next(hierarchy: &Hierarchy, lock: &Lock) -> Result<Clean
 
 /// Ends a job in a cgroup that is not its own, if none of its `paceline run`s is left.
 /// What goes on in the cgroup keeps what its connections have, and new ones are plain.
-fn end_shared(
-    hierarchy: &Hierarchy,
-    found: &discover::Found,
-    id: u64,
-) -> Result<Option<(u64, pl_job)>> {
+fn end_shared(hierarchy: &Hierarchy, found: &discover::Found, id: u64) -> Result<Option<Ended>> {
     // Elsewhere the processes' numbers mean others.
     if !found.is_ours() || !pages::in_first_pid_namespace()? {
         return Ok(None);
@@ -130,19 +128,20 @@ fn end_shared(
 }
 
 /// Takes a job's policy off a cgroup that goes on without it. Returns the job.
-pub(crate) fn release(found: &discover::Found, cgroup: &Cgroup) -> Result<Option<(u64, pl_job)>> {
+pub(crate) fn release(found: &discover::Found, cgroup: &Cgroup) -> Result<Option<Ended>> {
     detach_from(cgroup)?;
     let id = cgroup.id()?;
-    let ended = found.delete_job(id)?;
-    shortage::warn(&cgroup.path().display().to_string(), ended.as_ref());
-    Ok(ended.map(|job| (id, job)))
+    let ended = found.delete_job(id, Some(cgroup.path()))?;
+    let job = ended.as_ref().map(|ended| &ended.job);
+    shortage::warn(&cgroup.path().display().to_string(), job);
+    Ok(ended)
 }
 
 /// Detaches, forgets and removes one job's cgroup. Gone already is success. Returns the job.
 pub(crate) fn remove_job(
     found: Option<&discover::Found>,
     cgroup: &Cgroup,
-) -> Result<Option<(u64, pl_job)>> {
+) -> Result<Option<Ended>> {
     if !cgroup.path().exists() {
         return Ok(None);
     }
@@ -152,8 +151,8 @@ pub(crate) fn remove_job(
     let mut ended = None;
     if let Some(found) = found {
         let id = cgroup.id()?;
-        ended = found.delete_job(id)?.map(|job| (id, job));
-        let job = ended.as_ref().map(|(_, job)| job);
+        ended = found.delete_job(id, Some(cgroup.path()))?;
+        let job = ended.as_ref().map(|ended| &ended.job);
         shortage::warn(&cgroup.path().display().to_string(), job);
     }
     cgroup.remove()?;

@@ -9,7 +9,7 @@
 //! - [`doctor`]: checks of this kernel and host;
 //! - [`pages`]: the memory in which a process shows its phase;
 //! - [`service`]: jobs for users without root;
-//! - `verdict`: the warning at the end of a job whose policy had no effect;
+//! - [`report`]: jobs and what their connections did, as records;
 //! - `kernel_side`: finds, loads, registers and retires the BPF programs; no other module does;
 //!
 //! Everything here needs root and Linux 6.1 or later.
@@ -37,18 +37,15 @@ pub mod pages;
 #[allow(unsafe_code, reason = "credentials of a peer")]
 mod peer;
 mod point;
+pub mod report;
 mod running;
 pub mod service;
 pub mod set;
-mod shortage;
 pub mod status;
 #[allow(unsafe_code, reason = "fork, signals")]
 mod supervise;
-#[allow(unsafe_code, reason = "a filter of system calls")]
-mod terminal;
 #[allow(unsafe_code, reason = "setsockopt")]
 mod tuning;
-mod verdict;
 
 pub use error::{Error, Result};
 pub use leftovers::clean_up;

@@ -16,6 +16,7 @@ use paceline_abi::{
 use paceline_bpf::permission;
 use paceline_cgroup::{Cgroup, Hierarchy, Lock};
 use paceline_control::remembered;
+use paceline_history::{shortage, Traffic};
 use paceline_net::clock::monotonic_us;
 use paceline_net::tick;
 use serde::Serialize;
@@ -27,10 +28,11 @@ pub use words::{milliseconds, rate};
 
 use crate::address::address;
 use crate::error::Result;
+use crate::kernel_side::counters::{add_open, ByClass};
 use crate::kernel_side::policies::JobPolicy;
 use crate::kernel_side::{describe_identity, discover, identity, KernelSide};
 use crate::leftovers;
-use crate::{outside, shortage};
+use crate::outside;
 
 /// Everything `paceline status` shows.
 #[derive(Debug, Clone, Serialize)]
@@ -83,6 +85,13 @@ pub struct JobStatus {
     pub governed: u64,
     /// Connections left alone because the kernel refused a setting.
     pub refused: u64,
+    /// What its connections did so far, ended ones too.
+    pub traffic: Traffic,
+    /// The same by phase class; empty where there is but class 0.
+    #[serde(skip_serializing_if = "ByClass::is_empty")]
+    pub traffic_by_class: ByClass,
+    /// Share of bursts that the laws leave alone (`report.held_out`), percent.
+    pub held_out_percent: u8,
     /// Paths that it uses, of what it may have (bpf/accounts.h).
     pub paths_used: u32,
     /// Times a connection had no start-up law, because the job had no path left for it.
@@ -323,6 +332,7 @@ fn read(
     let mut jobs = side.jobs()?;
     jobs.sort_by_key(|(_, job)| job.started_us);
     for (id, mut job) in jobs {
+        let (traffic, traffic_by_class) = traffic_of(&found, id, &connections)?;
         let cgroup = hierarchy.by_id(id);
         let policy = found.policy(id)?;
         let generation = policy.as_ref().map_or(0, JobPolicy::generation);
@@ -350,6 +360,9 @@ fn read(
             cgroup: cgroup.map(|cgroup| cgroup.path().to_path_buf()),
             governed: job.connections,
             refused: job.refused,
+            traffic,
+            traffic_by_class,
+            held_out_percent: job.policy.held_out_percent,
             paths_used: job.used.paths,
             paths_full: job.full.paths,
             turns_full: job.full.turns,
@@ -370,6 +383,24 @@ fn read(
         });
     }
     Ok((status, Some(side)))
+}
+
+/// What a job's connections did, and the same by class.
+fn traffic_of(
+    found: &discover::Found,
+    id: u64,
+    connections: &[pl_connection_record],
+) -> Result<(Traffic, ByClass)> {
+    let mut by_class = found.traffic(id)?;
+    add_open(&mut by_class, id, connections);
+    let mut all = Traffic::default();
+    for traffic in by_class.values() {
+        all += *traffic;
+    }
+    if by_class.keys().all(|class| *class == 0) {
+        by_class.clear();
+    }
+    Ok((all, by_class))
 }
 
 /// What the job goes without; of what was attached, also what it does not reach.

@@ -19,6 +19,7 @@ mod metrics;
 mod output;
 mod policy_command;
 mod receive_command;
+mod report_command;
 mod run_command;
 mod schema_command;
 mod send_command;
@@ -75,6 +76,8 @@ enum Command {
     Detach(attach_command::DetachArgs),
     /// Change the policy of a running job and of its connections
     Set(set_command::Args),
+    /// Show what a job's connections did, and what its policy did for them
+    Report(report_command::Args),
     /// Run jobs for users without root
     Agent(agent_command::Args),
     /// Show the jobs, the changes to each connection, and the reasons
@@ -113,7 +116,7 @@ enum Command {
 fn main() -> ExitCode {
     // The virtual lab's guest has this program as its /init.
     if paceline_machine::guest::is_guest_init() {
-        start_log(0);
+        start_log(0, false);
         paceline_lab::backend::guest_main();
     }
     // And as the ranks of its programs.
@@ -121,7 +124,8 @@ fn main() -> ExitCode {
         paceline_lab::workload::ranks::rank_main();
     }
     let cli = Cli::parse();
-    start_log(cli.verbose);
+    let quiet = matches!(&cli.command, Command::Run(args) if args.quiet);
+    start_log(cli.verbose, quiet);
     // Where it speaks for another program, paceline's own failures need a code apart.
     let failure = match &cli.command {
         Command::Run(_) => ExitCode::from(run_command::FAILED),
@@ -133,6 +137,7 @@ fn main() -> ExitCode {
         Command::Attach(args) => attach_command::attach(args),
         Command::Detach(args) => attach_command::detach(args),
         Command::Set(args) => set_command::run(args),
+        Command::Report(args) => report_command::run(args),
         Command::Agent(args) => agent_command::run(&args),
         Command::Status(args) => status_command::run(args),
         Command::Top(args) => top_command::run(&args),
@@ -183,16 +188,23 @@ fn guest_log(verbose: u8) -> Option<String> {
 
 fn filter(verbose: u8) -> &'static str {
     match verbose {
-        0 => "warn",
+        0 => "warn,paceline_end=info",
         1 => "info,libbpf=warn",
         2 => "debug",
         _ => "trace",
     }
 }
 
-fn start_log(verbose: u8) {
+fn start_log(verbose: u8, quiet: bool) {
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(filter(verbose)));
+    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| {
+        let own = if quiet && verbose == 0 {
+            "warn"
+        } else {
+            filter(verbose)
+        };
+        EnvFilter::new(own)
+    });
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

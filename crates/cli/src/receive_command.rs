@@ -4,18 +4,21 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args as ClapArgs;
 use paceline_input::units::Size;
+use paceline_metrics::Address;
 use paceline_mover::session::{
-    confine, helper, receive, short_identity, Bounds, Receiver, ReceiverConfig, Remote, Role,
-    Sandbox, Transfer,
+    confine, helper, receive, short_identity, Bounds, Counts, Receiver, ReceiverConfig, Remote,
+    Role, Sandbox, Transfer,
 };
 use paceline_mover::Error;
 use paceline_security::{server_tls, Token};
 
-use crate::transfer::{self, sources, About, Options, EXIT_CODES};
+use crate::metrics;
+use crate::transfer::{self, sources, About, AdaptArgs, Options, EXIT_CODES};
 
 const USAGE: &str = "\
 paceline receive [OPTIONS] [USER@]HOST:SRC... DST
@@ -31,6 +34,8 @@ pub struct Args {
     paths: Vec<OsString>,
     #[command(flatten)]
     options: Options,
+    #[command(flatten)]
+    adapt: AdaptArgs,
     /// Standing receiver: where it listens
     #[arg(
         long,
@@ -60,6 +65,10 @@ pub struct Args {
     /// Standing receiver: most entries of one transfer [default: 10 million]
     #[arg(long, value_name = "N", requires = "listen")]
     max_entries: Option<u64>,
+    /// Standing receiver: serve metrics for Prometheus: at a Unix socket's path, or a loopback
+    /// address and port (docs/metrics.md)
+    #[arg(long, value_name = "PATH|ADDRESS:PORT", requires = "listen")]
+    metrics: Option<Address>,
     /// The other side of ssh: serve one session over stdin and stdout
     #[arg(long, hide = true)]
     stdio: bool,
@@ -71,9 +80,17 @@ pub fn run(args: Args, verbose: u8) -> Result<ExitCode> {
         return transfer::helper_ended(transfer::block_on(helper(Role::Receive, ports))?);
     }
     if args.listen.is_some() {
-        return stand(args);
+        return match args.adapt.refuse() {
+            Ok(()) => stand_counted(args),
+            Err(error) => Ok(transfer::usage(&error)),
+        };
     }
-    let Args { paths, options, .. } = args;
+    let Args {
+        paths,
+        options,
+        adapt,
+        ..
+    } = args;
     let asked = sources(&paths).and_then(|(host, there, here)| {
         Ok(Transfer {
             remote: Remote::Ssh(options.ssh(verbose), host),
@@ -81,6 +98,14 @@ pub fn run(args: Args, verbose: u8) -> Result<ExitCode> {
             there,
             options: options.wire()?,
         })
+    });
+    let asked = asked.and_then(|mut asked| {
+        let id = short_identity(&asked.receiving_identity());
+        let sending = adapt.elsewhere(&id)?;
+        if let Remote::Ssh(ssh, _) = &mut asked.remote {
+            ssh.sending = sending.filter(|_| !options.dry_run);
+        }
+        Ok(asked)
     });
     let asked = match asked {
         Ok(asked) => asked,
@@ -106,7 +131,25 @@ pub fn run(args: Args, verbose: u8) -> Result<ExitCode> {
     )
 }
 
-fn stand(args: Args) -> Result<ExitCode> {
+/// With its metrics, if they are asked for: on a thread that is not confined, because a socket may
+/// lie outside of the root.
+fn stand_counted(args: Args) -> Result<ExitCode> {
+    let counts = Arc::<Counts>::default();
+    let Some(address) = &args.metrics else {
+        return stand(args, counts);
+    };
+    let _metrics = {
+        let counts = Arc::clone(&counts);
+        metrics::serve(address, move || metrics::receiver(&counts.now()))?
+    };
+    let standing = std::thread::spawn(move || stand(args, counts));
+    match standing.join() {
+        Ok(ended) => ended,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+fn stand(args: Args, counts: Arc<Counts>) -> Result<ExitCode> {
     let token = args.token_file.as_deref().map(Token::load).transpose();
     let tls = match (&args.cert, &args.key) {
         (Some(certificate), Some(key)) => {
@@ -140,6 +183,7 @@ fn stand(args: Args) -> Result<ExitCode> {
         token,
         tls,
         client_certificates: args.ca.is_some(),
+        counts,
     };
     transfer::block_on(async {
         let receiver = match Receiver::bind(config).await {

@@ -44,6 +44,9 @@ pub struct Args {
     /// Preload the MPI shim into the command, whatever it is (docs/phases.md)
     #[arg(long, conflicts_with = "no_preload")]
     preload: bool,
+    /// No line at the job's end about what its connections did; warnings and errors as ever
+    #[arg(short, long)]
+    pub quiet: bool,
     /// Never preload it [default: only into MPI launchers and their ranks]
     #[arg(long)]
     no_preload: bool,

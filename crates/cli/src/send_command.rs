@@ -67,18 +67,23 @@ pub fn run(args: Args, verbose: u8) -> Result<ExitCode> {
         stdio,
     } = args;
     if stdio {
+        // Of the command at the other end of ssh, which also gives the group.
+        let _adapted = match adapt.begin("helper") {
+            Ok(adapted) => adapted,
+            Err(error) => return Ok(transfer::usage(&error)),
+        };
         return transfer::helper_ended(transfer::block_on(helper(Role::Send, options.ports))?);
     }
     let asked = if !from.is_empty() {
-        together_of((&from, &to), &paths, &options, &access, &adapt, verbose)
+        together_of((&from, &to), &paths, &options, &access, verbose)
     } else {
         match route(&paths) {
             Ok(Route::Here(here, to)) => from_here(here, to, &options, &access, verbose),
-            Ok(Route::Across(from, to)) => across_of(from, to, &options, &access, &adapt, verbose),
+            Ok(Route::Across(from, to)) => across_of(from, to, &options, &access, verbose),
             Err(error) => Err(error),
         }
     };
-    let asked = match asked {
+    let mut asked = match asked {
         Ok(asked) => asked,
         Err(error) => return Ok(transfer::usage(&error)),
     };
@@ -93,6 +98,20 @@ pub fn run(args: Args, verbose: u8) -> Result<ExitCode> {
         Asked::Across(transfer) => transfer.identity(),
         Asked::Together(transfer) => transfer.identity(),
     });
+    let elsewhere = match &mut asked {
+        Asked::FromHere(_) => None,
+        Asked::Across(Across { ssh, .. }) | Asked::Together(Together { ssh, .. }) => Some(ssh),
+    };
+    let adapt = match elsewhere {
+        None => Some(&adapt),
+        Some(ssh) => match adapt.elsewhere(&id) {
+            Ok(sending) => {
+                ssh.sending = sending.filter(|_| !options.dry_run);
+                None
+            }
+            Err(error) => return Ok(transfer::usage(&error)),
+        },
+    };
     let about = match &asked {
         Asked::Together(transfer) => About {
             id,
@@ -104,7 +123,6 @@ pub fn run(args: Args, verbose: u8) -> Result<ExitCode> {
         },
         _ => About { id, from, to },
     };
-    let adapt = Some(&adapt);
     transfer::run(
         about,
         &options,
@@ -152,11 +170,9 @@ fn across_of(
     to: (SshHost, Vec<u8>),
     options: &Options,
     access: &AccessArgs,
-    adapt: &AdaptArgs,
     verbose: u8,
 ) -> Result<Asked> {
     access.refuse()?;
-    adapt.refuse()?;
     Ok(Asked::Across(Across {
         ssh: options.ssh(verbose),
         from,
@@ -171,11 +187,9 @@ fn together_of(
     paths: &[OsString],
     options: &Options,
     access: &AccessArgs,
-    adapt: &AdaptArgs,
     verbose: u8,
 ) -> Result<Asked> {
     access.refuse()?;
-    adapt.refuse()?;
     let (sources, destination) = shared_paths(paths)?;
     let options_of_wire = options.wire()?;
     if options_of_wire.fresh {

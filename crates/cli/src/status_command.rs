@@ -8,6 +8,8 @@ use paceline_agent::status::{
     self, milliseconds, rate, without, GroupStatus, JobStatus, KeyStatus, Status,
 };
 
+use paceline_history::Traffic;
+
 use crate::output::{self, foreign};
 
 #[derive(clap::Args)]
@@ -98,6 +100,10 @@ fn job_text(job: &JobStatus) -> String {
         job.governed,
         job.refused
     );
+    let _ = writeln!(text, "  sent so far: {}", traffic(&job.traffic));
+    for (class, of_class) in &job.traffic_by_class {
+        let _ = writeln!(text, "    phase class {class}: {}", traffic(of_class));
+    }
     if job.earlier != 0 {
         let _ = writeln!(
             text,
@@ -111,6 +117,17 @@ fn job_text(job: &JobStatus) -> String {
     text.push_str(&connections(job));
     text.push_str(&paths(job));
     text
+}
+
+/// What connections did, in one line.
+pub fn traffic(traffic: &Traffic) -> String {
+    format!(
+        "{} acknowledged, {}, {} paced starts ({} bad)",
+        indicatif::DecimalBytes(traffic.bytes),
+        traffic.words(),
+        traffic.starts,
+        traffic.bad_starts
+    )
 }
 
 /// A key's value; of one that was left out, what holds without it.

@@ -21,7 +21,7 @@ const FLOORS: [&[&str]; 9] = [
     &[
         "abi", "bpf", "callers", "cgroup", "launch", "metrics", "net", "report", "transfer",
     ],
-    &["input", "security"],
+    &["history", "input", "security"],
     &["control", "phase", "policy"],
     &["burst", "coordinator", "emulator", "gateway", "mover"],
     &["agent", "experiment", "simulator"],

@@ -78,6 +78,37 @@ fn a_standing_receiver_takes_who_has_the_token() {
     assert!(!scratch.path("from/x").exists() && !scratch.path("out").exists());
 }
 
+/// At a socket outside of the root, which the receiver itself may not write.
+#[test]
+fn a_standing_receiver_counts_what_it_takes() {
+    let scratch = Scratch::new();
+    scratch.write("from/a", 700_000);
+    let metrics = scratch.path("metrics");
+    let address = metrics.to_str().expect("text");
+    let receiver = scratch.receiver(&["--token-file", "@token", "--metrics", address]);
+    let to = receiver.url("/");
+    scratch
+        .send(&["--token-file", "@token", "from/a", &to])
+        .ok();
+    let wrong = scratch.send(&["--token-file", "@other", "from/a", &to]);
+    wrong.fails_with(7, "wrong token");
+    // A page is made once a second.
+    scratch.wait_until("all is counted", || {
+        let page = scratch::page(&metrics);
+        let value = |name: &str| {
+            let mut lines = page.lines();
+            let value = lines.find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+            value.unwrap_or_default()
+        };
+        value("paceline_receiver_transfers_total{outcome=\"done\"}") == 1
+            && value("paceline_receiver_transfers_total{outcome=\"failed\"}") == 0
+            && value("paceline_receiver_running_transfers") == 0
+            && value("paceline_receiver_written_bytes_total") == 700_000
+            && value("paceline_receiver_entries_total") == 1
+            && value("paceline_receiver_refused_connections_total") >= 1
+    });
+}
+
 /// By token and by certificate: who does not show what is asked for is refused.
 #[test]
 fn with_tls_both_sides_know_each_other_or_nothing_is_sent() {

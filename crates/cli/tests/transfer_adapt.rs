@@ -69,3 +69,34 @@ fn after_a_kill_the_next_command_takes_the_job_away() {
     helper.into_iter().for_each(scratch::kill);
     wait_for("it is none", |status| jobs(status, &job).is_empty());
 }
+
+/// Another host sends: the policy is for its connections.
+#[test]
+fn the_other_side_adapts_if_it_is_the_one_that_sends() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let namespaces = namespaces::Namespaces::new();
+    namespaces.shell(&scratch.path("shell"));
+    scratch.write("from/huge", 40_000_000);
+    let own = ["receive", "--policy", "lfn", "--rate", "24mbit"];
+    let command = [&own[..], &["b:@from/huge", "to/"]].concat();
+    let child = namespaces
+        .enter(&scratch.command_with_remote(&command))
+        .spawn();
+    let mut child = child.expect("it starts");
+    let id = scratch.wait_until_running();
+    let group = format!("mover-{id}");
+    let streams = |status: &serde_json::Value| {
+        let mut groups = status["groups"].as_array().into_iter().flatten();
+        let own = groups.find(|own| own["name"] == *group);
+        own.and_then(|own| own["streams"].as_u64())
+    };
+    wait_for("both in the group", |status| streams(status) >= Some(2));
+    let set = ["transfers", "set", &id, "--rate", "none"];
+    scratch.paceline(&set).ok();
+    assert!(child.wait().expect("it ends").success());
+    assert_same(&scratch.path("from/huge"), &scratch.path("to/huge"));
+    wait_for("its job is gone", |status| streams(status).is_none());
+}

@@ -382,6 +382,35 @@ fn a_gateway_whose_address_changes_keeps_its_connections() {
 }
 
 #[test]
+fn a_listening_gateway_with_a_new_address_is_found_by_its_name() {
+    if !is_able() {
+        return;
+    }
+    let mut sites = Sites::new("n");
+    sites.name_far("10.97.9.2");
+    sites.edit(0, "10.97.9.2:7420", "far.test:7420");
+    sites.edit(1, "10.97.9.2:7420", "0.0.0.0:7420");
+    sites.start(1);
+    sites.start(0);
+    sites.connected();
+    let (client, server, _) = sites.connection(true, false);
+    let far = sites.name(2);
+    ip(&format!("-n {far} addr del 10.97.9.2/24 dev wan"));
+    ip(&format!("-n {far} addr add 10.97.9.4/24 dev wan"));
+    sites.name_far("10.97.9.4");
+    // The old session's connections are reset on both sides, long before its patience of 90 s.
+    is_reset(&client);
+    is_reset(&server);
+    sites.connected();
+    let content = bytes(1_000_000, 8);
+    let (client, server, _) = sites.connection(true, false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(&client, &content));
+        assert!(received(&server) == content, "other bytes");
+    });
+}
+
+#[test]
 fn a_job_is_led_through_the_gateway_of_its_own_host() {
     if !is_able() {
         return;

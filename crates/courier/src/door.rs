@@ -2,9 +2,11 @@
 //! What experiments have in the place of ssh: a command by one TCP connection, its input and
 //! output over it. Without any protection: both ends are in the networks of one experiment.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -34,7 +36,11 @@ pub(crate) struct Door {
 
 impl Door {
     /// At this host.
-    pub fn open(host: &Host) -> Result<Self> {
+    ///
+    /// What commands say on their standard errors is added to the file `words`.
+    pub fn open(host: &Host, words: &Path) -> Result<Self> {
+        let words = File::options().append(true).create(true).open(words);
+        let words = Arc::new(words.doing("making a file")?);
         let address = SocketAddr::new(host.address, PORT);
         let descriptor = host.network.duplicate()?;
         let listener = host
@@ -51,9 +57,10 @@ impl Door {
                 if is_closed.load(Ordering::Relaxed) {
                     break;
                 }
+                let words = Arc::clone(&words);
                 // A thread inherits its network.
                 thread::spawn(move || {
-                    if let Err(error) = serve(&stream) {
+                    if let Err(error) = serve(&stream, &words) {
                         eprintln!("a command of a transfer: {error}");
                     }
                     drop(stream.shutdown(Shutdown::Both));
@@ -86,7 +93,7 @@ impl Drop for Door {
 }
 
 /// Runs the command that a connection asks for. It ends with the connection: its input does.
-fn serve(mut stream: &TcpStream) -> io::Result<()> {
+fn serve(mut stream: &TcpStream, words: &File) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
@@ -97,13 +104,14 @@ fn serve(mut stream: &TcpStream) -> io::Result<()> {
     let mut text = vec![0; length as usize];
     stream.read_exact(&mut text)?;
     let text = String::from_utf8(text).map_err(io::Error::other)?;
-    let mut words = text.split_whitespace();
-    let program = words.next().ok_or(io::Error::other("it is empty"))?;
+    let mut command = text.split_whitespace();
+    let program = command.next().ok_or(io::Error::other("it is empty"))?;
     let half = || Ok::<_, io::Error>(Stdio::from(OwnedFd::from(stream.try_clone()?)));
     let mut child = Command::new(program)
-        .args(words)
+        .args(command)
         .stdin(half()?)
         .stdout(half()?)
+        .stderr(words.try_clone()?)
         .spawn()?;
     child.wait().map(drop)
 }

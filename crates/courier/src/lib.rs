@@ -5,7 +5,7 @@
 //! From one host, the command goes to a standing receiver with TLS and a token. From several, it
 //! runs on the first near host and reaches the others by a [`door`]: a remote shell over one
 //! TCP connection, in the place of ssh, whose own round trips are not the mover's.
-//! A policy is the command's `--policy`, or that of a `paceline run` on each host.
+//! A policy is the command's `--policy`.
 
 #![forbid(unsafe_code)]
 
@@ -35,6 +35,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const START: Duration = Duration::from_secs(60);
 /// A transfer takes no longer.
 const LIMIT: Duration = Duration::from_secs(1800);
+/// What the hosts of several say on their standard errors.
+const WORDS: &str = "words";
 /// Last lines of a command's output in an error.
 const LAST_LINES: usize = 8;
 
@@ -124,7 +126,9 @@ impl<'a> Prepared<'a> {
             1 => prepared.receiver = Some(prepared.receive()?),
             _ => {
                 let all = near.iter().chain(far);
-                prepared._doors = all.map(door::Door::open).collect::<Result<_>>()?;
+                let words = prepared.path(WORDS);
+                let open = |host| door::Door::open(host, &words);
+                prepared._doors = all.map(open).collect::<Result<_>>()?;
             }
         }
         Ok(prepared)
@@ -172,8 +176,10 @@ impl<'a> Prepared<'a> {
             }));
         }
         let said = fs::read_to_string(&output).unwrap_or_default();
-        if said.contains(NOT_ADAPTED) {
-            let problem = last_words(&output);
+        let words = self.path(WORDS);
+        let elsewhere = fs::read_to_string(&words).unwrap_or_default();
+        if said.contains(NOT_ADAPTED) || elsewhere.contains(NOT_ADAPTED) {
+            let problem = last_words(&output) + &last_words(&words);
             return Err(E::from(CourierError::Command {
                 what: "paceline send --policy",
                 problem: format!("it was not adapted{problem}"),
@@ -283,15 +289,14 @@ impl<'a> Prepared<'a> {
             names.join(",")
         };
         let program = program.display();
-        let remote = match &self.policy {
-            None => program.to_string(),
-            Some(policy) => format!("{program} run --policy {policy} -- {program}"),
-        };
         let mut command = self.send();
+        if let Some(policy) = &self.policy {
+            command.args(["--policy", policy]);
+        }
         command
             .args(["--from", &names(self.near), "--to", &names(self.far)])
             .args(["--ssh", &format!("{program} lab reach")])
-            .args(["--remote-command", &remote])
+            .args(["--remote-command", &program.to_string()])
             .arg(format!("{}/", self.path("source").display()))
             .arg(self.path("sink"));
         Ok(command)

@@ -202,7 +202,7 @@ fn claim(path: &Path) -> io::Result<UnixListener> {
     }
     // Under another name until it listens and only its owner may connect: who asks meanwhile
     // finds the dead one or this one, and no moment without either.
-    let new = path.with_added_extension(std::process::id().to_string());
+    let new = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
     let _ = fs::remove_file(&new);
     let claimed = UnixListener::bind(&new).and_then(|listener| {
         fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;

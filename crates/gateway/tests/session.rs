@@ -399,3 +399,65 @@ fn the_breaker_ends_a_reservation_that_the_path_does_not_honour() {
     assert_eq!(broken.count(), 1);
     assert!(world.client.rate() < 13_000_000, "{}", world.client.rate());
 }
+
+/// Its clock stood still, so all its reports are late by 10 s from then on: a cut is known for
+/// one all the same, once that is not new.
+#[test]
+fn a_peer_whose_host_slept_goes_on_and_a_later_cut_is_known() {
+    let settings = reserve(20_000_000);
+    let (woken, round_trip) = (14 * SECOND, 350 * MS);
+    let cut = woken + 65 * SECOND..woken + 67 * SECOND;
+    let path = Path {
+        cuts: vec![cut.clone()],
+        ..Path::new(20_400_000, 175 * MS)
+    };
+    let mut world = World::new(&path, &settings, 31);
+    world.sleep = 4 * SECOND..woken;
+    world.flow(FOREVER, 1);
+    world.run_until(cut.end + 3 * SECOND);
+    let bound = 20e6 * payload_share(&settings);
+    for (end, what) in [(woken, "sleep"), (cut.end, "cut")] {
+        let first = world.first_after(end) - end;
+        let full_at = end + round_trip + 200 * MS;
+        let after = world.goodput(full_at, full_at + SECOND) / bound;
+        println!("after the {what}: {} ms, {after:.3}", first / MS);
+        assert!(first <= round_trip + 50 * MS, "{what}: {first} ns");
+        assert!(after >= 0.97, "{what}: {after}");
+    }
+    let statistics = world.client.statistics();
+    println!("{statistics:?}");
+    assert!(
+        statistics.spurious * 1_000 <= statistics.sent,
+        "{statistics:?}"
+    );
+}
+
+#[test]
+fn datagrams_that_come_again_do_nothing() {
+    let settings = reserve(20_000_000);
+    let run = |repeat| {
+        let path = Path {
+            repeat,
+            loss: 0.01,
+            ..Path::new(20_400_000, 50 * MS)
+        };
+        let mut world = World::new(&path, &settings, 33);
+        let want = 4 << 20;
+        let streams: Vec<u64> = (0..4).map(|_| world.flow(want, 1)).collect();
+        world.run_until(20 * SECOND);
+        for stream in &streams {
+            let flow = &world.flows[stream];
+            assert!(flow.has_ended && flow.read == want && !flow.was_reset);
+        }
+        let opened = |event: &&(u64, Side, Event)| matches!(event.2, Event::Opened { .. });
+        assert_eq!(world.events.iter().filter(opened).count(), streams.len());
+        assert_eq!(world.server.open_streams(), 0);
+        (world.server.statistics(), world.client.statistics())
+    };
+    // At once, within the time that reordering is taken for, and long after all is over.
+    for by in [0, 5 * MS, SECOND, 12 * SECOND] {
+        let (server, client) = run((0.5, by));
+        assert!(server.duplicates > 4_000 && server.duplicates < server.received);
+        assert!(client.spurious * 1_000 <= client.sent, "{client:?}");
+    }
+}

@@ -71,7 +71,7 @@ pub enum Owner {
 }
 
 /// One row for each key of a policy file.
-const KEYS: [(&str, Running, Owner); 26] = [
+const KEYS: [(&str, Running, Owner); 27] = [
     ("base", Running::Now, Owner::Nothing),
     ("startup.target", Running::Now, Owner::Nothing),
     ("startup.initial_rate", Running::Now, Owner::Nothing),
@@ -98,6 +98,7 @@ const KEYS: [(&str, Running, Owner); 26] = [
     ("options.timestamps", Running::Never, Owner::Nothing),
     ("options.window_scaling", Running::Never, Owner::Nothing),
     ("options.sack", Running::Never, Owner::Nothing),
+    ("report.held_out", Running::Now, Owner::Any),
 ];
 
 /// The kernel's initial window, segments (TCP_INIT_CWND).

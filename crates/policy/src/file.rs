@@ -27,6 +27,9 @@ const LEAST_TIMER: Time = Time::from_millis(2);
 const LEAST_MOST: Time = Time::from_secs(1);
 const MOST_MOST: Time = Time::from_secs(120);
 const LEAST_JITTER: Time = Time::from_micros(1);
+const LEAST_HELD_OUT: Share = Share::from_permille(10);
+/// PL_HELD_OUT_MOST: with more the job would hardly have its policy.
+const MOST_HELD_OUT: Share = Share::from_permille(10 * paceline_abi::PL_HELD_OUT_MOST as u64);
 
 /// IFNAMSIZ of include/uapi/linux/if.h, less the NUL.
 pub(crate) const LONGEST_INTERFACE: usize = 15;
@@ -84,6 +87,8 @@ pub(crate) struct File {
     pub socket: Option<Socket>,
     /// TCP options that new connections go without.
     pub options: Option<Options>,
+    /// What `paceline report` compares the policy with.
+    pub report: Option<Report>,
 }
 
 /// The start-up law.
@@ -216,6 +221,16 @@ pub(crate) struct Options {
     pub window_scaling: Option<bool>,
     /// false: no selective acknowledgements (RFC 2018); absent: as the host has them.
     pub sack: Option<bool>,
+}
+
+/// What `paceline report` compares the policy with.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Report {
+    /// Share of bursts, at random, that the base algorithm sends alone; a whole percentage.
+    /// Absent: none.
+    #[schemars(extend("x-range" = [LEAST_HELD_OUT, MOST_HELD_OUT], "examples" = ["5%"]))]
+    pub held_out: Option<Share>,
 }
 
 /// Spacing of packets.

@@ -18,6 +18,6 @@ pub mod presets;
 pub use error::{NotText, PolicyError};
 pub use file::{inline_schema, schema, FORMATS};
 pub use policy::{
-    Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, Raised, Rto, Socket, Spacing,
-    Startup, Target, TickTime, Window,
+    Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, Raised, Report, Rto, Socket,
+    Spacing, Startup, Target, TickTime, Window,
 };

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer};
 use crate::error::PolicyError;
 use crate::file::{self, BreakerKey, File, FORMATS};
 use crate::policy::{
-    Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, Rto, Socket, Spacing, Startup,
-    Target, TickTime, Window, MOST_TIMER, QUICK,
+    Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, Report, Rto, Socket, Spacing,
+    Startup, Target, TickTime, Window, MOST_TIMER, QUICK,
 };
 
 const HALF_LIFE: Time = Time::from_secs(60);
@@ -56,6 +56,7 @@ fn from(file: File, place: &Place<'_>) -> Policy {
     if let Some(keys) = &file.window {
         fixed_alone(keys, &file, &place.key("window"));
     }
+    let has_law = has_law(&file);
     Policy {
         startup: file
             .startup
@@ -80,6 +81,9 @@ fn from(file: File, place: &Place<'_>) -> Policy {
         options: file
             .options
             .and_then(|keys| options(keys, &place.key("options"))),
+        report: file
+            .report
+            .and_then(|keys| report(&keys, has_law, &place.key("report"))),
         name: file.name,
         description: file.description,
         base,
@@ -279,6 +283,28 @@ fn options(keys: file::Options, place: &Place<'_>) -> Option<Options> {
         place.key("interface").wrong(format!("{:?} is no name of an interface: write 1 to {} bytes without spaces, / and :, as \"eth0\"", paceline_input::quoted(name), file::LONGEST_INTERFACE));
     }
     Some(options)
+}
+
+/// Whether a law changes how bursts are sent, which others could be compared with.
+fn has_law(file: &File) -> bool {
+    let targeted = |keys: &file::Startup| !matches!(keys.target, None | Some(file::Target::Off));
+    let spaced = |keys: &file::Spacing| keys.clustered == Some(true) || keys.gap.is_some();
+    file.startup.as_ref().is_some_and(targeted) || file.spacing.as_ref().is_some_and(spaced)
+}
+
+fn report(keys: &file::Report, has_law: bool, place: &Place<'_>) -> Option<Report> {
+    let held_out = keys.held_out?;
+    let place = place.key("held_out");
+    if !held_out.permille().is_multiple_of(10) {
+        place.wrong(format!(
+            "{held_out} is no whole percentage: write \"{}%\"",
+            held_out.permille().div_ceil(10)
+        ));
+    }
+    if !has_law {
+        place.wrong_key("has no effect where no law changes a burst: write startup.target = \"delivery-rate\", or leave this out");
+    }
+    Some(Report { held_out })
 }
 
 fn spacing(keys: &file::Spacing, base: Base, place: &Place<'_>) -> Option<Spacing> {

@@ -48,6 +48,9 @@ pub struct Policy {
     /// TCP options that new connections go without; `None`: as the host has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<Options>,
+    /// What `paceline report` compares with; `None`: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
 }
 
 /// The congestion control of the kernel that a policy builds on.
@@ -297,6 +300,13 @@ impl Options {
     }
 }
 
+/// What `paceline report` compares the policy with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Share of bursts, at random, that no law touches: 1 % to 50 %, whole percentages.
+    pub held_out: Share,
+}
+
 /// Spacing of packets (kamezawa-2004, 4). Asks for one of the two at least.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spacing {
@@ -460,6 +470,11 @@ impl Policy {
                 abi.line_rate_bps = gap.line_rate.bytes_per_second();
                 abi.gap_bytes = gap.gap.bytes().try_into().unwrap_or(u16::MAX);
             }
+        }
+        if let Some(report) = &self.report {
+            abi.held_out_percent = (report.held_out.permille() / 10)
+                .try_into()
+                .unwrap_or_default();
         }
         abi.wrap = self.wraps().into();
         abi

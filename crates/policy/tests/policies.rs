@@ -7,8 +7,8 @@ use std::io::Write;
 use paceline_abi::{pl_base, pl_policy, pl_target};
 use paceline_input::units::{Rate, Share, Size, Time};
 use paceline_policy::{
-    presets, Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, PolicyError, Rto,
-    Socket, Spacing, Startup, Target, TickTime, Window,
+    presets, Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, PolicyError, Report,
+    Rto, Socket, Spacing, Startup, Target, TickTime, Window,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -438,6 +438,7 @@ prop_compose! {
             spacing,
             socket: nodelay.then_some(Socket { nodelay }),
             options,
+            report: has_laws.then_some(Report { held_out: Share::from_permille(50) }),
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,9 +20,20 @@ use paceline_abi::{
     PL_MAX_JOBS,
 };
 use paceline_cgroup::Lock;
+use paceline_history::Record;
 
+use super::counters::unix_s;
 use super::discover::Found;
 use crate::error::{Error, Result};
+
+/// A job that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Its entry at the end.
+    pub job: pl_job,
+    /// What it was.
+    pub record: Record,
+}
 
 /// The host's account; the others are owners'.
 const HOST: usize = 0;
@@ -167,6 +179,7 @@ impl Found {
         if !self.is_ours() {
             return Ok(());
         }
+        self.delete_stray_counters()?;
         Accounts::map(self.map_of("pl_accounts")?)?.settle(|| self.jobs())
     }
 
@@ -190,8 +203,9 @@ impl Found {
         Ok(entry.as_deref().map(from_bytes).transpose()?)
     }
 
-    /// Deletes a job and its paths. Returns its entry, if this build can read that.
-    pub fn delete_job(&self, id: u64) -> Result<Option<pl_job>> {
+    /// Deletes a job, its paths and its counters. Returns what it was, if this build can read
+    /// that; `cgroup`: its directory, as far as that is known.
+    pub fn delete_job(&self, id: u64, cgroup: Option<&Path>) -> Result<Option<Ended>> {
         if !self.is_ours() {
             self.delete_entry(id)?;
             return Ok(None);
@@ -199,6 +213,7 @@ impl Found {
         let Some(job) = self.job(id)? else {
             return Ok(None);
         };
+        let mut record = self.record(id, &job, cgroup.map(Path::to_path_buf), &[])?;
         // The entry last: a process that is killed before leaves all of it to the next one.
         self.delete_paths(id, 1, job.used.paths)?;
         let phases = self
@@ -221,7 +236,9 @@ impl Found {
         if last.seat == pl_seat::PL_SEAT_SHARED as u32 {
             self.delete_all_of("pl_runs", id)?;
         }
-        Ok(Some(last))
+        self.delete_counters(id)?;
+        record.ended_unix_s = Some(unix_s());
+        Ok(Some(Ended { job: last, record }))
     }
 
     fn delete_entry(&self, id: u64) -> Result<()> {
@@ -257,7 +274,7 @@ impl Found {
     }
 
     /// The entries of a map whose key begins with the job's id.
-    fn delete_all_of(&self, map: &'static str, job: u64) -> Result<()> {
+    pub(super) fn delete_all_of(&self, map: &'static str, job: u64) -> Result<()> {
         let map = self.map_of(map)?;
         let of_job: Vec<Vec<u8>> = map
             .keys()

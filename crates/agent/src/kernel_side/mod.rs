@@ -19,6 +19,7 @@
 
 mod accounts;
 mod btf;
+pub(crate) mod counters;
 pub(crate) mod discover;
 pub(crate) mod groups;
 mod pages;
@@ -46,6 +47,7 @@ use paceline_policy::Base;
 
 use crate::error::{Error, Result};
 use crate::options::JobOptions;
+pub(crate) use accounts::Ended;
 pub(crate) use btf::{bbr_form, load_bbr_module, BbrForm};
 use discover::Found;
 use groups::STREAMS_PROGRAM;
@@ -60,7 +62,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/paceline.bpf.o"
 /// The `release` member that all of Paceline's congestion controls share.
 const LEAVE_PROGRAM: &str = "pl_leave";
 /// The iterator that writes one record per connection with socket storage.
-const STATUS_PROGRAM: &str = "pl_status";
+pub(crate) const STATUS_PROGRAM: &str = "pl_status";
 /// The iterator that writes one record per socket which a job's process has and the job has not.
 pub(crate) const OUTSIDE_PROGRAM: &str = "pl_outside";
 

@@ -329,6 +329,8 @@ nodelay = false
 clustered = false
 line_rate = \"999999999999bit\"
 gap = \"1023B\"
+[report]
+held_out = \"50%\"
 ";
 
     #[test]

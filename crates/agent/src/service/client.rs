@@ -8,16 +8,19 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use paceline_abi::PL_ABI_VERSION;
+use paceline_history::verdict::{self, Counts};
+use paceline_history::Record;
 use serde::Serialize;
 
-use super::request::{self, About, Answer, Asked, Question, Refused, Request, Setting, Started};
+use super::request::{
+    self, About, Answer, Asked, Inquire, Inquiry, Question, Refused, Request, Setting, Started,
+};
 use crate::error::{Error, Result};
 use crate::job;
 use crate::listening::{JOBS_SOCKET, PAGES_SOCKET};
 use crate::pages::SOCKET_VARIABLE;
 use crate::set::Report;
 use crate::supervise::{Outcome, Signals};
-use crate::verdict::{self, Counts};
 
 /// How long the agent may take. On a slow host, loading the programs takes seconds, and
 /// others may be first.
@@ -101,6 +104,24 @@ pub fn set_by_agent(directory: &Path, job: u64, asked: Asked) -> Result<Report> 
         Ok(_) => Err(no_answer(directory)),
         Err(Error::NoAgent { socket }) => Err(Error::NoAgentToSet { socket }),
         Err(error) => Err(error),
+    }
+}
+
+/// The jobs that the agent of `directory` knows of the calling user, ended ones too, the newest
+/// first; root is told of all. With a job's name (id, directory or its last part) this one with
+/// all of its numbers, else the newest [`super::MOST_RECORDS`] in short.
+///
+/// # Errors
+/// [`Error::NoAgent`], [`Error::AgentRefused`].
+pub fn records_by_agent(directory: &Path, job: Option<&str>) -> Result<Vec<Record>> {
+    let inquiry = Inquiry {
+        abi: PL_ABI_VERSION,
+        records: job.map_or(Inquire::All, |name| Inquire::Job(name.to_owned())),
+    };
+    match ask_patiently(directory, &inquiry)? {
+        Answer::Records(records) => Ok(records),
+        Answer::Refused(refused) => Err(refusal(directory, refused)),
+        _ => Err(no_answer(directory)),
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod client;
 mod queue;
+mod records;
 mod request;
 mod setting;
 mod step;
@@ -32,6 +33,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::UnixCredentials;
 use paceline_bpf::permission;
 use paceline_cgroup::{Cgroup, Hierarchy, Lock, Seat};
+use paceline_history::Counts;
 use paceline_policy::Policy;
 use sd_notify::NotifyState;
 
@@ -44,10 +46,9 @@ use crate::listening::{Handed, Listening, GROUPS_SOCKET, JOBS_SOCKET, PAGES_SOCK
 use crate::making::{self, Place};
 use crate::pages::PageServer;
 use crate::peer::{self, Peer};
-use crate::verdict::Counts;
 use paceline_callers::{timeout, Call, Callers};
 use queue::Queue;
-use request::{About, Answer, Code, Question, Refused, Request, Setting, Started};
+use request::{About, Answer, Code, Inquiry, Question, Refused, Request, Setting, Started};
 use step::Step;
 use watch::Watch;
 
@@ -55,7 +56,8 @@ use watch::Watch;
 pub use crate::config::fuzz as fuzz_config;
 pub use crate::config::{schema as config_schema, Config, DEFAULT_CONFIG};
 pub use crate::listening::DIRECTORY;
-pub use client::{enter_by_agent, run_by_agent, set_by_agent};
+pub use client::{enter_by_agent, records_by_agent, run_by_agent, set_by_agent};
+pub use records::MOST_RECORDS;
 pub use request::Asked;
 pub use step::schema as protocol_schema;
 pub use tally::{Connections, Counted, Tally};
@@ -140,7 +142,7 @@ impl Service {
             callers: Callers::default(),
             calls: Queue::default(),
             watch,
-            tally: Arc::default(),
+            tally: Arc::new(Tally::new(records::history())),
             idle: None,
             _groups: groups,
             _pages: pages,
@@ -226,7 +228,7 @@ impl Service {
             .and_then(|lock| clean(&self.hierarchy, &lock));
         match cleaned {
             Ok(cleaned) => {
-                self.tally.ended(&cleaned.ended);
+                self.tally.ended(cleaned.ended);
                 let found = cleaned.found.filter(|found| found.job_ids().is_empty());
                 self.idle = found.map(Idle::new);
             }
@@ -241,6 +243,7 @@ impl Service {
             (Some(step), _) => step.and_then(|step| self.step(&call, step)),
             (_, Some(question)) => self.look(&call, &question).map(Answer::Connections),
             _ if Setting::read(&call.said).is_some() => self.set(&call),
+            _ if Inquiry::read(&call.said).is_some() => self.records(&call),
             _ => self.start_job(&call).map(Answer::Started),
         };
         let answer = match started {
@@ -279,7 +282,10 @@ impl Service {
         for path in above.take_while(|path| path.starts_with(self.hierarchy.mount())) {
             let id = Cgroup::at(path.to_path_buf()).id()?;
             match found.as_ref().map_or(Ok(None), |found| found.job(id))? {
-                Some(job) if job.owner_uid == peer.user => return Ok(Counts::from(&job)),
+                Some(job) if job.owner_uid == peer.user => {
+                    let counts = found.as_ref().map(|found| found.counts(id, &job));
+                    return Ok(counts.transpose()?.unwrap_or_default());
+                }
                 Some(_) => break,
                 None => {}
             }

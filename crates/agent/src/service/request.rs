@@ -5,12 +5,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 use paceline_abi::PL_ABI_VERSION;
+use paceline_history::{Counts, Record};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::set::Report;
-use crate::verdict::Counts;
 
 /// Bytes of a request at most: a path of PATH_MAX, a name, and what is around them.
 pub(super) const LONGEST: usize = 8192;
@@ -55,6 +55,25 @@ pub(super) struct Setting {
     pub set: Asked,
 }
 
+/// A request for the records of the requesting user's jobs.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Inquiry {
+    /// PL_ABI_VERSION of the asker.
+    pub abi: u32,
+    pub records: Inquire,
+}
+
+/// The records that are requested.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Inquire {
+    /// The newest, in short.
+    All,
+    /// One, by [`crate::report::is_named`].
+    Job(String),
+}
+
 /// The change that is requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -68,7 +87,7 @@ pub enum Asked {
 }
 
 /// The agent's answer.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Answer {
     /// The requesting process is in its job.
@@ -81,6 +100,8 @@ pub(super) enum Answer {
     Attached(Attached),
     /// The counts of a step's job.
     Reported(Reported),
+    /// The records that were requested.
+    Records(Vec<Record>),
     /// Nothing was changed.
     Refused(Refused),
 }
@@ -116,6 +137,9 @@ pub(super) struct Reported {
     pub text: String,
     /// In numbers
     pub counts: Counts,
+    /// What those connections did, in one line, for people
+    #[serde(default)]
+    pub traffic: String,
 }
 
 /// Why there is no job.
@@ -194,6 +218,14 @@ impl Question {
     }
 }
 
+impl Inquiry {
+    /// The request, if the line is one.
+    pub fn read(said: &[u8]) -> Option<Self> {
+        let inquiry: Self = serde_json::from_slice(said).ok()?;
+        (inquiry.abi == PL_ABI_VERSION).then_some(inquiry)
+    }
+}
+
 impl Setting {
     /// The request, if the line is one.
     pub fn read(said: &[u8]) -> Option<Self> {
@@ -255,6 +287,9 @@ pub fn fuzz(said: &[u8]) {
     if let Some(setting) = Setting::read(said) {
         assert_eq!(Setting::read(&line(&setting)), Some(setting));
     }
+    if let Some(inquiry) = Inquiry::read(said) {
+        assert_eq!(Inquiry::read(&line(&inquiry)), Some(inquiry));
+    }
     let _ = serde_json::from_slice::<Answer>(said);
 }
 
@@ -289,6 +324,19 @@ mod tests {
         assert_eq!(Question::read(&said).as_ref(), Some(&question));
         question.abi += 1;
         assert_eq!(Question::read(&line(&question)), None);
+    }
+
+    #[test]
+    fn an_inquiry_is_told_from_a_request() {
+        let inquiry = Inquiry {
+            abi: PL_ABI_VERSION,
+            records: Inquire::Job("4711".to_owned()),
+        };
+        let said = line(&inquiry);
+        assert_eq!(code(std::str::from_utf8(&said).unwrap()), Code::Malformed);
+        assert_eq!(Inquiry::read(&said), Some(inquiry));
+        let bare = format!("{{\"abi\":{PL_ABI_VERSION}}}\n");
+        assert_eq!(Inquiry::read(bare.as_bytes()), None);
     }
 
     #[test]

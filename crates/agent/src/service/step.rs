@@ -23,7 +23,6 @@ use crate::making::{self, Place};
 use crate::options::JobOptions;
 use crate::peer::Peer;
 use crate::supervise::pidfd;
-use crate::verdict::Counts;
 use paceline_callers::Call;
 
 /// The version that this agent speaks.
@@ -183,15 +182,19 @@ impl Service {
 
     fn report(&self, job: u64) -> Result<Reported, Refused> {
         let found = discover::find()?.filter(discover::Found::is_ours);
-        let there = found.map_or(Ok(None), |found| found.job(job))?;
-        let counts = there.as_ref().map(Counts::from);
-        let counts = counts.or_else(|| self.tally.of_ended(job));
+        let there = match found {
+            Some(found) => found.job(job)?.map(|there| (found, there)),
+            None => None,
+        };
+        let counts = there.map(|(found, there)| found.counts(job, &there));
+        let counts = counts.transpose()?.or_else(|| self.tally.of_ended(job));
         let counts = counts.ok_or_else(|| {
             let what = format!("there is no job {job}, and none that has ended a short while ago");
             Refused::new(Code::Job, what)
         })?;
         Ok(Reported {
             text: counts.words(),
+            traffic: counts.traffic.words(),
             counts,
         })
     }

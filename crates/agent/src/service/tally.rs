@@ -4,17 +4,13 @@
 //! The kernel side counts per job and forgets a job with its end. Here the counts go on: those
 //! of a job are added as they are seen, and once more when the agent sees it end.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use paceline_abi::pl_job;
+use paceline_history::{Counts, History, Record, Traffic};
 
+use crate::kernel_side::Ended;
 use crate::status::JobStatus;
-use crate::verdict::Counts;
-
-/// Ended jobs whose counts can still be asked for: those of the last moments, for a scheduler
-/// whose step has just ended.
-const MOST_ENDED: usize = 1024;
 
 /// Connections of jobs, added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +29,8 @@ pub struct Connections {
     pub members_full: u64,
     /// Were left alone, because the kernel had no memory for them.
     pub no_storage: u64,
+    /// What they did.
+    pub traffic: Traffic,
 }
 
 /// The counts since the agent has started.
@@ -59,11 +57,19 @@ struct Inner {
     seen: HashMap<u64, Connections>,
     /// While somebody looks: jobs that have ended since, which the look may still show.
     looking: Option<HashSet<u64>>,
-    /// Those that ended last, the newest at the end.
-    ended: VecDeque<(u64, Counts)>,
+    /// Those that have ended.
+    history: History,
 }
 
 impl Tally {
+    /// With what is remembered of ended jobs.
+    pub(super) fn new(history: History) -> Self {
+        Self(Mutex::new(Inner {
+            history,
+            ..Inner::default()
+        }))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,8 +85,8 @@ impl Tally {
         let ended = inner.looking.take().unwrap_or_default();
         let mut seen = HashMap::new();
         for job in jobs.iter().filter(|job| !ended.contains(&job.id)) {
-            let now = Connections::from(job);
             let before = inner.seen.get(&job.id).copied().unwrap_or_default();
+            let now = Connections::from(job).at_least(before);
             inner.counted.connections.add(now, before);
             seen.insert(job.id, now);
         }
@@ -101,30 +107,33 @@ impl Tally {
         *self.lock().counted.refused.entry(code).or_default() += 1;
     }
 
-    pub(super) fn ended(&self, jobs: &[(u64, pl_job)]) {
+    pub(super) fn ended(&self, jobs: Vec<Ended>) {
         let mut inner = self.lock();
-        for (id, job) in jobs {
-            let before = inner.seen.remove(id).unwrap_or_default();
+        for ended in jobs {
+            let id = ended.record.job;
+            let before = inner.seen.remove(&id).unwrap_or_default();
             inner
                 .counted
                 .connections
-                .add(Connections::from(job), before);
+                .add(Connections::from(&ended), before);
             inner.counted.ended += 1;
             if let Some(looking) = &mut inner.looking {
-                looking.insert(*id);
+                looking.insert(id);
             }
-            if inner.ended.len() == MOST_ENDED {
-                inner.ended.pop_front();
+            if let Err(error) = inner.history.push(ended.record) {
+                tracing::warn!("cannot write the history of ended jobs: {error}");
             }
-            inner.ended.push_back((*id, Counts::from(job)));
         }
     }
 
     /// The counts of a job that has ended a short while ago.
     pub(super) fn of_ended(&self, job: u64) -> Option<Counts> {
-        let inner = self.lock();
-        let found = inner.ended.iter().rev().find(|(id, _)| *id == job);
-        found.map(|(_, counts)| *counts)
+        self.lock().history.of(0, job).map(|record| record.counts)
+    }
+
+    /// The ended jobs that a user may see, the newest first.
+    pub(super) fn history(&self, user: u32) -> Vec<Record> {
+        self.lock().history.all_of(user).cloned().collect()
     }
 }
 
@@ -142,6 +151,16 @@ impl Connections {
             before.members_full,
         );
         grown(&mut self.no_storage, now.no_storage, before.no_storage);
+        self.traffic += now.traffic.since(before.traffic);
+    }
+
+    /// Not less traffic than before: what a connection adds up while it is looked at is seen
+    /// once at least, but not at each look.
+    fn at_least(self, before: Self) -> Self {
+        Self {
+            traffic: self.traffic.at_least(before.traffic),
+            ..self
+        }
     }
 }
 
@@ -155,12 +174,13 @@ impl From<&JobStatus> for Connections {
             groups_full: job.groups_full,
             members_full: job.members_full,
             no_storage: job.no_storage,
+            traffic: job.traffic,
         }
     }
 }
 
-impl From<&pl_job> for Connections {
-    fn from(job: &pl_job) -> Self {
+impl From<&Ended> for Connections {
+    fn from(Ended { job, record }: &Ended) -> Self {
         Self {
             governed: job.connections,
             refused: job.refused,
@@ -169,6 +189,7 @@ impl From<&pl_job> for Connections {
             groups_full: job.full.groups,
             members_full: job.full.members,
             no_storage: job.full.storage,
+            traffic: record.counts.traffic,
         }
     }
 }
@@ -177,36 +198,49 @@ impl From<&pl_job> for Connections {
 mod tests {
     use super::*;
 
-    fn job(connections: u64) -> pl_job {
-        pl_job {
+    fn ended(id: u64, connections: u64, bytes: u64) -> Ended {
+        let job = paceline_abi::pl_job {
             connections,
             ..Default::default()
-        }
+        };
+        let mut record = Record {
+            job: id,
+            cgroup: None,
+            owner_uid: 1000,
+            policy: "lfn".to_owned(),
+            started_unix_s: 1,
+            ended_unix_s: Some(2),
+            counts: Counts::from(&job),
+            phases: BTreeMap::new(),
+            held_out_percent: 0,
+            trials: Vec::new(),
+        };
+        record.counts.traffic.bytes = bytes;
+        Ended { job, record }
     }
 
     #[test]
     fn what_an_ended_job_had_is_counted_once() {
         let tally = Tally::default();
-        tally
-            .0
-            .lock()
-            .unwrap()
-            .seen
-            .insert(7, Connections::from(&job(3)));
-        tally.ended(&[(7, job(5)), (8, job(10))]);
+        let before = Connections::from(&ended(7, 3, 100));
+        tally.0.lock().unwrap().seen.insert(7, before);
+        tally.ended(vec![ended(7, 5, 150), ended(8, 10, 1)]);
         let counted = tally.counted();
         // The look that has seen 3 of them has counted these.
         assert_eq!(counted.connections.governed, 2 + 10);
+        assert_eq!(counted.connections.traffic.bytes, 50 + 1);
         assert_eq!(counted.ended, 2);
         assert_eq!(tally.of_ended(8).map(|counts| counts.governed), Some(10));
         assert_eq!(tally.of_ended(9), None);
+        assert_eq!(tally.history(1000).len(), 2);
+        assert_eq!(tally.history(1001).len(), 0);
     }
 
     #[test]
     fn a_look_counts_no_job_that_has_ended_meanwhile() {
         let tally = Tally::default();
         tally.begin_look();
-        tally.ended(&[(7, job(5))]);
+        tally.ended(vec![ended(7, 5, 0)]);
         let inner = tally.0.lock().unwrap();
         assert!(inner
             .looking
@@ -216,14 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn ended_jobs_are_remembered_in_bounds() {
-        let tally = Tally::default();
-        for id in 0..10 * MOST_ENDED as u64 {
-            tally.ended(&[(id, job(1))]);
-        }
-        assert_eq!(tally.0.lock().unwrap().ended.len(), MOST_ENDED);
-        assert!(tally.of_ended(0).is_none());
-        // Nobody looks: nothing is kept for a look.
-        assert!(tally.0.lock().unwrap().looking.is_none());
+    fn what_is_seen_late_is_not_counted_twice() {
+        let before = Connections::from(&ended(7, 1, 100));
+        let dip = Connections::from(&ended(7, 1, 60)).at_least(before);
+        let mut sum = Connections::default();
+        sum.add(dip, before);
+        sum.add(Connections::from(&ended(7, 1, 110)), dip);
+        assert_eq!(sum.traffic.bytes, 10);
     }
 }

@@ -89,6 +89,12 @@ pub(super) fn changes(job: &pl_job) -> Vec<String> {
     if policy.nodelay != 0 {
         changes.push("small segments sent at once (TCP_NODELAY)".to_owned());
     }
+    if policy.held_out_percent != 0 {
+        changes.push(format!(
+            "{} % of bursts held out, for paceline report",
+            policy.held_out_percent
+        ));
+    }
     let without = [
         (PL_NO_TIMESTAMPS, "timestamps"),
         (PL_NO_SCALING, "window scaling"),

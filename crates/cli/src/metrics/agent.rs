@@ -20,22 +20,12 @@ pub struct Agent {
 /// What connections have counted.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sent {
-    acked_bytes: u64,
-    retransmitted_segs: u64,
-    starts: u64,
-    bad_starts: u64,
-    breakers: u64,
     held_acks: u64,
 }
 
 impl From<&Connection> for Sent {
     fn from(connection: &Connection) -> Self {
         Self {
-            acked_bytes: connection.acked_bytes,
-            retransmitted_segs: connection.retransmitted_segs.into(),
-            starts: connection.starts.into(),
-            bad_starts: connection.bad_starts.into(),
-            breakers: connection.breaker_opened.into(),
             held_acks: connection.held_acks,
         }
     }
@@ -44,15 +34,6 @@ impl From<&Connection> for Sent {
 impl Sent {
     fn add(&mut self, now: Self, before: Self) {
         let grown = |sum: &mut u64, now: u64, before: u64| *sum += now.saturating_sub(before);
-        grown(&mut self.acked_bytes, now.acked_bytes, before.acked_bytes);
-        grown(
-            &mut self.retransmitted_segs,
-            now.retransmitted_segs,
-            before.retransmitted_segs,
-        );
-        grown(&mut self.starts, now.starts, before.starts);
-        grown(&mut self.bad_starts, now.bad_starts, before.bad_starts);
-        grown(&mut self.breakers, now.breakers, before.breakers);
         grown(&mut self.held_acks, now.held_acks, before.held_acks);
     }
 }
@@ -179,31 +160,52 @@ fn totals(page: &mut Page, counted: &Counted, sent: &Sent) {
             ("storage".to_owned(), all.no_storage),
         ],
     );
-    page.counter(
-        "acked_bytes",
-        "Payload that peers have acknowledged, as seen at scrapes",
-        sent.acked_bytes,
-    );
-    page.counter(
-        "retransmitted_segments",
-        "Segments sent again, as seen at scrapes",
-        sent.retransmitted_segs,
-    );
-    page.counter(
-        "paced_starts",
-        "Bursts that began paced, as seen at scrapes",
-        sent.starts,
-    );
-    page.counter(
-        "bad_starts",
-        "Paced starts with more loss than the policy allows, as seen at scrapes",
-        sent.bad_starts,
-    );
-    page.counter(
-        "breakers_opened",
-        "Times a connection went back to the base algorithm for a while, as seen at scrapes",
-        sent.breakers,
-    );
+    let traffic = &all.traffic;
+    let counters = [
+        (
+            "acked_bytes",
+            "Payload that peers have acknowledged, connections that have ended included",
+            traffic.bytes,
+        ),
+        (
+            "sent_segments",
+            "Segments with payload that were sent, retransmissions included",
+            traffic.segments,
+        ),
+        (
+            "retransmitted_segments",
+            "Segments sent again, tail-loss probes included",
+            traffic.retransmitted_segments,
+        ),
+        (
+            "retransmission_timeouts",
+            "Retransmission timeouts",
+            traffic.timeouts,
+        ),
+        (
+            "bursts",
+            "Bursts that have ended, from the first transmission until all was acknowledged",
+            traffic.bursts,
+        ),
+        (
+            "paced_starts",
+            "Bursts that began paced, beyond the initial window",
+            traffic.starts,
+        ),
+        (
+            "bad_starts",
+            "Paced starts with more loss than the policy allows",
+            traffic.bad_starts,
+        ),
+        (
+            "breakers_opened",
+            "Times a connection went back to the base algorithm for a while",
+            traffic.breakers_opened,
+        ),
+    ];
+    for (name, help, count) in counters {
+        page.counter(name, help, count);
+    }
     page.counter(
         "held_acks",
         "ACKs that were held back, as seen at scrapes",

@@ -7,6 +7,7 @@
 mod agent;
 mod coordinator;
 mod gateway;
+mod receiver;
 
 use anyhow::{Context, Result};
 use paceline_metrics::{Address, Page, Server};
@@ -14,6 +15,7 @@ use paceline_metrics::{Address, Page, Server};
 pub use agent::Agent;
 pub use coordinator::coordinator;
 pub use gateway::gateway;
+pub use receiver::receiver;
 
 /// Serves pages, and says where.
 ///

@@ -47,14 +47,45 @@ pub struct Adapted {
 }
 
 impl AdaptArgs {
-    /// Where this host sends nothing.
+    /// The same for another host, that sends: as its shell takes it.
+    ///
+    /// # Errors
+    /// A policy or a group that is none. A policy's file is read at the other host.
+    pub fn elsewhere(&self, id: &str) -> Result<Option<String>> {
+        let Some(policy) = &self.policy else {
+            return Ok(None);
+        };
+        // Nothing that a shell would take for something else.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._/-".contains(c);
+        if policy.starts_with('-') || policy.is_empty() || !policy.chars().all(is_plain) {
+            bail!(
+                "--policy {policy:?}: another host sends: expected a preset, or the path of a file \
+                 at that host, of letters, digits, '.', '_', '-' and '/'"
+            );
+        }
+        if !policy.contains('/') && !policy.contains('.') {
+            Policy::load(policy)?;
+        }
+        let group = self.group.clone().unwrap_or_else(|| format!("mover-{id}"));
+        group::check_name(&group)?;
+        if group.starts_with('-') || !group.chars().all(is_plain) {
+            bail!(
+                "--group {group:?}: another host sends: expected letters, digits, '.', '_' and '-'"
+            );
+        }
+        Ok(Some(format!("--policy {policy} --group {group}")))
+    }
+
+    /// A standing receiver sends nothing.
     ///
     /// # Errors
     /// A policy is asked for.
     pub fn refuse(&self) -> Result<()> {
         match self.policy {
             None => Ok(()),
-            Some(_) => bail!("--policy: it is another host that sends; run paceline send there"),
+            Some(_) => {
+                bail!("--policy: it is the sending side that adapts; give it to paceline send")
+            }
         }
     }
 

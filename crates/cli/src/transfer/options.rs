@@ -73,6 +73,15 @@ pub struct Options {
     /// Keep owners by their numbers, and with them setuid and setgid: root writes the destination
     #[arg(long)]
     owner: bool,
+    /// Keep hard links: names of one file, if both are sent
+    #[arg(long)]
+    hard_links: bool,
+    /// Keep devices (root writes the destination), FIFOs and sockets
+    #[arg(long)]
+    specials: bool,
+    /// Read what is on a block device, and write onto one that is the destination
+    #[arg(long, conflicts_with_all = ["delete", "specials"])]
+    device: bool,
     /// Keep access control lists, by the numbers of users and groups
     #[arg(long)]
     acls: bool,
@@ -176,6 +185,8 @@ impl Options {
             rate_bps: self.rate.map(Rate::bits_per_second),
             plain: matches!(self.data, Data::Plain),
             update: match self.update {
+                // The times of a device say nothing of what is on it.
+                Update::SizeMtime if self.device => wire::Update::Always,
                 Update::SizeMtime => wire::Update::SizeMtime,
                 Update::Hash => wire::Update::Hash,
                 Update::Always => wire::Update::Always,
@@ -193,6 +204,9 @@ impl Options {
             xattrs: self.xattrs,
             acls: self.acls,
             owner: self.owner,
+            hard_links: self.hard_links,
+            specials: self.specials,
+            device: self.device,
             part: None,
             tell_hashes: self.hash_file.is_some(),
         })
@@ -212,6 +226,7 @@ impl Options {
             command: command.split_whitespace().map(str::to_owned).collect(),
             remote: self.remote_command.clone(),
             ports: ports.map(|(first, last)| format!("{first}-{last}")),
+            sending: None,
             verbose,
         }
     }

@@ -459,6 +459,10 @@ fn peer_program() {
                 }
                 "received".to_owned()
             }
+            ["close-all"] => {
+                streams.clear();
+                "closed".to_owned()
+            }
             ["congestion"] => congestion(streams.last().unwrap()),
             ["round-trip-us"] => round_trip_us(streams.last().unwrap()).to_string(),
             ["send", bytes] => {

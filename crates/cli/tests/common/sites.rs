@@ -173,6 +173,15 @@ impl Sites {
         command
     }
 
+    /// What the near gateway takes for the address of the name `far.test`. The file is the same
+    /// one for all that started before.
+    pub fn name_far(&self, address: &str) {
+        let directory = Path::new("/etc/netns").join(self.name(1));
+        fs::create_dir_all(&directory).expect("root");
+        let hosts = format!("127.0.0.1 localhost\n{address} far.test\n");
+        fs::write(directory.join("hosts"), hosts).expect("ours");
+    }
+
     /// Starts the near (0) or the far (1) gateway.
     pub fn start(&mut self, gateway: usize) {
         let file = ["near.toml", "far.toml"][gateway];
@@ -286,6 +295,7 @@ impl Drop for Sites {
         for host in 0..4 {
             run("ip", &format!("netns del {}", self.name(host)));
         }
+        let _ = fs::remove_dir_all(Path::new("/etc/netns").join(self.name(1)));
     }
 }
 

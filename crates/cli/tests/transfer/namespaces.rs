@@ -31,11 +31,12 @@ impl Namespaces {
     }
 
     /// Writes a program that is called as ssh is, and runs the command in the second one. The
-    /// host's name means nothing: only what ssh tells the helper leads there.
+    /// host's name means nothing: only what ssh tells the helper leads there. (ip netns exec would
+    /// hide the cgroups.)
     pub fn shell(&self, path: &Path) {
         let text = format!(
             "#!/bin/sh\nshift\nexport SSH_CONNECTION='10.97.0.1 1 10.97.0.2 22'\n\
-             exec ip netns exec {} /bin/sh -c \"exec $*\"\n",
+             exec nsenter --net=/run/netns/{} /bin/sh -c \"exec $*\"\n",
             self.0[1]
         );
         fs::write(path, text).expect("ours");
@@ -44,7 +45,6 @@ impl Namespaces {
 
     /// `command` in the first one.
     pub fn enter(&self, command: &Command) -> Command {
-        // ip netns exec would hide the cgroups.
         let mut inside = Command::new("nsenter");
         inside.arg(format!("--net=/run/netns/{}", self.0[0]));
         inside.arg(command.get_program()).args(command.get_args());

@@ -55,6 +55,17 @@ pub fn helper_of(pid: u32) -> Option<u32> {
     first.parse().ok()
 }
 
+/// The page of a service's metrics.
+pub fn page(socket: &Path) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("it listens");
+    let asked = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(asked.as_bytes()).expect("it reads");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("it answers");
+    page
+}
+
 /// Contents, links, times, permissions: the same.
 #[track_caller]
 pub fn assert_same(one: &Path, other: &Path) {
@@ -323,8 +334,13 @@ impl Scratch {
             .spawn()
             .expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        let line = lines.next().expect("a line").expect("text");
-        let address = line.strip_prefix("receiver at ").expect(&line).to_owned();
+        let address = loop {
+            let line = lines.next().expect("a line").expect("text");
+            match line.strip_prefix("receiver at ") {
+                Some(address) => break address.to_owned(),
+                None => assert!(line.starts_with("metrics at "), "{line}"),
+            }
+        };
         std::thread::spawn(move || lines.for_each(drop));
         Receiver(child, address)
     }

@@ -24,13 +24,19 @@ const LAST_LOOK: Duration = Duration::from_millis(500);
 /// Longest wait for that. The kernel goes on after it, and resets nothing.
 const UNCONFIRMED: Duration = Duration::from_secs(60);
 
+/// Bytes that the kernel may hold for a host beside what is under way. Left to itself it holds
+/// up to 4 MiB (tcp_wmem) for each that stopped reading, with credit returned for all of it.
+const UNSENT: u32 = 256 << 10;
+
 /// Makes a close before the end a reset, and sends small segments at once: the program's own
-/// choice was made before the gateway.
+/// choice was made before the gateway. Bounds what the kernel holds.
 ///
 /// # Errors
 /// If the kernel refuses.
 pub fn harden(socket: &TcpStream) -> io::Result<()> {
-    socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO))?;
+    let options = socket2::SockRef::from(socket);
+    options.set_linger(Some(Duration::ZERO))?;
+    options.set_tcp_notsent_lowat(UNSENT)?;
     socket.set_nodelay(true)
 }
 

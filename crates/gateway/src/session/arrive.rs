@@ -13,6 +13,10 @@ use super::time::Nanos;
 /// costs some 100 bytes beside its own.
 const PIECE: u64 = 2_048;
 
+/// Reports that may be under way beside what the memory permits: one each millisecond of a
+/// silence of two minutes are fewer.
+const UNREPORTED: u64 = 1 << 18;
+
 impl Session {
     /// A datagram of the peer's, authenticated by the layer below.
     ///
@@ -34,7 +38,11 @@ impl Session {
         for record in records {
             self.record(now, head.number, record)?;
         }
-        Ok(())
+        // One that is heard, and tells nothing of what it hears.
+        match self.sent.unsettled() > self.most_unsettled() + UNREPORTED {
+            true => Err(SessionError::Unreported),
+            false => Ok(()),
+        }
     }
 
     fn has_room_for(&self, records: &[Record]) -> bool {
@@ -64,12 +72,7 @@ impl Session {
                 }
             }
             Record::Reset { stream, reason } => self.was_reset(now, stream, reason)?,
-            Record::Credit { stream, limit } => {
-                if let Some(one) = self.streams.get_mut(&stream) {
-                    one.send.credit(limit);
-                    self.unblock();
-                }
-            }
+            Record::Credit { stream, limit } => self.credit(stream, limit),
             Record::Streams { limit } => self.may_open = self.may_open.max(limit),
             // They only grow, and what is late overtakes nothing.
             Record::Receipts(Receipts {
@@ -204,7 +207,7 @@ impl Session {
             rtt: self.rtt.latest(),
             least_rtt: self.rtt.least(),
             was_idle: std::mem::take(&mut self.was_idle),
-            was_silent: settled.silent_bytes > 0 || report.quiet * 1_000 >= SILENCE,
+            was_silent: settled.silent_bytes > 0 || report.quiet.saturating_mul(1_000) >= SILENCE,
         };
         if self.law.sample(&sample) {
             self.events.push_back(Event::Broken);
@@ -229,8 +232,9 @@ impl Session {
         match content {
             Content::Data { stream, range, fin } => self.lost.push_back((stream, range, fin)),
             // Only the latest limit counts, and it may be under way already.
-            Content::Control(control @ (Control::Streams | Control::Receipts))
-                if self.control.contains(&control) => {}
+            Content::Control(control @ (Control::Streams | Control::Receipts)) => {
+                self.tell_once(control);
+            }
             Content::Control(control) => self.control.push_back(control),
         }
     }

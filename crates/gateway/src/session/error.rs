@@ -15,6 +15,9 @@ pub enum SessionError {
     /// Data after the end of a stream, or another end.
     #[error("the peer sent two different ends of a stream")]
     End,
+    /// It sends, and reports nothing of what it receives.
+    #[error("the peer does not report what it receives")]
+    Unreported,
     /// More streams than it may open, or one that only this side may open.
     #[error("the peer used stream {0}, which it may not open")]
     Stream(u64),

@@ -13,10 +13,13 @@
 //!   ([`Rate`]).
 
 mod arrive;
+mod buffer;
 mod credit;
 mod error;
 mod frame;
 mod fuzz;
+#[cfg(test)]
+mod hostile;
 mod pacer;
 mod rate;
 mod receive;

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::buffer;
 use super::error::SessionError;
 use super::time::Nanos;
 
@@ -92,7 +93,7 @@ impl ReceiveHalf {
             return Ok(());
         }
         if offset <= in_order {
-            self.ordered.extend(&bytes[(in_order - offset) as usize..]);
+            buffer::add(&mut self.ordered, &bytes[(in_order - offset) as usize..]);
             self.join();
         } else {
             self.keep(offset, bytes);
@@ -110,7 +111,7 @@ impl ReceiveHalf {
             let (at, piece) = first.remove_entry();
             let known = (in_order - at) as usize;
             if known < piece.len() {
-                self.ordered.extend(&piece[known..]);
+                buffer::add(&mut self.ordered, &piece[known..]);
             }
         }
     }
@@ -160,9 +161,7 @@ impl ReceiveHalf {
         let count = most.min(self.ordered.len());
         to.extend(self.ordered.drain(..count));
         self.read += count as u64;
-        if self.ordered.is_empty() {
-            self.ordered = VecDeque::new();
-        }
+        buffer::trim(&mut self.ordered);
         count
     }
 

@@ -69,25 +69,81 @@ impl Rtt {
 /// How much later than the fastest a report came, by the two sides' clocks.
 #[derive(Debug, Default)]
 pub struct Lateness {
-    /// Own clock less the reporter's, of the fastest report; and when that was known.
-    fastest: Option<(i128, Nanos)>,
+    /// Own clock less the reporter's, of the fastest report of this window and of the last one.
+    window: Option<i128>,
+    before: Option<i128>,
+    /// Time of this window in which reports came.
+    age: Nanos,
+    at: Nanos,
 }
 
 /// Clocks drift apart by less than this: the fastest report's offset grows by a ten-thousandth.
 const DRIFT: i128 = 10_000;
+/// The fastest report is remembered for one to two times this. The clock of a host that slept
+/// stood still meanwhile: all its reports are late from then on, and none is.
+const WINDOW: Nanos = 30_000 * MS;
+/// A window ages by no more than this from report to report, so not in a silence: what comes
+/// late after it was kept.
+const STEP: Nanos = 300 * MS;
 
 impl Lateness {
     /// Of a report with the reporter's clock, nanoseconds.
     pub fn of(&mut self, now: Nanos, clock: Nanos) -> Nanos {
+        let elapsed = now.saturating_sub(self.at);
+        self.at = now;
+        self.age += elapsed.min(STEP);
+        if self.age >= WINDOW {
+            self.age = 0;
+            self.before = self.window.take();
+        }
+        let drift = i128::from(elapsed) / DRIFT;
+        for fastest in [&mut self.window, &mut self.before].into_iter().flatten() {
+            *fastest += drift;
+        }
         let offset = i128::from(now) - i128::from(clock);
-        let fastest = match self.fastest {
-            None => offset,
-            Some((fastest, at)) => {
-                let drifted = fastest + i128::from(now.saturating_sub(at)) / DRIFT;
-                drifted.min(offset)
-            }
-        };
-        self.fastest = Some((fastest, now));
+        let window = self.window.map_or(offset, |fastest| fastest.min(offset));
+        self.window = Some(window);
+        let fastest = self.before.map_or(window, |before| before.min(window));
         (offset - fastest) as Nanos
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000 * MS;
+
+    /// Lateness of the last of so many reports, one each 10 ms.
+    fn after(lateness: &mut Lateness, from: Nanos, reports: u64, behind: Nanos) -> Nanos {
+        let mut late = 0;
+        for number in 0..reports {
+            let now = from + number * 10 * MS;
+            late = lateness.of(now, now - behind);
+        }
+        late
+    }
+
+    #[test]
+    fn a_clock_that_stood_still_is_forgotten() {
+        let mut lateness = Lateness::default();
+        assert_eq!(after(&mut lateness, SECOND, 100, 50 * MS), 0);
+        let behind = 50 * MS + 10 * SECOND;
+        let late = after(&mut lateness, 20 * SECOND, 100, behind);
+        assert!((9 * SECOND..=10 * SECOND).contains(&late), "{late}");
+        assert_eq!(after(&mut lateness, 21 * SECOND, 7_000, behind), 0);
+        // One that runs ahead is at once.
+        assert_eq!(after(&mut lateness, 100 * SECOND, 1, 0), 0);
+    }
+
+    #[test]
+    fn reports_that_a_pause_kept_are_late_however_long_it_was() {
+        let mut lateness = Lateness::default();
+        after(&mut lateness, SECOND, 100, 50 * MS);
+        // All of a minute at once, the oldest first.
+        let now = 62 * SECOND;
+        for made in (2 * SECOND..now - SECOND).step_by(10 * MS as usize) {
+            assert!(lateness.of(now, made) > 900 * MS, "{made}");
+        }
     }
 }

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use rangemap::RangeSet;
 
+use super::buffer;
+
 /// See the module's text. Offsets are bytes from the stream's beginning.
 #[derive(Debug, Default)]
 pub struct SendHalf {
@@ -67,7 +69,7 @@ impl SendHalf {
     /// Takes bytes: not more than there is room for.
     pub fn write(&mut self, bytes: &[u8]) {
         debug_assert!(bytes.len() as u64 <= self.room());
-        self.buffer.extend(bytes);
+        buffer::add(&mut self.buffer, bytes);
     }
 
     /// Nothing more will be written.
@@ -146,10 +148,7 @@ impl SendHalf {
         let gone = first.end - self.base;
         self.buffer.drain(..gone as usize);
         self.base = first.end;
-        // A burst's memory is not kept for ever.
-        if self.buffer.is_empty() {
-            self.buffer = VecDeque::new();
-        }
+        buffer::trim(&mut self.buffer);
         gone
     }
 

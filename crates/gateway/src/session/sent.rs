@@ -121,6 +121,11 @@ impl<C: Clone> Sent<C> {
         self.base + self.table.len() as u64
     }
 
+    /// Transmissions, reports alone among them, that are not settled.
+    pub fn unsettled(&self) -> u64 {
+        self.table.len() as u64
+    }
+
     /// The lowest number that the other side should still report about.
     pub fn oldest(&self) -> u64 {
         self.base

@@ -30,6 +30,13 @@ pub(super) enum Control {
     Receipts,
 }
 
+/// Records in the queue of which one is enough.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    pub streams: bool,
+    pub receipts: bool,
+}
+
 /// What a transmission carries that must arrive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content {
@@ -52,9 +59,33 @@ pub(super) struct Stream {
     pub is_known: bool,
     /// The owner was told that it is readable, and has not read it empty since.
     pub is_told: bool,
-    /// A write took less than it was given.
-    pub is_blocked: bool,
+    /// A write took less than it was given: what the writer waits for.
+    pub blocked: Option<Wait>,
 }
+
+/// What a writer waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// The peer's credit.
+    Credit,
+    /// This side's memory for sending.
+    Memory,
+}
+
+impl Stream {
+    fn wait(&self) -> Wait {
+        match self.send.room() {
+            0 => Wait::Credit,
+            _ => Wait::Memory,
+        }
+    }
+}
+
+/// What a writer that is told takes at most before others have their turn, bytes.
+const PIECE: u64 = 16 << 10;
+
+/// Bytes of memory for one transmission that is not settled: some 120 are known of each.
+const UNSETTLED: u64 = 256;
 
 /// Rate times round trip that may be held for sending: one for what is under way, one for
 /// what waits for the repair of a loss, one for that of a lost repair, and one to spare.
@@ -73,6 +104,8 @@ pub struct Session {
     /// The peer's: which it opened, how many are over, and how many it may open.
     pub(super) seen: RangeSet<u64>,
     over: u64,
+    /// This side's that are open.
+    own: u64,
     pub(super) peer_may_open: u64,
     pub(super) sent: Sent<Content>,
     pub(super) received: Received,
@@ -83,10 +116,13 @@ pub struct Session {
     pub(super) law: Law,
     pub(super) pool: Pool,
     pub(super) control: VecDeque<Control>,
+    pub(super) waits: Waits,
     pub(super) lost: VecDeque<(u64, Range<u64>, bool)>,
     pub(super) schedule: Schedule,
     pub(super) held: u64,
-    blocked: VecDeque<u64>,
+    /// Writers that have credit and wait for memory. Who waits for credit is in no list: the
+    /// credit names its stream.
+    waiting: VecDeque<u64>,
     pub(super) pieces: usize,
     pub(super) events: VecDeque<Event>,
     pub(super) last_report: Nanos,
@@ -111,6 +147,7 @@ impl Session {
             may_open: settings.peer.streams,
             seen: RangeSet::new(),
             over: 0,
+            own: 0,
             peer_may_open: limits.streams,
             sent: Sent::new(),
             received: Received::new(now),
@@ -120,10 +157,11 @@ impl Session {
             law,
             pool: Pool::new(memory / 4, limits.credit),
             control: VecDeque::new(),
+            waits: Waits::default(),
             lost: VecDeque::new(),
             schedule: Schedule::default(),
             held: 0,
-            blocked: VecDeque::new(),
+            waiting: VecDeque::new(),
             pieces: 0,
             events: VecDeque::new(),
             last_report: now,
@@ -154,8 +192,17 @@ impl Session {
             true => self.receipts.delivered += 1,
             false => self.receipts.unconfirmed += 1,
         }
-        if !self.control.contains(&Control::Receipts) {
-            self.control.push_back(Control::Receipts);
+        self.tell_once(Control::Receipts);
+    }
+
+    /// A record of which only the latest counts, unless one waits already.
+    pub(super) fn tell_once(&mut self, control: Control) {
+        let waits = match control {
+            Control::Receipts => &mut self.waits.receipts,
+            _ => &mut self.waits.streams,
+        };
+        if !std::mem::replace(waits, true) {
+            self.control.push_back(control);
         }
     }
 
@@ -196,9 +243,12 @@ impl Session {
     /// Opens a stream with a share of the rate from 1. `None`: as many are open as may be,
     /// or the target is longer than 300 bytes.
     pub fn open(&mut self, now: Nanos, target: &[u8], weight: u8) -> Option<u64> {
-        if self.opened >= self.may_open || self.is_over || target.len() > MOST_TARGET {
+        // The peer's limit may be larger than this side's memory.
+        let is_full = self.opened >= self.may_open || self.own >= self.limits.streams;
+        if is_full || self.is_over || target.len() > MOST_TARGET {
             return None;
         }
+        self.own += 1;
         let number = 2 * self.opened + u64::from(self.settings.side == Side::Server);
         self.opened += 1;
         let mut stream = self.stream(now, weight);
@@ -217,7 +267,7 @@ impl Session {
             target: Vec::new(),
             is_known: false,
             is_told: false,
-            is_blocked: false,
+            blocked: None,
         }
     }
 
@@ -240,9 +290,8 @@ impl Session {
             one.send.write(&bytes[..count]);
             self.held += count as u64;
         }
-        if count < bytes.len() && !one.is_blocked {
-            one.is_blocked = true;
-            self.blocked.push_back(stream);
+        if count < bytes.len() {
+            self.block(stream);
         }
         self.wake(stream);
         count
@@ -256,11 +305,42 @@ impl Session {
             return 0;
         };
         let room = one.send.room().min(free) as usize;
-        if room == 0 && !one.is_blocked {
-            one.is_blocked = true;
-            self.blocked.push_back(stream);
+        if room == 0 {
+            self.block(stream);
         }
         room
+    }
+
+    /// A writer waits: for memory, or for credit.
+    fn block(&mut self, stream: u64) {
+        let Some(one) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        let (before, now) = (one.blocked, Some(one.wait()));
+        one.blocked = now;
+        if now == Some(Wait::Memory) && before != now {
+            self.waiting.push_back(stream);
+        }
+    }
+
+    /// The peer gave a stream more credit.
+    pub(super) fn credit(&mut self, stream: u64, limit: u64) {
+        let Some(one) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        one.send.credit(limit);
+        if one.blocked == Some(Wait::Credit) && one.wait() == Wait::Memory {
+            one.blocked = Some(Wait::Memory);
+            self.waiting.push_back(stream);
+            self.unblock();
+        }
+    }
+
+    /// Transmissions that the peer has not settled, from which on no more data leaves: a peer
+    /// that reports nothing must not fill this side's memory with what is known of them. Full
+    /// datagrams that are held are fewer.
+    pub(super) fn most_unsettled(&self) -> u64 {
+        self.settings.memory.max(LEAST_MEMORY) / UNSETTLED
     }
 
     fn memory_for_sending(&self) -> u64 {
@@ -270,23 +350,27 @@ impl Session {
         (product * HELD).clamp(LEAST_MEMORY / 2, cap)
     }
 
-    /// Tells writers that wait, if there is room for them.
+    /// Tells as many writers that wait as there is memory for, who waits longest first. The
+    /// rest is told with a later report; so each call costs what it tells, however many wait.
     pub(super) fn unblock(&mut self) {
         let memory = self.memory_for_sending();
-        if self.blocked.is_empty() || self.held > memory - memory / 16 {
+        if self.held > memory - memory / 16 {
             return;
         }
-        for _ in 0..self.blocked.len() {
-            let number = self.blocked.pop_front().expect("it was counted");
+        let mut free = memory - self.held;
+        while free > 0 {
+            let Some(number) = self.waiting.pop_front() else {
+                return;
+            };
             let Some(stream) = self.streams.get_mut(&number) else {
                 continue;
             };
-            if stream.send.room() > 0 {
-                stream.is_blocked = false;
-                self.events.push_back(Event::Writable(number));
-            } else {
-                self.blocked.push_back(number);
+            if stream.blocked != Some(Wait::Memory) {
+                continue;
             }
+            stream.blocked = None;
+            free = free.saturating_sub(stream.send.room().min(PIECE));
+            self.events.push_back(Event::Writable(number));
         }
     }
 
@@ -363,8 +447,9 @@ impl Session {
         self.held -= one.send.held();
         self.pieces -= one.receive.pieces();
         self.pool.change(one.receive.window(), 0);
-        if !self.is_own(stream) {
-            self.count_over();
+        match self.is_own(stream) {
+            true => self.own -= 1,
+            false => self.count_over(),
         }
     }
 
@@ -376,7 +461,7 @@ impl Session {
         let is_worth = limit - self.peer_may_open >= self.limits.streams.div_ceil(8);
         if is_worth {
             self.peer_may_open = limit;
-            self.control.push_back(Control::Streams);
+            self.tell_once(Control::Streams);
         }
     }
 }

@@ -37,10 +37,14 @@ impl Session {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.sent.open() == 0 && !self.has_work()
+        self.sent.open() == 0 && !self.has_waiting()
     }
 
     fn has_work(&self) -> bool {
+        self.sent.unsettled() < self.most_unsettled() && self.has_waiting()
+    }
+
+    fn has_waiting(&self) -> bool {
         !self.control.is_empty() || !self.lost.is_empty() || !self.schedule.is_empty()
     }
 
@@ -91,7 +95,7 @@ impl Session {
             self.last_report = now;
         }
         let mut contents = Vec::new();
-        if may_send {
+        if is_turn {
             self.fill_control(datagram, &mut contents);
             self.fill_lost(datagram, &mut contents);
             self.fill_new(datagram, &mut contents);
@@ -147,7 +151,11 @@ impl Session {
                 }
                 contents.push(Content::Control(control.clone()));
             }
-            self.control.pop_front();
+            match self.control.pop_front() {
+                Some(Control::Streams) => self.waits.streams = false,
+                Some(Control::Receipts) => self.waits.receipts = false,
+                _ => {}
+            }
         }
     }
 

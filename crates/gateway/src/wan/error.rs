@@ -49,6 +49,12 @@ pub enum WanError {
     /// It was silent for too long.
     #[error("the session is over: the peer was silent for too long, or began a new one")]
     Over,
+    /// Nobody is there, or what is there does not answer.
+    #[error("no answer from {0}")]
+    Unanswered(String),
+    /// It is silent, and its name leads elsewhere.
+    #[error("the peer is silent, and {0} is another address now")]
+    Moved(String),
     /// The thread could not start.
     #[error("cannot start the thread of the WAN: {0}")]
     Thread(std::io::Error),

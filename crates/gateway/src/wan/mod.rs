@@ -7,6 +7,7 @@ mod carry;
 mod error;
 mod hello;
 mod ids;
+mod moved;
 mod quic;
 #[allow(unsafe_code, reason = "scheduling classes")]
 mod realtime;

@@ -20,6 +20,7 @@ use super::carry::{carry, session};
 use super::error::WanError;
 use super::hello::{receive, send, Hello};
 use super::ids::RandomIds;
+use super::moved::moved;
 use super::realtime::become_realtime;
 use super::unlimited::Unlimited;
 use crate::config::{Config, Peer};
@@ -315,7 +316,7 @@ async fn welcome(site: &Arc<Site>, incoming: quinn::Incoming) -> Result<(), WanE
     let ((connection, hello), Some(peer)) = (introduced?, chosen) else {
         return Err(WanError::Malformed);
     };
-    let error = run(site, &connection, Side::Server, &peer, hello.limits).await?;
+    let error = run(site, &connection, None, &peer, hello.limits).await?;
     tracing::warn!("peer {}: {error}", peer.name);
     Ok(())
 }
@@ -389,18 +390,25 @@ async fn once(
         let hello = send(&connection, site.token.as_ref(), &own_hello(site, peer)).await?;
         Ok::<_, WanError>((connection, hello))
     });
-    let (connection, hello) = introduced.await.map_err(|_| WanError::Over)??;
-    Err(run(site, &connection, Side::Client, peer, hello.limits).await?)
+    let (connection, hello) = introduced
+        .await
+        .map_err(|_| WanError::Unanswered(address.to_owned()))??;
+    let dialled = Some((address, remote));
+    Err(run(site, &connection, dialled, peer, hello.limits).await?)
 }
 
-/// A session, until its end.
+/// A session, until its end. `dialled`: this side connected, to this name and address.
 async fn run(
     site: &Arc<Site>,
     connection: &quinn::Connection,
-    side: Side,
+    dialled: Option<(&str, SocketAddr)>,
     peer: &Peer,
     limits: Limits,
 ) -> Result<WanError, WanError> {
+    let side = match dialled {
+        Some(_) => Side::Client,
+        None => Side::Server,
+    };
     let (hub, mut incoming) = session(connection, side, peer, limits)?;
     site.peers.join(&peer.name, &hub);
     tracing::info!(
@@ -414,14 +422,20 @@ async fn run(
         mark: config.transparent.as_ref().map(|_| rules::LOOP_MARK),
         sources: config.sources(&peer.name),
     });
-    let dialled = Arc::clone(&hub);
+    let opened = Arc::clone(&hub);
     let dials = site.local.spawn(async move {
         while let Some(one) = incoming.recv().await {
-            let (dialling, hub) = (Arc::clone(&dialling), Arc::clone(&dialled));
+            let (dialling, hub) = (Arc::clone(&dialling), Arc::clone(&opened));
             tokio::spawn(async move { dial(&hub, one, &dialling).await });
         }
     });
-    let error = carry(connection, &hub).await;
+    let error = match dialled {
+        None => carry(connection, &hub).await,
+        Some((name, address)) => tokio::select! {
+            error = carry(connection, &hub) => error,
+            () = moved(&hub, name, address) => WanError::Moved(name.to_owned()),
+        },
+    };
     dials.abort();
     site.peers.leave(&peer.name, &hub);
     connection.close(VarInt::from_u32(1), b"over");

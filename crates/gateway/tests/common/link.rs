@@ -22,6 +22,8 @@ pub struct Path {
     pub loss: f64,
     /// Share that comes later, and by how much.
     pub reorder: (f64, Nanos),
+    /// Share that comes once more, and by how much later.
+    pub repeat: (f64, Nanos),
     /// All that is under way in one of them is lost.
     pub cuts: Vec<Range<Nanos>>,
     /// Nothing leaves the buffer, which survives.
@@ -39,6 +41,7 @@ impl Path {
             buffer: rate / 80,
             loss: 0.0,
             reorder: (0.0, 0),
+            repeat: (0.0, 0),
             cuts: Vec::new(),
             pauses: Vec::new(),
             jitter: 0,
@@ -110,9 +113,14 @@ impl Link {
         if is_lost || self.path.cuts.iter().any(is_cut) {
             return;
         }
-        self.sent += 1;
-        self.under_way
-            .push(Reverse((arrival, self.sent, datagram.to_vec())));
+        let (share, by) = self.path.repeat;
+        let is_repeated = share > 0.0 && self.random.random_bool(share);
+        for arrival in [Some(arrival), is_repeated.then_some(arrival + by)] {
+            let Some(arrival) = arrival else { continue };
+            self.sent += 1;
+            self.under_way
+                .push(Reverse((arrival, self.sent, datagram.to_vec())));
+        }
     }
 
     pub fn next_arrival(&self) -> Nanos {

@@ -2,6 +2,7 @@
 //! Two sessions, the programs that use them, and the link between them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use paceline_gateway::session::{Event, Nanos, Session, Settings, Side, MS, SECOND};
@@ -49,6 +50,8 @@ pub struct World {
     pub back: Link,
     pub flows: BTreeMap<u64, Flow>,
     pub events: Vec<(Nanos, Side, Event)>,
+    /// The server's host sleeps, and its clock stands still. What comes meanwhile is lost.
+    pub sleep: Range<Nanos>,
     scratch: Vec<u8>,
 }
 
@@ -71,6 +74,7 @@ impl World {
             back: Link::new(back.clone(), settings.overhead, seed + 1),
             flows: BTreeMap::new(),
             events: Vec::new(),
+            sleep: Nanos::MAX..Nanos::MAX,
             scratch: Vec::new(),
         }
     }
@@ -125,7 +129,7 @@ impl World {
                 if self.server_knows(stream) {
                     self.flows.get_mut(&stream).expect("ours").has_ended = true;
                     self.server.finish(stream);
-                    self.server.consume(self.now, stream, 0);
+                    self.server.consume(self.server_now(), stream, 0);
                 }
                 return;
             };
@@ -140,7 +144,7 @@ impl World {
             if flow.read == flow.want {
                 flow.done_at = Some(self.now);
             }
-            self.server.consume(self.now, stream, count as u64);
+            self.server.consume(self.server_now(), stream, count as u64);
         }
     }
 
@@ -148,6 +152,25 @@ impl World {
         self.flows
             .get(&stream)
             .is_some_and(|flow| flow.read == flow.want)
+    }
+
+    fn is_asleep(&self) -> bool {
+        self.sleep.contains(&self.now)
+    }
+
+    /// The server's clock.
+    fn server_now(&self) -> Nanos {
+        let slept = self.now.clamp(self.sleep.start, self.sleep.end) - self.sleep.start;
+        self.now - slept
+    }
+
+    /// When the server has something next, by the world's time.
+    fn server_next(&self) -> Nanos {
+        let next = self.server.next_time();
+        match next < self.sleep.start {
+            true => next,
+            false => next.saturating_add(self.sleep.end - self.sleep.start),
+        }
     }
 
     /// Until this time, or until nothing is left to do.
@@ -158,7 +181,8 @@ impl World {
                 assert!(datagram.len() <= 1_350, "{} bytes", datagram.len());
                 self.forth.send(self.now, &datagram);
             }
-            while self.server.transmit(self.now, &mut datagram) {
+            let server_now = self.server_now();
+            while !self.is_asleep() && self.server.transmit(server_now, &mut datagram) {
                 self.back.send(self.now, &datagram);
             }
             while let Some(event) = self.client.event() {
@@ -171,7 +195,9 @@ impl World {
                 match &event {
                     Event::Readable(stream) => self.read(*stream),
                     Event::Reset { stream, .. } => {
-                        self.flows.get_mut(stream).expect("ours").was_reset = true;
+                        if let Some(flow) = self.flows.get_mut(stream) {
+                            flow.was_reset = true;
+                        }
                     }
                     _ => {}
                 }
@@ -181,7 +207,7 @@ impl World {
             }
             let next = [
                 self.client.next_time(),
-                self.server.next_time(),
+                self.server_next(),
                 self.forth.next_arrival(),
                 self.back.next_arrival(),
             ];
@@ -191,9 +217,13 @@ impl World {
                 return;
             }
             self.now = self.now.max(next);
+            let server_now = self.server_now();
             while let Some(datagram) = self.forth.arrival(self.now) {
+                if self.is_asleep() {
+                    continue;
+                }
                 self.server
-                    .receive(self.now, &datagram)
+                    .receive(server_now, &datagram)
                     .expect("an honest peer");
             }
             while let Some(datagram) = self.back.arrival(self.now) {

@@ -3,4 +3,5 @@
 
 mod ends;
 mod site;
+mod stopped;
 mod strangers;

@@ -58,14 +58,11 @@ impl Gateways {
             return Err(CaseError::Unexpected("a link has no hosts for gateways"));
         };
         let directory = tempfile::tempdir().doing("making a directory for gateways")?;
-        let place = directory.path();
-        let ip = network.wanted.ip;
+        let (place, ip) = (directory.path(), network.wanted.ip);
         let fingerprint = certify(place)?;
         Token::make(&place.join("token")).map_err(|error| CaseError::Gateway(error.to_string()))?;
-        let receivers = match ip {
-            6 => format!("{}/64", host_address(RECEIVER_LINK, ip)),
-            _ => format!("{}/24", host_address(RECEIVER_LINK, ip)),
-        };
+        let bits = if ip == 6 { 64 } else { 24 };
+        let receivers = format!("{}/{bits}", host_address(RECEIVER_LINK, ip));
         let address = std::net::SocketAddr::new(host_address(WAN_LINK, ip), PORT);
         let peer = peer(gateway);
         write(
@@ -107,8 +104,7 @@ impl Gateways {
     fn await_session(&mut self) -> Result<(), CaseError> {
         let started = Instant::now();
         while self.look()?.is_none() {
-            let ended = [&mut self.near, &mut self.far].map(Child::try_wait);
-            for ended in ended {
+            for ended in [&mut self.near, &mut self.far].map(Child::try_wait) {
                 if let Some(status) = ended.doing("looking at a gateway")? {
                     return Err(self.failed(&format!("one ended, {status}")));
                 }

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::control::{BoxedRead, BoxedWrite, Control, SERVICE};
+use super::counts::Counts;
 use super::data_port::greet;
 use super::server::{serve, Place, Role, Way, STREAMS};
 use super::sink::Bounds;
@@ -46,6 +47,8 @@ pub struct ReceiverConfig {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Clients show certificates.
     pub client_certificates: bool,
+    /// What it does is counted here.
+    pub counts: Arc<Counts>,
 }
 
 /// Sessions whose data connections are handed over.
@@ -67,6 +70,7 @@ struct Gate {
     /// Another session began.
     begins: Notify,
     transfers: Semaphore,
+    counts: Arc<Counts>,
 }
 
 impl Receiver {
@@ -99,6 +103,7 @@ impl Receiver {
             sessions: Mutex::default(),
             begins: Notify::new(),
             transfers: Semaphore::new(TRANSFERS),
+            counts: config.counts,
         };
         Ok(Self {
             listener,
@@ -127,6 +132,9 @@ impl Receiver {
                     let (gate, slot) = (Arc::clone(&self.gate), slots.admit(from.ip()));
                     running.spawn(async move {
                         if let Err(error) = gate.connection(stream, slot).await {
+                            if matches!(error, Error::Security(_)) {
+                                gate.counts.refuse();
+                            }
                             tracing::warn!("{from}: {error}");
                         }
                     });
@@ -239,7 +247,11 @@ impl Gate {
             return Err(Error::Unexpected("a session's number is taken"));
         }
         self.begins.notify_waiters();
-        let place = Place::Below(self.root.clone(), self.bounds.clone());
+        let place = Place::Below {
+            root: self.root.clone(),
+            bounds: self.bounds.clone(),
+            counts: Arc::clone(&self.counts),
+        };
         let served = serve(control, session, Role::Receive, Way::Handed(streams), place).await;
         lock().remove(&session);
         served

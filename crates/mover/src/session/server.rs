@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::across::{own_supply, report};
 use super::control::{BoxedRead, BoxedWrite, Control, Inbox, Outbox, SERVICE};
+use super::counts::Counts;
 use super::data_port::{DataPort, Ports};
 use super::identity::host_name;
 use super::progress::Progress;
@@ -47,7 +48,11 @@ pub(super) enum Place {
     /// Where the command says.
     Anywhere,
     /// Below the operator's root, within bounds.
-    Below(PathBuf, Bounds),
+    Below {
+        root: PathBuf,
+        bounds: Bounds,
+        counts: Arc<Counts>,
+    },
 }
 
 /// Serves one session over stdin and stdout. Their other end is ssh, which knows the user.
@@ -174,9 +179,19 @@ async fn transfer(
     match direction {
         Direction::Push => {
             let path = paths.pop().unwrap_or_default();
-            let target = match place {
-                Place::Anywhere => Target::Operator(std::ffi::OsString::from_vec(path).into()),
-                Place::Below(root, bounds) => Target::Below(root, path, bounds),
+            let (target, mut counted) = match place {
+                Place::Anywhere => {
+                    let path = std::ffi::OsString::from_vec(path).into();
+                    (Target::Operator(path), None)
+                }
+                Place::Below {
+                    root,
+                    bounds,
+                    counts,
+                } => (
+                    Target::Below(root, path, bounds),
+                    Some(counts.begin(&progress)),
+                ),
             };
             let job = sink::Job {
                 target,
@@ -186,6 +201,9 @@ async fn transfer(
                 secret,
             };
             sink::run(inbox, outbox, streams.into(), job, progress).await?;
+            if let Some(counted) = &mut counted {
+                counted.is_done = true;
+            }
         }
         Direction::Pull | Direction::Across => {
             let job = source::Job {

@@ -26,6 +26,8 @@ pub struct Ssh {
     pub remote: String,
     /// Ports for data connections at the other side, as its option takes them.
     pub ports: Option<String>,
+    /// Options of a host that sends, for its shell: its policy, and the connections' group.
+    pub sending: Option<String>,
     /// `-v`s for the other side.
     pub verbose: u8,
 }
@@ -82,6 +84,9 @@ impl Helper {
         let mut remote = format!("{} {role} --stdio", ssh.remote);
         if let Some(ports) = &ssh.ports {
             remote.push_str(&format!(" --ports {ports}"));
+        }
+        if let (Some(sending), Direction::Pull | Direction::Across) = (&ssh.sending, direction) {
+            remote.push_str(&format!(" {sending}"));
         }
         (0..ssh.verbose).for_each(|_| remote.push_str(" -v"));
         let child = Command::new(program)

@@ -553,7 +553,7 @@ fn weight(entry: &Entry) -> usize {
         .map(|(name, value)| name.len() + value.len())
         .sum();
     let link = match &entry.kind {
-        EntryKind::Link(to) => to.len(),
+        EntryKind::Link(to) | EntryKind::HardLink(to) => to.len(),
         _ => 0,
     };
     entry.path.len() + 128 + attributes + link

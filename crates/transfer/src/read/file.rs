@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{fstat, seek, SeekFrom};
 use rustix::io::Errno;
 
+use super::device::open_device;
 use super::walk::Place;
 use crate::chunk::CV;
 use crate::store::stamp_of;
@@ -23,6 +24,9 @@ const TRIES: usize = 3;
 /// # Errors
 /// The kernel's.
 pub fn open(place: &Place) -> io::Result<(File, Stamp, u32)> {
+    if place.is_device {
+        return open_device(place);
+    }
     let fd = place.root.read(&place.path)?;
     let stat = fstat(&fd)?;
     Ok((fd.into(), stamp_of(&stat), stat.st_mode & 0o7777))
@@ -100,7 +104,10 @@ pub fn read_small(place: &Place, bytes: &mut Vec<u8>) -> io::Result<Small> {
         bytes.truncate(start);
         let (mut file, before, mode) = open(place)?;
         (&mut file).take(MOST_SMALL + 1).read_to_end(bytes)?;
-        let after = stamp_of(&fstat(&file)?);
+        let after = match place.is_device {
+            true => open(place)?.1,
+            false => stamp_of(&fstat(&file)?),
+        };
         if before == after && (bytes.len() - start) as u64 == after.size && after.size <= MOST_SMALL
         {
             return Ok(Small::Whole { stamp: after, mode });

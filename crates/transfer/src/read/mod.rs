@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a source has on its disks.
 
+mod device;
 mod file;
 mod filter;
 mod walk;

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The entries of the sources, while data flow already.
 
+use std::collections::hash_map::{Entry as Slot, HashMap};
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::{WalkBuilder, WalkState};
+use rustix::fs::FileType;
 
-use super::file::hash_file;
+use super::file::{hash_file, open};
 use super::filter::Filter;
-use crate::store::{read_attributes, Root, Which};
+use crate::store::{read_attributes, special_of, Root, Which};
 use crate::wire::{check_path, is_temporary, Entry, EntryKind, Stamp, JOURNALS};
 
 /// Threads that read directories. The bound is the disk, not the processor.
@@ -25,6 +27,8 @@ pub struct Place {
     pub root: Arc<Root>,
     /// Below it.
     pub path: Vec<u8>,
+    /// A block device, whose content is sent.
+    pub is_device: bool,
 }
 
 /// What the walk finds.
@@ -110,7 +114,16 @@ pub struct More {
     pub attributes: Which,
     /// Owners.
     pub owner: bool,
+    /// Which names are of one file.
+    pub hard_links: bool,
+    /// Devices, FIFOs and sockets are entries.
+    pub specials: bool,
+    /// What is on a block device is sent, if that is named as the source.
+    pub device: bool,
 }
+
+/// Files that have several names: device and inode, and the first of the names.
+type Names = Mutex<HashMap<(u64, u64), Vec<u8>>>;
 
 impl More {
     fn read(self, mut entry: Entry, place: Place) -> Seen {
@@ -122,7 +135,8 @@ impl More {
             // One that cannot be read is found out when it is wanted.
             entry.root = hash_file(&place).ok();
         }
-        if self.attributes.is_none() || matches!(entry.kind, EntryKind::Link(_)) {
+        let may_have = is_file || entry.kind == EntryKind::Directory;
+        if self.attributes.is_none() || !may_have || place.is_device {
             return Seen::Entry(entry, place);
         }
         let read = match is_file {
@@ -153,24 +167,26 @@ pub fn walk(tops: &Tops, filter: &Filter, more: More, tell: &(dyn Fn(Seen) -> bo
             seen => seen,
         })
     };
+    let names = Names::default();
+    let look = &Look { more, names };
     for top in &tops.0 {
         match &top.file {
             Some(name) => {
                 let path = top.directory.join(std::ffi::OsStr::from_bytes(name));
                 let seen = match path.symlink_metadata() {
-                    Ok(metadata) => seen(top, &top.prefix, name.clone(), &path, &metadata),
+                    Ok(metadata) => look.at(top, &top.prefix, name.clone(), (&path, &metadata)),
                     Err(error) => Some(Seen::Trouble(top.prefix.clone(), error.to_string())),
                 };
                 if seen.is_some_and(|seen| !tell(seen)) {
                     return;
                 }
             }
-            None => walk_directory(top, filter, tell),
+            None => walk_directory(top, filter, look, tell),
         }
     }
 }
 
-fn walk_directory(top: &Top, filter: &Filter, tell: &(dyn Fn(Seen) -> bool + Sync)) {
+fn walk_directory(top: &Top, filter: &Filter, look: &Look, tell: &(dyn Fn(Seen) -> bool + Sync)) {
     let walker = WalkBuilder::new(&top.directory)
         .standard_filters(false)
         .follow_links(false)
@@ -194,7 +210,7 @@ fn walk_directory(top: &Top, filter: &Filter, tell: &(dyn Fn(Seen) -> bool + Syn
                 return WalkState::Skip;
             }
             let seen = match entry.path().symlink_metadata() {
-                Ok(metadata) => seen(top, &path, own, entry.path(), &metadata),
+                Ok(metadata) => look.at(top, &path, own, (entry.path(), &metadata)),
                 Err(error) => Some(Seen::Trouble(path, error.to_string())),
             };
             state(seen.is_none_or(tell))
@@ -234,52 +250,106 @@ fn joined(prefix: &[u8], own: &[u8]) -> Vec<u8> {
     }
 }
 
-fn seen(top: &Top, path: &[u8], own: Vec<u8>, whole: &Path, metadata: &Metadata) -> Option<Seen> {
-    let trouble = |what: String| Some(Seen::Trouble(path.to_vec(), what));
-    if let Err(error) = check_path(path) {
-        return trouble(error.to_string());
+/// Looks at what has a name.
+struct Look {
+    more: More,
+    names: Names,
+}
+
+impl Look {
+    fn at(
+        &self,
+        top: &Top,
+        path: &[u8],
+        own: Vec<u8>,
+        (whole, metadata): (&Path, &Metadata),
+    ) -> Option<Seen> {
+        let is_device =
+            self.more.device && top.file.is_some() && metadata.file_type().is_block_device();
+        let kind = check_path(path)
+            .map_err(|error| error.to_string())
+            .and_then(|()| match is_device {
+                true => Ok(EntryKind::File { dense: true }),
+                false => self.kind(path, whole, metadata),
+            });
+        let place = Place {
+            root: Arc::clone(&top.root),
+            path: own,
+            is_device,
+        };
+        let of_device = match is_device {
+            true => open(&place).map(|(_, stamp, _)| Some(stamp)),
+            false => Ok(None),
+        };
+        let of_device = of_device.map_err(|error| error.to_string());
+        let (kind, of_device) = match kind.and_then(|kind| Ok((kind, of_device?))) {
+            Ok(kind) => kind,
+            Err(what) => return Some(Seen::Trouble(path.to_vec(), what)),
+        };
+        let entry = Entry {
+            n: 0,
+            path: path.to_vec(),
+            kind,
+            mode: metadata.mode() & 0o7777,
+            stamp: of_device.unwrap_or(Stamp {
+                size: metadata.size(),
+                mtime: (metadata.mtime(), metadata.mtime_nsec() as u32),
+                ctime: (metadata.ctime(), metadata.ctime_nsec() as u32),
+                ino: metadata.ino(),
+            }),
+            root: None,
+            attributes: Vec::new(),
+            owner: Some((metadata.uid(), metadata.gid())),
+        };
+        Some(Seen::Entry(entry, place))
     }
-    let kind = metadata.file_type();
-    let kind = if kind.is_dir() {
-        EntryKind::Directory
-    } else if kind.is_file() {
-        let dense = metadata.blocks().saturating_mul(512) >= metadata.size();
-        EntryKind::File { dense }
-    } else if kind.is_symlink() {
-        match std::fs::read_link(whole) {
-            Ok(to) => EntryKind::Link(to.as_os_str().as_bytes().to_vec()),
-            Err(error) => return trouble(error.to_string()),
+
+    /// Else why it is not sent.
+    fn kind(&self, path: &[u8], whole: &Path, metadata: &Metadata) -> Result<EntryKind, String> {
+        let kind = metadata.file_type();
+        if kind.is_dir() {
+            return Ok(EntryKind::Directory);
         }
-    } else {
-        return trouble("it is no file, directory or symbolic link: it is not sent".to_owned());
-    };
-    let entry = Entry {
-        n: 0,
-        path: path.to_vec(),
-        kind,
-        mode: metadata.mode() & 0o7777,
-        stamp: Stamp {
-            size: metadata.size(),
-            mtime: (metadata.mtime(), metadata.mtime_nsec() as u32),
-            ctime: (metadata.ctime(), metadata.ctime_nsec() as u32),
-            ino: metadata.ino(),
-        },
-        root: None,
-        attributes: Vec::new(),
-        owner: Some((metadata.uid(), metadata.gid())),
-    };
-    let place = Place {
-        root: Arc::clone(&top.root),
-        path: own,
-    };
-    Some(Seen::Entry(entry, place))
+        if kind.is_file() {
+            let dense = metadata.blocks().saturating_mul(512) >= metadata.size();
+            let first = self.first_name(path, metadata);
+            return Ok(first.map_or(EntryKind::File { dense }, EntryKind::HardLink));
+        }
+        if kind.is_symlink() {
+            let to = std::fs::read_link(whole).map_err(|error| error.to_string())?;
+            return Ok(EntryKind::Link(to.into_os_string().into_vec()));
+        }
+        let special = special_of(FileType::from_raw_mode(metadata.mode()), metadata.rdev());
+        match special.filter(|_| self.more.specials) {
+            Some(special) => Ok(EntryKind::Special(special)),
+            None => Err(
+                "a device, FIFO or socket is not sent without --specials, nor what is on a block \
+                 device without --device"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// The name by which the file was seen before; `None`: it is the first, or the only one.
+    fn first_name(&self, path: &[u8], metadata: &Metadata) -> Option<Vec<u8>> {
+        if !self.more.hard_links || metadata.nlink() < 2 {
+            return None;
+        }
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        match names.entry((metadata.dev(), metadata.ino())) {
+            Slot::Occupied(first) if first.get() != path => Some(first.get().clone()),
+            Slot::Occupied(_) => None,
+            Slot::Vacant(free) => {
+                free.insert(path.to_vec());
+                None
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::ffi::OsStringExt;
-    use std::sync::Mutex;
 
     fn paths(sources: &[PathBuf], rules: &[(bool, String)]) -> (Vec<Vec<u8>>, Vec<String>) {
         let tops = Tops::open(sources)

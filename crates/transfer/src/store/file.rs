@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rustix::fs::{
-    fallocate, fstat, ftruncate, openat, renameat, unlinkat, AtFlags, FallocateFlags, FileType,
-    Mode, OFlags,
+    fallocate, fstat, ftruncate, openat, renameat, seek, unlinkat, AtFlags, FallocateFlags,
+    FileType, Mode, OFlags, SeekFrom,
 };
 use rustix::io::Errno;
 
@@ -50,6 +50,8 @@ pub struct Placement {
     directory: Arc<OwnedFd>,
     name: OsString,
     target: OsString,
+    /// It is written in place, and has no other name.
+    is_device: bool,
 }
 
 const OPEN: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -76,6 +78,7 @@ impl Temporary {
                 directory,
                 name,
                 target: target.to_owned(),
+                is_device: false,
             },
             file: file.into(),
         })
@@ -104,6 +107,7 @@ impl Temporary {
                 directory,
                 name,
                 target: target.to_owned(),
+                is_device: false,
             },
             file: file.into(),
         }))
@@ -134,6 +138,7 @@ impl Temporary {
                 directory,
                 name,
                 target: target.to_owned(),
+                is_device: false,
             },
             file: file.into(),
         };
@@ -141,12 +146,48 @@ impl Temporary {
         Ok(own)
     }
 
+    /// A block device, which is written in place and is nobody else's meanwhile.
+    ///
+    /// # Errors
+    /// The kernel's: EBUSY if it is mounted or in use otherwise; EINVAL if it is none.
+    pub fn device(root: &Root, path: &[u8]) -> io::Result<Self> {
+        let (directory, name) = root.parent(path)?;
+        // Without CREATE, EXCL is about use by others (open(2)).
+        let file = openat(&directory, name, OPEN | OFlags::EXCL, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::BlockDevice {
+            return Err(Errno::INVAL.into());
+        }
+        Ok(Self {
+            place: Placement {
+                directory,
+                name: name.to_owned(),
+                target: name.to_owned(),
+                is_device: true,
+            },
+            file: file.into(),
+        })
+    }
+
+    /// It is a block device.
+    pub fn is_device(&self) -> bool {
+        self.place.is_device
+    }
+
     /// Gives it `size` bytes. A dense file's blocks are reserved, so that a full disk is
     /// noticed before it is written.
     ///
     /// # Errors
-    /// The kernel's: ENOSPC, EDQUOT, EFBIG.
+    /// The kernel's: ENOSPC, EDQUOT, EFBIG; of a device, that it has fewer.
     pub fn resize(&self, size: u64, dense: bool) -> io::Result<()> {
+        if self.is_device() {
+            let own = seek(&self.file, SeekFrom::End(0))?;
+            return match own >= size {
+                true => Ok(()),
+                false => Err(io::Error::other(format!(
+                    "the device has {own} bytes, and what is sent {size}"
+                ))),
+            };
+        }
         ftruncate(&self.file, size)?;
         if !dense || size == 0 {
             return Ok(());
@@ -172,7 +213,8 @@ impl Temporary {
     pub fn punch(&self, offset: u64, length: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.file, flags, offset, length) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            // EINVAL: no whole blocks of a device.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 let zeros = vec![0; length as usize];
                 self.write(&zeros, offset)
             }
@@ -232,12 +274,18 @@ impl Placement {
     /// # Errors
     /// The kernel's: EISDIR if a directory has the name.
     pub fn place(&self) -> io::Result<()> {
+        if self.is_device {
+            return Ok(());
+        }
         renameat(&self.directory, &self.name, &self.directory, &self.target)?;
         Ok(())
     }
 
     /// Removes it.
     pub fn discard(&self) {
+        if self.is_device {
+            return;
+        }
         // It may have its name already, or be gone with its directory.
         let _ = unlinkat(&self.directory, &self.name, AtFlags::empty());
     }

@@ -3,11 +3,11 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{
-    chownat, fchmod, fchown, futimens, utimensat, AtFlags, Mode, Stat, Timespec, Timestamps,
-    UTIME_OMIT,
+    chmodat, chownat, fchmod, fchown, futimens, openat, utimensat, AtFlags, Mode, OFlags, Stat,
+    Timespec, Timestamps, CWD, UTIME_OMIT,
 };
 use rustix::process::{Gid, Uid};
 
@@ -109,6 +109,18 @@ pub fn set_directory(
 /// The kernel's.
 pub fn set_link(parent: impl AsFd, name: &OsStr, stamp: &Stamp) -> io::Result<()> {
     utimensat(parent, name, &times(stamp), AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(())
+}
+
+/// Gives permissions to the very file that has the name, and not to what a link leads to.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_mode_at(parent: impl AsFd, name: &OsStr, mode: u32) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(parent, name, flags, Mode::empty())?;
+    let own = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    chmodat(CWD, own, Mode::from_raw_mode(mode), AtFlags::empty())?;
     Ok(())
 }
 

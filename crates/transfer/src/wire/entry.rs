@@ -31,7 +31,28 @@ pub enum EntryKind {
     },
     /// A symbolic link, and what it says.
     Link(Vec<u8>),
+    /// Another name of a regular file, which is an entry by this path.
+    HardLink(Vec<u8>),
+    /// Neither: it has no content.
+    Special(Special),
 }
+
+/// What has a name but no content. Numbers of devices are major and minor (makedev(3)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Special {
+    /// A FIFO.
+    Fifo,
+    /// A Unix socket's name.
+    Socket,
+    /// A character device.
+    Character(u32, u32),
+    /// A block device.
+    Block(u32, u32),
+}
+
+/// Largest numbers of devices: 12 and 20 bits (include/linux/kdev_t.h).
+const MOST_MAJOR: usize = 0xfff;
+const MOST_MINOR: usize = 0xf_ffff;
 
 /// An entry of the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +131,14 @@ impl Entry {
                 true => Err(WireError::Frame("a symbolic link that says nothing")),
                 false => most(to.len(), "bytes of a symbolic link", MOST_PATH),
             },
+            EntryKind::HardLink(of) => match of.is_empty() {
+                true => Err(WireError::Frame("a hard link to nothing")),
+                false => check_path(of),
+            },
+            EntryKind::Special(Special::Character(major, minor) | Special::Block(major, minor)) => {
+                most(*major as usize, "a device's major number", MOST_MAJOR)?;
+                most(*minor as usize, "a device's minor number", MOST_MINOR)
+            }
             _ => Ok(()),
         }
     }

@@ -116,6 +116,12 @@ pub struct Options {
     pub acls: bool,
     /// Owners are, and so setuid and setgid: the sink is root.
     pub owner: bool,
+    /// Names of one file stay names of one file.
+    pub hard_links: bool,
+    /// Devices, FIFOs and sockets are made.
+    pub specials: bool,
+    /// What is on a block device is read, and written onto one that is the destination.
+    pub device: bool,
     /// This session is one of several that write the same destination, by this number (from 1).
     /// It gives names to files that it has whole, and finishes nothing.
     pub part: Option<u16>,
@@ -139,6 +145,9 @@ impl Default for Options {
             xattrs: false,
             acls: false,
             owner: false,
+            hard_links: false,
+            specials: false,
+            device: false,
             part: None,
         }
     }

@@ -14,7 +14,7 @@ pub use data::{
     pack_sparse, Ack, Bite, Frame, Header, Kind, PackItem, TagKey, Tags, ACK, HEADER, MOST_BODY,
     TRAILER,
 };
-pub use entry::{is_acl, is_of_user, Attribute, Entry, EntryKind, Owner, Stamp};
+pub use entry::{is_acl, is_of_user, Attribute, Entry, EntryKind, Owner, Special, Stamp};
 pub use limits::*;
 pub use message::{
     Access, Direction, Intent, Message, Options, Ready, Reason, Start, Summary, Update, Verify,

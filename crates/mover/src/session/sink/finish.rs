@@ -24,11 +24,12 @@ impl Sink {
             self.sync_names(false).map_err(at(b""))?;
             return Ok(summary);
         }
-        if self.is_resumed {
+        if self.is_resumed && self.device.is_none() {
             for path in temporaries(&self.root, b"", &self.id).map_err(at(b""))? {
                 self.root.remove(&path, false).map_err(at(&path))?;
             }
         }
+        self.link_all(&mut summary);
         let deleted = self.delete(&mut summary)?;
         let mut plan = std::mem::take(&mut *held(&self.plan));
         // Those inside first: a change in one changes the time of the one above it.

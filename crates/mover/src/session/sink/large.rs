@@ -146,7 +146,8 @@ impl Sink {
             return Ok(());
         }
         let data: usize = bite.extents.iter().map(|(_, length)| length).sum();
-        let was_there = attempt > 0 || (own.is_shared && (data as u64) < length);
+        let may_have = own.is_shared || temporary.is_device();
+        let was_there = attempt > 0 || (may_have && (data as u64) < length);
         if was_there {
             // What an earlier attempt wrote must not show through the holes of this one.
             self.with_room(|| temporary.punch(offset, length))?;
@@ -199,6 +200,29 @@ impl Sink {
         if let Some(temporary) = &own.temporary {
             return Ok(Arc::clone(temporary));
         }
+        let temporary = match &self.device {
+            Some(device) => {
+                own.size = stamp.size;
+                Arc::clone(device)
+            }
+            None => Arc::new(self.make_temporary(own, path, stamp, dense)?),
+        };
+        if !own.is_journalled {
+            let path = path.to_vec();
+            self.journal(&Record::Entry { n, path, stamp })?;
+            own.is_journalled = true;
+        }
+        own.temporary = Some(Arc::clone(&temporary));
+        Ok(temporary)
+    }
+
+    fn make_temporary(
+        &self,
+        own: &mut Large,
+        path: &[u8],
+        stamp: Stamp,
+        dense: bool,
+    ) -> std::io::Result<Temporary> {
         let resumed =
             match own.tree.known() {
                 _ if own.is_shared => Some(self.with_room(|| {
@@ -207,7 +231,7 @@ impl Sink {
                 0 => None,
                 _ => Temporary::resume(&self.root, path, &self.id, own.size)?,
             };
-        let temporary = match resumed {
+        Ok(match resumed {
             Some(temporary) => temporary,
             None => {
                 if own.tree.known() > 0 {
@@ -229,15 +253,7 @@ impl Sink {
                 self.came(if dense { stamp.size } else { 0 }, 1); // it has its blocks
                 new
             }
-        };
-        if !own.is_journalled {
-            let path = path.to_vec();
-            self.journal(&Record::Entry { n, path, stamp })?;
-            own.is_journalled = true;
-        }
-        let temporary = Arc::new(temporary);
-        own.temporary = Some(Arc::clone(&temporary));
-        Ok(temporary)
+        })
     }
 
     /// The source's file has changed: another size, other bites.
@@ -337,6 +353,9 @@ impl Sink {
                     return Err(Failure::Wrong("what was read back is not what was written"));
                 }
             }
+        }
+        if temporary.is_device() {
+            return Ok(()); // what it is called, and to whom it belongs, is not the source's
         }
         self.set_attributes(temporary.file(), owner, attributes)?;
         let mode = complete.mode & file_bits(owner);

@@ -6,6 +6,8 @@ mod commit;
 mod disk;
 mod finish;
 mod large;
+mod names;
+mod open;
 mod plan;
 mod receive;
 
@@ -30,7 +32,7 @@ use super::stream::Stream;
 use super::streams::serve_streams;
 use crate::{Error, Result};
 use paceline_transfer::read::Filter;
-use paceline_transfer::store::{set_attributes, set_owner, Journal, Known, Root, Which};
+use paceline_transfer::store::{set_attributes, set_owner, Journal, Known, Root, Temporary, Which};
 use paceline_transfer::wire::{Attribute, Entry, Message, Options, Owner, Stamp, Summary};
 
 /// Messages of entries that wait for the plan.
@@ -100,6 +102,8 @@ struct Sink {
     files_to_come: AtomicU64,
     bounds: Bounds,
     used: Used,
+    /// The destination, if it is a block device.
+    device: Option<Arc<Temporary>>,
     /// The disk was full, which was told.
     is_waiting: AtomicBool,
     plan: Mutex<Plan>,
@@ -125,6 +129,8 @@ struct Directory {
 struct Plan {
     /// Directories, for their times and permissions at the end.
     directories: Vec<Directory>,
+    /// Further names of files: the entry, its path, and the file's first one.
+    links: Vec<(u64, Vec<u8>, Vec<u8>)>,
     /// Hashes of all paths, where what is not among them is deleted.
     seen: HashSet<[u8; 16]>,
     /// Entries with an answer.
@@ -158,7 +164,7 @@ pub async fn run(
         return Err(Error::Unexpected("a source begins with its roots"));
     };
     let (sink, rename) = tokio::task::block_in_place(|| {
-        plan::open(job, one_file, outbox.clone(), Arc::clone(&progress))
+        open::open(job, one_file, outbox.clone(), Arc::clone(&progress))
     })?;
     let sink = Arc::new(sink);
     outbox.send(Message::Credit { total: WINDOW });

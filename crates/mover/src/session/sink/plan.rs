@@ -3,222 +3,29 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{mpsc as channel, Arc, Mutex};
-use std::time::Duration;
 
-use rustix::fs::{
-    chmodat, openat, readlinkat, renameat, symlinkat, unlinkat, AtFlags, FileType, Mode, OFlags,
-    CWD,
-};
+use rustix::fs::{readlinkat, renameat, symlinkat, unlinkat, AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
 use super::large::Large;
-use super::{held, Bounds, Commits, Directory, Job, Sink, Slot, Target, Used};
-use crate::session::control::{short, Outbox};
-use crate::session::progress::{shown, Event, Progress};
-use crate::{Error, Result};
+use super::{held, Directory, Sink, Slot};
+use crate::session::control::short;
+use crate::session::progress::{shown, Event};
 use paceline_transfer::chunk::{Tree, CV};
 use paceline_transfer::store::{
-    file_bits, is_same, other_kind, set_link, set_owner_at, short as short_id, stamp_of,
-    temporary_name, Found, Journal, Known, Record, Root, Temporary,
+    file_bits, is_same, other_kind, set_link, set_mode_at, set_owner_at, stamp_of, temporary_name,
+    Known, Record, Temporary,
 };
 use paceline_transfer::wire::{
-    check_path, Entry, EntryKind, Message, Owner, Reason, Stamp, Update, Verify, Want, Wanted,
-    LEAST_SHARED, MOST_PENDING, MOST_RANGES, MOST_SMALL,
+    Entry, EntryKind, Message, Owner, Stamp, Update, Verify, Want, Wanted, LEAST_SHARED,
+    MOST_PENDING, MOST_RANGES, MOST_SMALL,
 };
 
 /// Ranges of one message of answers.
 const RANGES: usize = 16_384;
-/// Another run of the same transfer that is about to end is waited for so often and so long.
-const TRIES: usize = 50;
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// Opens a destination. The name of the one file, if it gets another.
-pub(super) fn open(
-    job: Job,
-    one_file: bool,
-    outbox: Outbox,
-    progress: Arc<Progress>,
-) -> Result<(Sink, Option<Vec<u8>>)> {
-    let dry_run = job.options.dry_run;
-    if job.options.part.is_some() && matches!(job.target, Target::Below(..)) {
-        let text = "a standing receiver writes alone";
-        return Err(Error::stop(Reason::Refused, text));
-    }
-    if job.options.owner {
-        if matches!(job.target, Target::Below(..)) {
-            let text = "a standing receiver gives files to nobody else: leave out --owner";
-            return Err(Error::stop(Reason::Refused, text));
-        }
-        if !rustix::process::geteuid().is_root() {
-            let text = "--owner: the destination is not written by root";
-            return Err(Error::stop(Reason::Usage, text));
-        }
-    }
-    let (root, rename) = match &job.target {
-        Target::Operator(path) => operators(path, one_file, dry_run)?,
-        Target::Below(root, path, _) => below(root, path, one_file, dry_run)?,
-    };
-    let bounds = match &job.target {
-        Target::Operator(_) => Bounds::none(),
-        Target::Below(_, _, bounds) => bounds.clone(),
-    };
-    let (journal, found) = match dry_run {
-        true => (None, Found::default()),
-        false => {
-            let (journal, found) = journal(&root, &job)?;
-            (Some(journal), found)
-        }
-    };
-    let sink = Sink {
-        options: job.options,
-        filter: job.filter,
-        secret: job.secret,
-        id: short_id(&job.id),
-        root,
-        outbox,
-        progress,
-        journal: Mutex::new(journal),
-        known: Mutex::new(found.files),
-        doubtful_since: found.doubtful_since,
-        is_resumed: found.is_resumed,
-        files: Mutex::default(),
-        commits: Commits::default(),
-        named: Mutex::default(),
-        received: AtomicU64::new(0),
-        to_come: AtomicU64::new(0),
-        files_to_come: AtomicU64::new(0),
-        bounds,
-        used: Used::default(),
-        is_waiting: AtomicBool::new(false),
-        plan: Mutex::default(),
-        summary: Mutex::default(),
-        progressed: tokio::sync::Notify::new(),
-        stopped: Mutex::default(),
-        is_stopped: AtomicBool::new(false),
-        is_over: AtomicBool::new(false),
-    };
-    Ok((sink, rename))
-}
-
-fn journal(root: &Root, job: &Job) -> Result<(Journal, Found)> {
-    for _ in 0..TRIES {
-        match Journal::open_of(
-            root,
-            &job.id,
-            job.options.fresh,
-            job.options.part.unwrap_or(0),
-        ) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
-            Err(source) => {
-                let path = "the destination's journal (.paceline)".to_owned();
-                return Err(Error::Io { path, source });
-            }
-            Ok(opened) => return Ok(opened),
-        }
-    }
-    let text = "this transfer is under way already: see paceline transfers";
-    Err(Error::stop(Reason::Refused, text))
-}
-
-type Opened = (Root, Option<Vec<u8>>);
-
-fn operators(path: &Path, one_file: bool, dry_run: bool) -> Result<Opened> {
-    let error = |path: &Path| {
-        let path = path.display().to_string();
-        move |source| Error::Io { path, source }
-    };
-    let is_directory = path.as_os_str().as_bytes().ends_with(b"/") || path.is_dir();
-    let (base, rename) = match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if one_file && !is_directory => {
-            let base = match parent.as_os_str().is_empty() {
-                true => Path::new("."),
-                false => parent,
-            };
-            (base, Some(name.as_bytes().to_vec()))
-        }
-        _ => (path, None),
-    };
-    if dry_run && !base.exists() {
-        return Ok((nowhere(&std::env::temp_dir())?, rename));
-    }
-    let root = Root::open(base, !dry_run).map_err(error(base))?;
-    Ok((root, rename))
-}
-
-fn below(root: &Path, path: &[u8], one_file: bool, dry_run: bool) -> Result<Opened> {
-    let error = |source: io::Error| {
-        let leads_out = [Errno::LOOP, Errno::XDEV].map(|errno| Some(errno.raw_os_error()));
-        match leads_out.contains(&source.raw_os_error()) {
-            true => Error::stop(
-                Reason::Refused,
-                format!("{}: it leads out of the receiver's root", shown(path)),
-            ),
-            false => Error::Io {
-                path: shown(path),
-                source,
-            },
-        }
-    };
-    let operators = Root::open(root, false).map_err(|source| Error::Io {
-        path: root.display().to_string(),
-        source,
-    })?;
-    let trimmed = trim(path);
-    check_path(trimmed)?;
-    let is_directory =
-        path.ends_with(b"/") || trimmed.is_empty() || { operators.below(trimmed, false).is_ok() };
-    let (base, rename) = match one_file && !is_directory {
-        false => (trimmed, None),
-        true => match trimmed.iter().rposition(|byte| *byte == b'/') {
-            Some(slash) => (&trimmed[..slash], Some(trimmed[slash + 1..].to_vec())),
-            None => (&b""[..], Some(trimmed.to_vec())),
-        },
-    };
-    if base.is_empty() {
-        return Ok((operators, rename));
-    }
-    if dry_run && operators.below(base, false).is_err() {
-        return Ok((nowhere(root)?, rename));
-    }
-    let root = operators.below(base, !dry_run).map_err(error)?;
-    Ok((root, rename))
-}
-
-fn trim(path: &[u8]) -> &[u8] {
-    let start = path
-        .iter()
-        .position(|byte| *byte != b'/')
-        .unwrap_or(path.len());
-    let end = path
-        .iter()
-        .rposition(|byte| *byte != b'/')
-        .map_or(start, |at| at + 1);
-    &path[start..end]
-}
-
-/// For a dry run into a directory that is not there: one that was removed, in which nothing is
-/// nor can be made. A standing receiver can make it below its root alone.
-fn nowhere(place: &Path) -> Result<Root> {
-    use std::sync::atomic::AtomicU32;
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = place.join(format!(".paceline-{}-{number}", std::process::id()));
-    let open = || {
-        std::fs::create_dir(&path)?;
-        let root = Root::open(&path, false);
-        std::fs::remove_dir(&path)?;
-        root
-    };
-    open().map_err(|source| Error::Io {
-        path: path.display().to_string(),
-        source,
-    })
-}
 
 impl Sink {
     /// Answers entries until the transfer is over.
@@ -288,6 +95,8 @@ impl Sink {
                 owner,
             }),
             EntryKind::Link(to) => self.plan_link(&path, &to, &stamp, owner),
+            EntryKind::HardLink(of) => self.plan_hard_link(n, path, of),
+            EntryKind::Special(special) => self.plan_special(&path, special, (mode, owner, &stamp)),
             EntryKind::File { dense } => {
                 self.progress.found(stamp.size);
                 let slot = Slot {
@@ -304,7 +113,7 @@ impl Sink {
         }
     }
 
-    fn unchanged(&self) -> Wanted {
+    pub(super) fn unchanged(&self) -> Wanted {
         held(&self.summary).unchanged += 1;
         self.progress.entry_done();
         Wanted::Nothing
@@ -394,6 +203,11 @@ impl Sink {
         if let Some((parent, name, stat)) = there {
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => return Err(Errno::ISDIR.into()),
+                FileType::BlockDevice if !self.options.device => {
+                    return Err(io::Error::other(
+                        "a block device has its name: see --device",
+                    ));
+                }
                 FileType::RegularFile if self.has(&stat, &slot, root.as_ref()) => {
                     if !self.options.dry_run {
                         self.keep(&parent, name, &stat, &slot)?;
@@ -409,6 +223,14 @@ impl Sink {
             self.progress.tell(Event::Copied { path, size });
             return Ok(Wanted::Ranges(vec![(0, size)]));
         }
+        if let Some(device) = &self.device {
+            if size <= MOST_SMALL {
+                return Err(io::Error::other(
+                    "no more than 256 KiB are not for a device",
+                ));
+            }
+            device.resize(size, true)?;
+        }
         self.admit_bytes(size)?;
         let mut ranges = Vec::new();
         let mut is_new = true;
@@ -421,7 +243,8 @@ impl Sink {
             self.progress.done(done, 0);
             let mut large = Large::resumed(tree, size);
             large.is_shared = self.options.part.is_some() && size > LEAST_SHARED;
-            is_new &= !large.is_shared; // another session may have reserved its blocks
+            // Another session may have reserved its blocks.
+            is_new &= !large.is_shared && self.device.is_none();
             slot.large = Some(Arc::new(Mutex::new(large)));
         }
         if is_new {
@@ -480,7 +303,7 @@ impl Sink {
         let bits = file_bits(slot.owner);
         // A new owner has taken setuid and setgid from it.
         if (stat.st_mode ^ slot.mode) & bits != 0 || slot.mode & bits & !0o777 != 0 {
-            set_mode(parent, name, slot.mode & bits)?;
+            set_mode_at(parent, name, slot.mode & bits)?;
         }
         if self.options.tell_hashes {
             self.tell_hash(&slot.path, &self.hash_there(&slot.path)?);
@@ -488,7 +311,7 @@ impl Sink {
         Ok(())
     }
 
-    fn hash_there(&self, path: &[u8]) -> io::Result<CV> {
+    pub(super) fn hash_there(&self, path: &[u8]) -> io::Result<CV> {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(std::fs::File::from(self.root.read(path)?))?;
         Ok(*hasher.finalize().as_bytes())
@@ -510,7 +333,11 @@ impl Sink {
         let Some(known) = known.filter(|known| known.stamp == slot.stamp) else {
             return Ok(tree);
         };
-        let Some(temporary) = Temporary::resume(&self.root, &slot.path, &self.id, size)? else {
+        let temporary = match &self.device {
+            Some(device) => Some(Arc::clone(device)),
+            None => Temporary::resume(&self.root, &slot.path, &self.id, size)?.map(Arc::new),
+        };
+        let Some(temporary) = temporary else {
             return Ok(tree);
         };
         let Known { sure, unsure, .. } = known;
@@ -538,7 +365,7 @@ impl Sink {
             gone.push((start, size));
         }
         // They count anew when this run's next commit has synced them.
-        self.commits.dirty(n, &Arc::new(temporary), 0);
+        self.commits.dirty(n, &temporary, 0);
         let path = slot.path.clone();
         self.journal(&Record::Entry {
             n,
@@ -568,13 +395,4 @@ pub(super) fn path_hash(path: &[u8]) -> [u8; 16] {
     let mut hash = [0; 16];
     hash.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);
     hash
-}
-
-/// Of the very file that has the name, and not of what a link leads to.
-fn set_mode(parent: &impl std::os::fd::AsFd, name: &OsStr, mode: u32) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = openat(parent, name, flags, Mode::empty())?;
-    let own = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    chmodat(CWD, own, Mode::from_raw_mode(mode), AtFlags::empty())?;
-    Ok(())
 }

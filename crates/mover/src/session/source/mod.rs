@@ -175,6 +175,9 @@ pub async fn run(
             acls: source.options.acls,
         },
         owner: source.options.owner,
+        hard_links: source.options.hard_links,
+        specials: source.options.specials,
+        device: source.options.device,
     };
     let walker = std::thread::spawn(move || {
         walk(&tops, &filter, more, &|entry| {
@@ -271,9 +274,9 @@ impl Source {
                 Message::Failed { n, text, .. } => {
                     let mut state = self.lock();
                     state.queue.cancel(n);
-                    if let Some(file) = state.files.remove(&n) {
-                        self.failed(&file.path, &text);
-                    }
+                    // Of what is not known here any more, the text says what it is.
+                    let path = state.files.remove(&n).map(|file| file.path);
+                    self.failed(&path.unwrap_or_default(), &text);
                 }
                 Message::Hash { path, root } => self.progress.hash(&path, &root),
                 Message::Full { text } => self.progress.tell(Event::Full { text }),
@@ -397,7 +400,7 @@ impl Source {
                         for (name, value) in &entry.attributes {
                             size += name.len() + value.len() + 8;
                         }
-                        if let EntryKind::Link(to) = &entry.kind {
+                        if let EntryKind::Link(to) | EntryKind::HardLink(to) = &entry.kind {
                             size += to.len();
                         }
                         batch.push((entry, place));

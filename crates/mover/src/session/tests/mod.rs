@@ -7,6 +7,7 @@ mod changes;
 mod damage;
 mod early;
 mod hostile;
+mod names;
 mod rsync;
 mod seeds;
 mod sparse;

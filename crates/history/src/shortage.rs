@@ -4,7 +4,7 @@
 use paceline_abi::{pl_job, pl_shortage};
 
 /// One sentence for each thing.
-pub(crate) fn words(full: &pl_shortage) -> Vec<String> {
+pub fn words(full: &pl_shortage) -> Vec<String> {
     [
         (
             full.paths,
@@ -34,7 +34,7 @@ pub(crate) fn words(full: &pl_shortage) -> Vec<String> {
 }
 
 /// Of a job that has ended.
-pub(crate) fn warn(place: &str, job: Option<&pl_job>) {
+pub fn warn(place: &str, job: Option<&pl_job>) {
     for what in job.iter().flat_map(|job| words(&job.full)) {
         tracing::warn!("{place}: {what}");
     }

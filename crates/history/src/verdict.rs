@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The warning at the end of a job whose policy had no effect.
+//! The line at the end of a job: what its connections did, or that its policy had no effect.
 //!
-//! That is how a job looks whose processes a launcher has started elsewhere, whatever the
+//! The latter is how a job looks whose processes a launcher has started elsewhere, whatever the
 //! launcher is called and whatever script it was in: `paceline_launch::launcher` only guesses.
 
 use std::process::Command;
@@ -10,9 +10,15 @@ use paceline_abi::pl_job;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::traffic::counted;
+use crate::Traffic;
+
+/// Target of the line's log event, which is shown unless the user asks for quiet.
+pub const TARGET: &str = "paceline_end";
+
 /// Connections of a job, from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Got the policy.
     pub governed: u64,
     /// Were left alone: the kernel refused a setting.
@@ -21,6 +27,9 @@ pub(crate) struct Counts {
     pub loopback: u64,
     /// Were left alone: Multipath TCP.
     pub mptcp: u64,
+    /// What those that got the policy did
+    #[serde(default)]
+    pub traffic: Traffic,
 }
 
 impl From<&pl_job> for Counts {
@@ -30,6 +39,7 @@ impl From<&pl_job> for Counts {
             refused: job.refused,
             loopback: job.loopback,
             mptcp: job.mptcp,
+            traffic: Traffic::default(),
         }
     }
 }
@@ -63,8 +73,8 @@ const RANKS: [&str; 4] = [
     "SLURM_PROCID",
 ];
 
-/// Logs the warning in one line. Without `counts` there is none.
-pub(crate) fn tell(counts: Option<Counts>, policy: &str, command: &Command) {
+/// Logs what came of the job in one line. Without `counts` there is none.
+pub fn tell(counts: Option<Counts>, policy: &str, command: &Command) {
     let Some(counts) = counts else {
         return;
     };
@@ -78,9 +88,18 @@ pub(crate) fn tell(counts: Option<Counts>, policy: &str, command: &Command) {
     if rank.is_some_and(|rank| rank != "0") {
         return;
     }
-    if let Some(words) = words_for(counts, policy) {
-        tracing::warn!("{words}");
+    match words_for(counts, policy) {
+        Some(words) => tracing::warn!("{words}"),
+        None => tracing::info!(target: TARGET, "{}", sum(&counts)),
     }
+}
+
+fn sum(counts: &Counts) -> String {
+    format!(
+        "{}, {}",
+        counted(counts.governed, "connection"),
+        counts.traffic.words()
+    )
 }
 
 fn words_for(counts: Counts, policy: &str) -> Option<String> {
@@ -89,6 +108,7 @@ fn words_for(counts: Counts, policy: &str) -> Option<String> {
         refused,
         loopback,
         mptcp,
+        ..
     } = counts;
     if governed > 0 {
         return None;
@@ -133,8 +153,10 @@ mod tests {
             refused: 2,
             loopback: 3,
             mptcp: 4,
+            traffic: Traffic::default(),
         };
         assert_eq!(words_for(counts, "lfn"), None);
+        assert_eq!(sum(&counts), "1 connection, nothing sent, 0 RTOs");
     }
 
     #[test]
@@ -157,6 +179,7 @@ mod tests {
                 refused,
                 loopback,
                 mptcp,
+                traffic: Traffic::default(),
             };
             let words = words_for(counts, "lfn").unwrap();
             assert!(!words.contains('\n'));

@@ -41,7 +41,13 @@ const TIOCLINUX: u32 = 0x541c;
 
 /// The filter of refused calls, ready to be installed between fork and exec.
 #[derive(Debug)]
-pub(crate) struct Filter(Vec<sock_filter>);
+pub struct Filter(Vec<sock_filter>);
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Filter {
     pub fn new() -> Self {
