@@ -136,15 +136,13 @@ static __noinline int pl_count_timeout(const struct pl_connection *conn)
 static __always_inline void pl_restore_window(const struct pl_connection *conn, struct tcp_sock *tp)
 {
 	u32 rttvar_us = tp->rttvar_us, cwnd = conn->counted.ended_cwnd;
-	s64 idle_us = tp->tcp_mstamp - conn->counted.ended_us;
-	s64 rto_us = (tp->srtt_us >> 3) + (rttvar_us > PL_USUAL_RTO_US ? rttvar_us : PL_USUAL_RTO_US);
+	u64 idle_us = tp->tcp_mstamp - conn->counted.ended_us;
+	u64 rto_us = (tp->srtt_us >> 3) + (rttvar_us > PL_USUAL_RTO_US ? rttvar_us : PL_USUAL_RTO_US);
+	u64 halvings = (idle_us - 1) / rto_us;
 
-	if (!conn->rto_min_us || conn->slot || conn->policy.window_fixed_segs || !conn->counted.ended_us)
+	if (!conn->rto_min_us || conn->slot || conn->policy.window_fixed_segs || !conn->counted.ended_us || !idle_us)
 		return;
-	for (int i = 0; i < PL_HALVINGS; i++) {
-		idle_us -= rto_us;
-		cwnd >>= idle_us > 0;
-	}
+	cwnd >>= halvings < PL_HALVINGS ? halvings : PL_HALVINGS;
 	if (cwnd > tp->snd_cwnd && cwnd <= tp->snd_cwnd_clamp)
 		tp->snd_cwnd = cwnd;
 }
@@ -227,7 +225,7 @@ static __always_inline void pl_see_send(struct pl_connection *conn, struct tcp_s
 		pl_begin_burst(conn, tp);
 }
 
-/* After an ACK, once the laws have seen it. */
+/* After an ACK. What the laws count at this burst's end is told at the end of the next one. */
 static __always_inline void pl_see_ack(struct pl_connection *conn, const struct tcp_sock *tp)
 {
 	if (!tp->packets_out && conn->counted.burst_us && tp->write_seq == tp->snd_nxt)
