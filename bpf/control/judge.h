@@ -51,8 +51,8 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
 		return;
 	takes_us = (__u64)(PL_LEAD_SEGS - 2) * tcp->mss * PL_USEC_PER_SEC / s->rate_bps;
 	waited_us = tcp->rtt_us > path->min_rtt_us ? tcp->rtt_us - path->min_rtt_us : 0;
-	/* A wary path grows slowly, and the lead of a start that is spread is none. */
-	if (path->wary || takes_us < PL_LEAD_LEAST_US || waited_us > takes_us / 2)
+	/* A wary path grows slowly; that of a start that is spread, or goes into a short queue, is none. */
+	if (path->wary || path->room_segs || takes_us < PL_LEAD_LEAST_US || waited_us > takes_us / 2)
 		return;
 	rate = s->rate_bps * takes_us / (2 * waited_us + 1);
 	/* At half of what the lead left at: its packets leave by a timer, and its ACKs come by two. */

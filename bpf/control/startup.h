@@ -345,8 +345,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	 * window ends there, and the pacing timer asks again.
 	 */
 	if (s->leading && n < PL_LEAD_SEGS) {
-		/* A start that is spread is so because of what leads together do. */
-		orders->pacing_bps = s->rate_bps * (s->rate_bps < path->rate_bps ? 1 : PL_LEAD_SPEEDUP);
+		/* A start that is spread is so because of what leads together do. A short queue holds one lead. */
+		orders->pacing_bps = s->rate_bps * (s->rate_bps < path->rate_bps || path->room_segs ? 1 : PL_LEAD_SPEEDUP);
 		orders->cwnd = PL_LEAD_SEGS;
 		return;
 	}
@@ -373,6 +373,9 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	/* A slow path may not be one for long: the base's slow start finds out. */
 	if (!s->slow || path->wary)
 		orders->ssthresh = orders->cwnd;
+	/* One TSO packet must not hold more than the queue: the window ends there and the pacing timer asks again. */
+	if (path->room_segs && orders->cwnd > tcp->packets_out + path->room_segs)
+		orders->cwnd = tcp->packets_out + path->room_segs;
 	if (!s->led) {
 		s->led = 1;
 		s->starts++;
