@@ -27,6 +27,7 @@
 #define PL_QUEUE_SEGS 20 /* what lead and probe may leave queued: no sign of a full path */
 #define PL_ROOM_LEAST_SEGS 4 /* of a queue: what two packets of two segments are */
 #define PL_EMPTY 8 /* a queue of which no more than such a part is used has room for a faster rate */
+#define PL_NEAR_US 2560 /* of RTT: below it TSO packets are longer than a millisecond, by 64 KB >> (RTT >> 9) (tcp_tso_autosize) */
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */

@@ -373,8 +373,12 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	/* A slow path may not be one for long: the base's slow start finds out. */
 	if (!s->slow || path->wary)
 		orders->ssthresh = orders->cwnd;
-	/* One TSO packet must not hold more than the queue: the window ends there and the pacing timer asks again. */
-	if (path->room_segs && orders->cwnd > tcp->packets_out + path->room_segs)
+	/*
+	 * One TSO packet must not hold more than the queue: the window ends there and the pacing
+	 * timer asks again. From half a round trip on the stack waits for the first ACK instead
+	 * (tcp_tso_should_defer), so only where that is short, and the packets are longest.
+	 */
+	if (path->room_segs && path->min_rtt_us < PL_NEAR_US && orders->cwnd > tcp->packets_out + path->room_segs)
 		orders->cwnd = tcp->packets_out + path->room_segs;
 	if (!s->led) {
 		s->led = 1;
