@@ -311,7 +311,8 @@ struct pl_path {
 	__u32 gap_us; /* between the segments of longer ones; 0: as fast as the window allows (gaps.h) */
 	__u32 lead_rtt_us; /* of the first segment of the last burst; 0: not known */
 	__u32 losing; /* timeouts of these, without the messages that had none (gaps.h) */
-	__u16 filled; /* 1: while it was learned it was seen to be full */
+	__u8 filled; /* 1: while it was learned it was seen to be full */
+	__u8 room_segs; /* half of what waited in it when a burst overflowed it; 0: not known, or more than matters (loss.h) */
 	__u16 block_first; /* segments of the ACK with which a train, and its block, began; 0: within a train */
 };
 

@@ -450,12 +450,16 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 /* Returns 1 when the window is what a paced start found, or a phase knew. */
 static __always_inline int after_ack(struct sock *sk, struct pl_connection *conn, const struct ack_sample *sample)
 {
-	int settled = 0, held = conn->counted.held;
+	int settled = 0;
 
-	/* First: after the laws the verifier would go through it once for each of their ways. */
-	pl_see_ack(conn, tcp_sk(sk));
-	if (has_start(conn) && !held)
-		settled = start_after_ack(sk, conn, sample);
+	/* Its end is looked at first: the verifier would go through that once for each way through the laws. */
+	if (conn->counted.held) {
+		pl_see_ack(conn, tcp_sk(sk));
+	} else {
+		pl_see_ack(conn, tcp_sk(sk));
+		if (has_start(conn))
+			settled = start_after_ack(sk, conn, sample);
+	}
 	if (conn->slot)
 		after_ack_in_group(sk, conn);
 	if (conn->policy.tuned)
@@ -498,7 +502,7 @@ static __always_inline u32 after_loss(struct sock *sk, u32 base)
 	if (!slot)
 		return base;
 	see(sk, conn, &tcp);
-	/* One word of the path is read: no lock. */
+	/* Words of the path are read, a byte is written: no lock. */
 	return pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, base);
 }
 

@@ -104,6 +104,11 @@ if cargo deny --version >/dev/null 2>&1; then
 fi
 echo "not checked here: advisories (make audit)"
 
+heading "simulator: paths drawn at random"
+for seed in 1 2 3 4 5; do
+	"$paceline" lab run experiments/paths-sim.toml --backend sim --seed "$seed" --out "$results/paths-$seed"
+done
+
 if [ "$(uname -m)" = x86_64 ]; then
 	heading "lab: bursts after idle"
 	lab startup experiments/startup-pacing.toml --variant paceline

@@ -51,12 +51,13 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
 		return;
 	takes_us = (__u64)(PL_LEAD_SEGS - 2) * tcp->mss * PL_USEC_PER_SEC / s->rate_bps;
 	waited_us = tcp->rtt_us > path->min_rtt_us ? tcp->rtt_us - path->min_rtt_us : 0;
-	/* A wary path grows slowly, and the lead of a start that is spread is none. */
-	if (path->wary || takes_us < PL_LEAD_LEAST_US || waited_us > takes_us / 2)
+	/* A wary path grows slowly; that of a start that is spread, or goes into a short queue, is none. */
+	if (path->wary || path->room_segs || takes_us < PL_LEAD_LEAST_US || waited_us > takes_us / 2)
 		return;
 	rate = s->rate_bps * takes_us / (2 * waited_us + 1);
-	if (rate > 2 * s->rate_bps)
-		rate = 2 * s->rate_bps;
+	/* At half of what the lead left at: its packets leave by a timer, and its ACKs come by two. */
+	if (rate > s->rate_bps * PL_LEAD_SPEEDUP / 2)
+		rate = s->rate_bps * PL_LEAD_SPEEDUP / 2;
 	s->lead_bps = rate;
 }
 
@@ -118,7 +119,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u64 sent_us = s->last_us - s->first_us;
 	__u64 acked_us = tcp->now_us - s->train_acked_us;
 	__u64 rate = s->rate_bps, slack_us;
-	__u32 room = pl_own_queue(rate, tcp);
+	__u32 room = pl_own_queue(path, rate, tcp);
 	__u32 least_segs = pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss);
 	__u32 queued;
 	int measured;
@@ -172,7 +173,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		else if (s->drained && pl_cautious(path, tcp->mss))
 			/* As congestion avoidance would: what each adds, all add at once. */
 			rate += pl_rate(1, tcp->mss, path->min_rtt_us);
-		else if (s->drained && s->slow)
+		else if (s->slow && queued * PL_EMPTY <= room)
 			/* Too slow for a probe: as slow start would, at half its speed. */
 			rate += rate / 2;
 	}

@@ -171,7 +171,7 @@ static __always_inline void pl_lead_learning(struct pl_start *s, struct pl_path 
 	if (window > most)
 		window = most;
 	if (window > tcp->cwnd &&
-	    pl_queued(path, learned, tcp, s->round_rtt_us) < pl_own_queue(learned, tcp))
+	    pl_queued(path, learned, tcp, s->round_rtt_us) < pl_own_queue(path, learned, tcp))
 		orders->ssthresh = window;
 	pl_begin_round(s, path, tcp);
 }

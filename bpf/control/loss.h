@@ -36,11 +36,25 @@ static __always_inline void pl_become_trusted(struct pl_path *path)
 }
 
 /*
+ * A burst has overflowed a queue: what waited in it is all it holds. Half of that may wait
+ * without a sign of a full path, where that is less than such a sign is anywhere. A longer
+ * queue needs no limit of its own, and one that holds little more than our packets none lower.
+ */
+static __always_inline void pl_see_overflow(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	__u32 room = pl_bdp_segs(path->rate_bps, s->waited_us, tcp->mss) / 2;
+
+	if (room < PL_ROOM_LEAST_SEGS)
+		room = PL_ROOM_LEAST_SEGS;
+	path->room_segs = room < PL_QUEUE_SEGS ? room : 0;
+}
+
+/*
  * ssthresh after a loss in the first round trips of a burst. The base would take a part
  * of the window (CUBIC 0.7), which says nothing of what others left of the path: what
  * arrived over the last round trip does (as in TCP Westwood).
  */
-static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, const struct pl_path *path,
+static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, struct pl_path *path,
 						    const struct pl_tcp *tcp, __u32 base)
 {
 	__u32 arrived, segs = tcp->carried_segs;
@@ -51,6 +65,7 @@ static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, co
 		return base > s->base_cwnd / 2 ? base : s->base_cwnd / 2;
 	if (s->learning || (s->state != PL_START_MEASURED && !(s->state == PL_START_BASE && s->rounds)))
 		return base;
+	pl_see_overflow(s, path, tcp);
 	if (s->state == PL_START_MEASURED) {
 		/*
 		 * The kernel's sample may be of an earlier burst: what this one's first flight brings

@@ -25,6 +25,9 @@
 #define PL_TRAIN_MIN_SEGS 16 /* shortest train whose stretch is believed */
 #define PL_LONG_TRAIN_SEGS 256 /* of which one is believed that says less than half */
 #define PL_QUEUE_SEGS 20 /* what lead and probe may leave queued: no sign of a full path */
+#define PL_ROOM_LEAST_SEGS 4 /* of a queue: what two packets of two segments are */
+#define PL_EMPTY 8 /* a queue of which no more than such a part is used has room for a faster rate */
+#define PL_NEAR_US 2560 /* of RTT: below it TSO packets are longer than a millisecond, by 64 KB >> (RTT >> 9) (tcp_tso_autosize) */
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
 #define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
@@ -216,6 +219,7 @@ static __always_inline __u64 pl_believed(struct pl_path *path, const struct pl_p
 		path->wary = 0;
 		path->wary_for = 0;
 		path->trusted = 0;
+		path->room_segs = 0;
 	}
 	return rate;
 }
@@ -322,14 +326,22 @@ static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp 
 	return segs > 2 ? (__u32)segs : 2;
 }
 
+/* Segments that may wait in the path without a sign that it is full: fewer where its queue is short. */
+static __always_inline __u32 pl_room(const struct pl_path *path, __u32 mss)
+{
+	__u32 room = pl_amount(PL_QUEUE_SEGS, mss);
+
+	return path->room_segs && path->room_segs < room ? path->room_segs : room;
+}
+
 /*
  * Segments that our own start may leave queued on a path that is not full: of lead
  * and probe, and of a paced packet: before the next one comes, a quarter is a fair
  * part.
  */
-static __always_inline __u32 pl_own_queue(__u64 rate_bps, const struct pl_tcp *tcp)
+static __always_inline __u32 pl_own_queue(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp)
 {
-	return pl_amount(PL_QUEUE_SEGS, tcp->mss) + pl_packet_segs(rate_bps, tcp) / 4;
+	return pl_room(path, tcp->mss) + pl_packet_segs(rate_bps, tcp) / 4;
 }
 
 /*
@@ -370,10 +382,14 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 	return pl_start_window(rate, pl_active(path), path->min_rtt_us, tcp);
 }
 
-/* A wary path with bursts too short for their ACKs to tell much of who else is there. */
+/*
+ * A wary path with bursts too short for their ACKs to tell much of who else is there, or with
+ * a queue that a lead and a probe overflow.
+ */
 static __always_inline int pl_cautious(const struct pl_path *path, __u32 mss)
 {
-	return path->wary && path->burst_segs < pl_amount(PL_LONG_TRAIN_SEGS, mss);
+	return (path->wary && path->burst_segs < pl_amount(PL_LONG_TRAIN_SEGS, mss)) ||
+	       (path->room_segs && path->room_segs <= pl_amount(PL_LEAD_SEGS, mss));
 }
 
 /* Segments that waited in the path at least, when the minimum RTT of a while was `rtt_us`. */

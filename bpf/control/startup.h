@@ -80,9 +80,31 @@ static __always_inline void pl_begin_anew(const struct pl_policy *policy, const 
 		orders->cwnd = PL_LEAD_SEGS;
 }
 
+/*
+ * Messages that the initial window nearly holds show no rate: each round trip carries what it
+ * may. What was in flight once and arrived may be in flight again.
+ */
+static __always_inline __u64 pl_not_below_flight(const struct pl_path *path, __u64 rate_bps, __u32 mss)
+{
+	__u32 segs = pl_bdp_segs(rate_bps, path->min_rtt_us, mss);
+
+	if (segs > PL_LEAD_SEGS || 2 * segs <= PL_LEAD_SEGS || path->flight_segs <= PL_LEAD_SEGS ||
+	    path->burst_segs > 3 * PL_LEAD_SEGS || path->min_rtt_us < 2 * PL_LEAD_LEAST_US || path->expected > 1)
+		return rate_bps;
+	return pl_rate(path->flight_segs, mss, path->min_rtt_us);
+}
+
+/* A short queue has no room for more, or what the last growth did is not seen yet. */
+static __always_inline int pl_is_short_of_room(const struct pl_start *s, const struct pl_path *path,
+					       const struct pl_tcp *tcp)
+{
+	return path->room_segs && (s->round_cwnd < tcp->cwnd || path->rate_bps * s->waited_us >=
+								path->room_segs * tcp->mss * PL_USEC_PER_SEC);
+}
+
 /* The base goes on by its own slow start, to this connection's share of the path. */
-static __always_inline void pl_lead_window(const struct pl_path *path, const struct pl_tcp *tcp,
-					   struct pl_orders *orders)
+static __always_inline void pl_lead_window(const struct pl_start *s, const struct pl_path *path,
+					   const struct pl_tcp *tcp, struct pl_orders *orders)
 {
 	__u32 share = pl_share_window(path, tcp);
 	__u32 most = pl_amount(PL_WARY_GROWTH_SEGS, tcp->mss) / pl_active(path);
@@ -91,7 +113,7 @@ static __always_inline void pl_lead_window(const struct pl_path *path, const str
 	if (more > most)
 		more = most;
 	/* Whose rate was found among others, who may be gone. */
-	if (path->wary && share < tcp->cwnd + more)
+	if (path->wary && share < tcp->cwnd + more && !pl_is_short_of_room(s, path, tcp))
 		share = tcp->cwnd + more;
 	if (share > tcp->cwnd)
 		orders->ssthresh = share;
@@ -128,7 +150,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	if (!s->waited && s->round_rtt_us) {
 		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us);
 		__u32 waiting = pl_waiting_segs(path->rate_bps / active, tcp, pl_amount(PL_PROBE_SEGS, tcp->mss));
-		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >= pl_amount(PL_QUEUE_SEGS, tcp->mss);
+		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >= pl_room(path, tcp->mss);
 		/* With a window for more, and no receiver's window below it. */
 		int filled = s->round_cwnd >= pl_start_window(path->rate_bps, active, path->min_rtt_us, tcp) &&
 			     tcp->packets_out + waiting >= s->round_cwnd;
@@ -144,7 +166,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			/* Only after a whole round with the window that is tried already. */
 			if (s->round_cwnd >= pl_share_window(path, tcp) && path->window_bps < rate + rate / 16)
 				path->window_bps += path->window_bps / 64 / pl_voices(s);
-			pl_lead_window(path, tcp, orders);
+			pl_lead_window(s, path, tcp, orders);
 		}
 	}
 	pl_begin_round(s, path, tcp);
@@ -249,6 +271,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 				path->rate_bps = rate;
 				path->flight_segs = 0;
 			}
+			rate = pl_not_below_flight(path, rate, tcp->mss);
 			/* A path that the initial window fills needs no more, but may need it less at once. */
 			if (pl_bdp_segs(rate, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
 				s->learning = 1;
@@ -322,8 +345,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	 * window ends there, and the pacing timer asks again.
 	 */
 	if (s->leading && n < PL_LEAD_SEGS) {
-		/* A start that is spread is so because of what leads together do. */
-		orders->pacing_bps = s->rate_bps * (s->rate_bps < path->rate_bps ? 1 : PL_LEAD_SPEEDUP);
+		/* A start that is spread is so because of what leads together do. A short queue holds one lead. */
+		orders->pacing_bps = s->rate_bps * (s->rate_bps < path->rate_bps || path->room_segs ? 1 : PL_LEAD_SPEEDUP);
 		orders->cwnd = PL_LEAD_SEGS;
 		return;
 	}
@@ -350,6 +373,13 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	/* A slow path may not be one for long: the base's slow start finds out. */
 	if (!s->slow || path->wary)
 		orders->ssthresh = orders->cwnd;
+	/*
+	 * One TSO packet must not hold more than the queue: the window ends there and the pacing
+	 * timer asks again. From half a round trip on the stack waits for the first ACK instead
+	 * (tcp_tso_should_defer), so only where that is short, and the packets are longest.
+	 */
+	if (path->room_segs && path->min_rtt_us < PL_NEAR_US && orders->cwnd > tcp->packets_out + path->room_segs)
+		orders->cwnd = tcp->packets_out + path->room_segs;
 	if (!s->led) {
 		s->led = 1;
 		s->starts++;
@@ -433,7 +463,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			pl_judge_loss(s, path, policy, tcp);
 			s->state = PL_START_BASE;
 			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
-				pl_lead_window(path, tcp, orders);
+				pl_lead_window(s, path, tcp, orders);
 			s->rounds = path->wary ? PL_WARY_ROUNDS : s->rated ? PL_ROUNDS : 0;
 			pl_begin_round(s, path, tcp);
 		}

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 fn main() {
     let header = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"))
         .join("../../bpf/paceline_abi.h");
-    println!("cargo:rerun-if-changed={}", header.display());
+    println!("cargo:rerun-if-changed=../../bpf/paceline_abi.h");
 
     let bindings = bindgen::Builder::default()
         .header(header.to_str().expect("the path of the source tree is UTF-8"))

@@ -17,8 +17,9 @@ pub fn compile(name: &str) -> PathBuf {
         .join("../../bpf")
         .canonicalize()
         .expect("the bpf/ folder beside crates/");
-    // A folder is watched as a whole: a new header counts as well.
-    println!("cargo:rerun-if-changed={}", include.display());
+    // A folder is watched as a whole: a new header counts as well. Relative, as all that is
+    // watched is: of two trees that share a build directory each watches its own.
+    println!("cargo:rerun-if-changed=../../bpf");
     let source = include.join(format!("{name}.bpf.c"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     let object = out.join(format!("{name}.bpf.o"));

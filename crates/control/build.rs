@@ -10,13 +10,13 @@ fn main() {
     let shim = here.join("src/shim.c");
     let header = here.join("src/shim.h");
     for file in [
-        &shim,
-        &header,
+        "src/shim.c",
+        "src/shim.h",
         // The directory: any header in it, new ones too.
-        &bpf.join("control"),
-        &bpf.join("paceline_abi.h"),
+        "../../bpf/control",
+        "../../bpf/paceline_abi.h",
     ] {
-        println!("cargo:rerun-if-changed={}", file.display());
+        println!("cargo:rerun-if-changed={file}");
     }
 
     let mut compiler = cc::Build::new();

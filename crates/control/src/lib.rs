@@ -41,10 +41,10 @@ pub use window::{uwnd_add, Window};
 
 pub use bindings::{
     pl_orders, pl_phases, pl_start, pl_tcp, pl_window, PL_FRAME_BYTES, PL_GAP_LOSING,
-    PL_GAP_SEGS_MAX, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS, PL_PHASE_SLOTS,
-    PL_RATE_MIN_BPS, PL_SPREAD_MAX_US, PL_THIN_SEGS, PL_TRAIN_FROM, PL_TURN_GAP_MAX_US,
-    PL_TURN_GAP_MIN_US, PL_TURN_GAP_SEGS, PL_TURN_LEASE_US, PL_TURN_WINDOW_LEAST,
-    PL_TURN_WINDOW_MOST, PL_TURN_WINDOW_UNIT, PL_WARY_STARTS,
+    PL_GAP_SEGS_MAX, PL_LEAD_SEGS, PL_LEAD_SPEEDUP, PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS,
+    PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_SPREAD_MAX_US, PL_THIN_SEGS, PL_TRAIN_FROM,
+    PL_TURN_GAP_MAX_US, PL_TURN_GAP_MIN_US, PL_TURN_GAP_SEGS, PL_TURN_LEASE_US,
+    PL_TURN_WINDOW_LEAST, PL_TURN_WINDOW_MOST, PL_TURN_WINDOW_UNIT, PL_WARY_STARTS,
 };
 use paceline_abi::{pl_path, pl_policy, pl_start_state, pl_turn};
 
@@ -144,7 +144,7 @@ impl Startup {
     }
 
     /// ssthresh after a loss, in segments, where the base would set it to `base`.
-    pub fn ssthresh_after_loss(&self, path: &pl_path, tcp: &pl_tcp, base: u32) -> u32 {
+    pub fn ssthresh_after_loss(&self, path: &mut pl_path, tcp: &pl_tcp, base: u32) -> u32 {
         // SAFETY: as above.
         unsafe { bindings::paceline_ssthresh_after_loss(&self.start, path, tcp, base) }
     }

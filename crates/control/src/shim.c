@@ -31,7 +31,7 @@ void paceline_turn_leave(struct pl_start *start, struct pl_turn *turn, const str
 	pl_turn_leave(start, turn, tcp, orders);
 }
 
-__u32 paceline_ssthresh_after_loss(const struct pl_start *start, const struct pl_path *path,
+__u32 paceline_ssthresh_after_loss(const struct pl_start *start, struct pl_path *path,
 				   const struct pl_tcp *tcp, __u32 base)
 {
 	return pl_ssthresh_after_loss(start, path, tcp, base);

@@ -17,7 +17,7 @@ void paceline_turn_on_ack(struct pl_start *start, struct pl_turn *turn, const st
 			  struct pl_orders *orders);
 void paceline_turn_leave(struct pl_start *start, struct pl_turn *turn, const struct pl_tcp *tcp,
 			 struct pl_orders *orders);
-__u32 paceline_ssthresh_after_loss(const struct pl_start *start, const struct pl_path *path,
+__u32 paceline_ssthresh_after_loss(const struct pl_start *start, struct pl_path *path,
 				   const struct pl_tcp *tcp, __u32 base);
 int paceline_wants_ack(struct pl_start *start, const struct pl_tcp *tcp);
 void paceline_leave_path(struct pl_start *start, struct pl_path *path);

@@ -3,7 +3,7 @@
 //! in the C text ends the process.
 
 use paceline_abi::{pl_path, pl_policy, pl_target, pl_turn};
-use paceline_control::{pl_orders, pl_tcp, Startup, State};
+use paceline_control::{pl_orders, pl_tcp, Startup, State, PL_LEAD_SPEEDUP};
 use proptest::prelude::*;
 
 const CONNECTIONS: usize = 3;
@@ -217,7 +217,8 @@ impl Job {
                     law.on_ack_in_turn(&mut self.turn, tcp, &mut orders);
                 }
                 if before != 0 && !learning {
-                    let most = 2 * before.max(started_at);
+                    // A lead says at most half of what it leaves at; a train, twice its rate.
+                    let most = u64::from(PL_LEAD_SPEEDUP / 2) * before.max(started_at);
                     assert!(
                         self.path.rate_bps <= most,
                         "{} from {before}",

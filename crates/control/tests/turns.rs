@@ -412,7 +412,7 @@ fn a_switch_of_phases_in_a_message_that_waits() {
 
 #[test]
 fn a_loss_while_it_waits_takes_half_of_the_bases_window() {
-    let host = Host::with_a_turn();
-    let Connection { law, path, tcp } = &host.one[1];
+    let mut host = Host::with_a_turn();
+    let Connection { law, path, tcp } = &mut host.one[1];
     assert_eq!(law.ssthresh_after_loss(path, tcp, 2), 5);
 }

@@ -305,11 +305,15 @@ fn ssthresh_after_a_loss_is_what_arrived_and_not_far_below_the_base() {
     let (mut startup, mut path) = (Startup::default(), known_path());
     let mut tcp = quiet(1_000_000);
     tcp.cwnd = 100;
-    assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 70), 70, "no burst");
+    assert_eq!(
+        startup.ssthresh_after_loss(&mut path, &tcp, 70),
+        70,
+        "no burst"
+    );
     send(&mut startup, &mut path, &mut tcp, SEGS / 2);
     assert_eq!(startup.state(), State::Measured);
     assert_eq!(
-        startup.ssthresh_after_loss(&path, &tcp, 70),
+        startup.ssthresh_after_loss(&mut path, &tcp, 70),
         70,
         "not known"
     );
@@ -319,10 +323,10 @@ fn ssthresh_after_a_loss_is_what_arrived_and_not_far_below_the_base() {
     tcp.now_us = now_us + 2 * u64::from(RTT_US);
     for (arrived, expected) in [(180, 90), (100, 50), (20, 35), (900, 100), (15, 70)] {
         tcp.delivered_segs = delivered + arrived;
-        assert_eq!(startup.ssthresh_after_loss(&path, &tcp, 70), expected);
+        assert_eq!(startup.ssthresh_after_loss(&mut path, &tcp, 70), expected);
     }
     assert_eq!(
-        startup.ssthresh_after_loss(&path, &tcp, 2),
+        startup.ssthresh_after_loss(&mut path, &tcp, 2),
         2,
         "never below two"
     );
