@@ -214,6 +214,10 @@ fn comparison(record: &Record) -> String {
             paceline_history::grouped(bursts(record))
         );
     }
+    // docs/report.md has an example where it is twenty times as much.
+    text.push_str(
+        "  Held-out bursts begin with the windows that the others left: without Paceline they may do better. Compare two whole runs before you decide.\n",
+    );
     text
 }
 
@@ -333,5 +337,6 @@ mod tests {
         let text = readable(&even, 200);
         assert!(text.contains("no clear difference"), "{text}");
         assert!(text.contains("The interval contains 0"), "{text}");
+        assert!(text.contains("Compare two whole runs"), "{text}");
     }
 }

@@ -19,12 +19,16 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
+fn is_called(job: &Value, id: &str) -> bool {
+    job["id"].as_u64() == id.parse().ok()
+}
+
 /// What was counted of a job, once `done` says that it is complete.
 fn counted(id: &str, done: impl Fn(&Value) -> bool) -> Value {
     let mut traffic = Value::Null;
     wait_for("the job's counters", |status| {
         let jobs = status["jobs"].as_array().unwrap();
-        let job = jobs.iter().find(|job| job["id"].to_string() == id).unwrap();
+        let job = jobs.iter().find(|job| is_called(job, id)).unwrap();
         traffic = job["traffic"].clone();
         done(&traffic)
     });
@@ -62,7 +66,7 @@ fn what_connections_did_outlives_them() {
         server.ask("close-all");
         wait_for("the end of the connections", |status| {
             let jobs = status["jobs"].as_array().unwrap();
-            let job = jobs.iter().find(|job| job["id"].to_string() == id).unwrap();
+            let job = jobs.iter().find(|job| is_called(job, &id)).unwrap();
             job["connections"].as_array().unwrap().is_empty()
         });
         let after = counted(&id, |_| true);
