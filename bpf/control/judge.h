@@ -61,9 +61,32 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
 	s->lead_bps = rate;
 }
 
-/* The start is over, and its train did not say more. */
-static __always_inline void pl_believe_lead(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+/*
+ * What a path carried of a start until its train's last segment left: all that was sent but what
+ * waited then at most. The minimum RTT tells that, not when ACKs come: while a program writes it
+ * holds the socket, and they wait. The path's rate is that at least: a start too slow drains what
+ * lead and probe had queued. Where nothing is left of it the queue was empty for a while, and the
+ * rate is tried that it is if that was half of the train. A link with a bucket of tokens queues
+ * nothing, and lets a lead pass at any rate: where the probe did not wait behind the lead, it is a
+ * small step.
+ */
+static __always_inline __u64 pl_carried(const struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp)
 {
+	__u32 queued = pl_queued(path, s->rate_bps, tcp, s->train_rtt_us);
+	__u32 led = pl_bdp_segs(s->rate_bps, s->probe_acked_us - s->probe_due_us, tcp->mss);
+	__u64 rate = s->last_segs > queued ? pl_rate(s->last_segs - queued, tcp->mss, s->last_us - s->began_us) : 0;
+	__u64 most = s->rate_bps + s->rate_bps / (led < PL_LEAD_SEGS / 2 ? 64 : PL_STEP);
+
+	if (rate > s->rate_bps && queued * PL_EMPTY <= pl_room(path, tcp->mss))
+		rate += rate - s->rate_bps;
+	return rate < most ? rate : most;
+}
+
+/* The start is over, and its train did not say less. */
+static __always_inline void pl_believe_least(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	if (s->rated == 2)
+		s->lead_bps = pl_carried(s, path, tcp);
 	if (!s->lead_bps || tcp->recovering)
 		return;
 	if (s->lead_bps > path->rate_bps)
@@ -168,8 +191,8 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 
 		if (probe > rate + (rate >> 4))
 			rate = probe < 2 * rate ? probe : 2 * rate;
-		else if (s->drained && s->probing && acked_us < sent_us - sent_us / 128)
-			rate += rate / 64;
+		else if (s->drained && s->probing && acked_us < sent_us)
+			s->rated = 2;
 		else if (s->drained && pl_cautious(path, tcp->mss))
 			/* As congestion avoidance would: what each adds, all add at once. */
 			rate += pl_rate(1, tcp->mss, path->min_rtt_us);

@@ -459,7 +459,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		if (done >= s->last_segs || (tcp->recovering && done >= s->last_segs / 2))
 			pl_judge_rate(s, path, tcp, tcp->recovering);
 		if ((__s32)(tcp->una - s->paced_end) >= 0 || over) {
-			pl_believe_lead(s, path, tcp);
+			pl_believe_least(s, path, tcp);
 			pl_judge_loss(s, path, policy, tcp);
 			s->state = PL_START_BASE;
 			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
