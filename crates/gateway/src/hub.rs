@@ -211,12 +211,11 @@ impl Hub {
     /// Opens a stream; `None`: as many are open as may be, or the session is over.
     /// It gets `weight` times as much of the rate as one of weight 1.
     pub fn open(&self, target: &[u8], weight: u8) -> Option<(u64, Arc<Signals>)> {
-        let now = self.now();
         let mut inner = self.lock();
         if inner.is_over {
             return None;
         }
-        let stream = inner.session.open(now, target, weight)?;
+        let stream = inner.session.open(target, weight)?;
         let signals = Signals::new();
         inner.streams.insert(stream, Arc::clone(&signals));
         drop(inner);
