@@ -185,6 +185,35 @@ fn a_pause_that_keeps_what_is_under_way_is_no_cut() {
     }
 }
 
+#[test]
+fn a_path_that_delivers_all_in_order_is_believed_in_silence() {
+    let path = Path {
+        pauses: vec![3 * SECOND..6 * SECOND],
+        // TCP's own: it loses nothing.
+        buffer: 64 << 20,
+        ..Path::new(20_400_000, 100 * MS)
+    };
+    let settings = Settings {
+        rtt: 200 * MS,
+        is_ordered: true,
+        ..reserve(20_000_000)
+    };
+    // One direction alone: reports of the silence are on time, and look like those of a cut.
+    let back = Path::new(20_400_000, 100 * MS);
+    let run = |is_ordered| {
+        let settings = Settings {
+            is_ordered,
+            ..settings.clone()
+        };
+        let mut world = World::between(&path, &back, &settings, 23);
+        world.flow(FOREVER, 1);
+        world.run_until(12 * SECOND);
+        world.client.statistics().again_bytes
+    };
+    assert_eq!(run(true), 0);
+    assert!(run(false) > 0, "the rule of silence is there");
+}
+
 /// All reports that the other side made in the silence, and none before, are kept as well: no
 /// round trip tells of the pause.
 #[test]

@@ -151,7 +151,7 @@ impl Session {
             over: 0,
             own: 0,
             peer_may_open: limits.streams,
-            sent: Sent::new(),
+            sent: Sent::new(settings.is_ordered),
             received: Received::new(now),
             reported: None,
             rtt: Rtt::new(settings.rtt),

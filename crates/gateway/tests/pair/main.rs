@@ -2,6 +2,7 @@
 //! Two gateways on loopback, and programs that use them.
 
 mod ends;
+mod leg;
 mod site;
 mod stopped;
 mod strangers;
