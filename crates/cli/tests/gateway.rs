@@ -247,3 +247,58 @@ fn status_and_check_say_what_is_there() {
     let said = String::from_utf8_lossy(&none.stderr).into_owned();
     assert!(said.contains("no process listens on this socket"), "{said}");
 }
+
+#[test]
+fn doctor_looks_at_what_a_gateway_uses_and_at_the_path() {
+    let mut pair = Pair::new();
+    let near = fs::read_to_string(pair.path().join("near.toml")).expect("ours");
+    // The nearest network for hosts that are routed through it: nothing is taken by a look.
+    let routed = "[transparent]\npeer = \"far\"\nto = [\"10.2.0.0/16\"]\n";
+    fs::write(pair.path().join("routed.toml"), format!("{near}{routed}")).expect("ours");
+    let checks = |pair: &Pair| {
+        let shown = paceline(
+            pair.path(),
+            &["doctor", "--json", "--gateway", "routed.toml"],
+        );
+        let report: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+        let checks = report["checks"].as_array().expect("checks").clone();
+        move |name: &str| {
+            let found = checks.iter().find(|check| check["name"] == name);
+            let found = found.unwrap_or_else(|| panic!("no {name} in {checks:?}"));
+            let text = |key: &str| found[key].as_str().expect("text").to_owned();
+            (text("level"), text("found"))
+        }
+    };
+    let seen = checks(&pair);
+    let (level, found) = seen("gateway path");
+    assert_eq!(level, "ok", "{found}");
+    assert_eq!(
+        found,
+        "far: 1452 bytes of UDP payload arrive, mtu = 1452 is configured"
+    );
+    let (_, found) = seen("gateway udp");
+    assert!(found.contains("datagrams a call are sent"), "{found}");
+    // It says of the kernel what the gateway's own check says.
+    let checked = paceline(
+        pair.path(),
+        &["gateway", "check", "--config", "routed.toml"],
+    );
+    let is_root = nix::unistd::geteuid().is_root();
+    let (level, found) = seen("gateway tproxy");
+    assert_eq!(
+        level == "ok",
+        is_root && checked.status.success(),
+        "{found} {checked:?}"
+    );
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let waits = said.contains("connects wait for their destination");
+    let (level, found) = seen("gateway connect");
+    assert_eq!(level == "ok", waits, "{found} {said}");
+    pair.far.take().expect("it runs").kill();
+    let (level, found) = checks(&pair)("gateway path");
+    assert_eq!(
+        (level.as_str(), found.contains("no answer")),
+        ("warn", true),
+        "{found}"
+    );
+}

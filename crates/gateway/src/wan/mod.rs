@@ -10,6 +10,7 @@ mod hello;
 mod ids;
 mod leg;
 mod moved;
+mod path;
 mod quic;
 #[allow(unsafe_code, reason = "scheduling classes")]
 mod realtime;
@@ -22,4 +23,5 @@ mod tls;
 mod unlimited;
 
 pub use error::WanError;
+pub use path::{path_mtu, PathMtu};
 pub use thread::{start, Wan};

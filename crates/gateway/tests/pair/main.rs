@@ -3,6 +3,7 @@
 
 mod ends;
 mod leg;
+mod path;
 mod site;
 mod stopped;
 mod strangers;
