@@ -20,7 +20,13 @@ struct Running {
 
 impl Running {
     fn start(directory: &Path, file: &str, sockets: usize) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_paceline"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+        let clock = directory.join("clock.so");
+        if clock.exists() {
+            command.env("LD_PRELOAD", clock);
+            command.env("CLOCK", directory.join("clock"));
+        }
+        let mut child = command
             .args(["gateway", "serve", "--config", file])
             .current_dir(directory)
             .stderr(Stdio::piped())
@@ -97,7 +103,10 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
+        Self::inside(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn inside(directory: tempfile::TempDir) -> Self {
         let path = directory.path();
         let fingerprint = certificate(path);
         let made = paceline(path, &["coordinate", "token", "token"]);
@@ -246,6 +255,47 @@ fn status_and_check_say_what_is_there() {
     assert_eq!(none.status.code(), Some(1));
     let said = String::from_utf8_lossy(&none.stderr).into_owned();
     assert!(said.contains("no process listens on this socket"), "{said}");
+}
+
+/// Both gateways are told another time of day, as if somebody had set their hosts' clocks.
+#[test]
+fn a_wall_clock_that_is_stepped_changes_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let clock = directory.path().join("clock");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/clock.c");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+        .args([&directory.path().join("clock.so"), Path::new(source)])
+        .arg("-ldl")
+        .status();
+    assert!(built.expect("a C compiler").success());
+    let mut pair = Pair::inside(directory);
+    let sent = |pair: &Pair| pair.status()["peers"]["far"]["new_bytes"].as_u64();
+    let (mut client, mut server) = pair.connection();
+    send_half(&mut client, &mut server);
+    let mut before = 0;
+    for by in ["3600", "-3600", "86400"] {
+        fs::write(&clock, by).expect("ours");
+        // What was under way arrives, and both directions go on in the same session.
+        server.read_exact(&mut [0; 50_000]).expect("the rest");
+        let (mut another, mut end) = pair.connection();
+        for (from, to) in [(&mut server, &mut client), (&mut another, &mut end)] {
+            send_half(from, to);
+            to.read_exact(&mut [0; 50_000]).expect("the rest");
+        }
+        let now = sent(&pair).expect("the same session");
+        assert!(now >= before + 200_000, "{now} after {before}");
+        before = now;
+        send_half(&mut client, &mut server);
+    }
+    // A session begins under a clock of tomorrow as under any other.
+    pair.near.take().expect("it runs").kill();
+    pair.start_near();
+    is_reset(&mut server);
+    let (mut client, mut server) = pair.connection();
+    send_half(&mut client, &mut server);
+    let seen = pair.path().join("clock.seen");
+    assert!(seen.exists(), "nobody was told a time that was stepped");
 }
 
 #[test]
