@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline doctor`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use paceline_agent::doctor::{self, Level, PathOptions, Report};
+use paceline_agent::doctor::{self, Check, Level, PathOptions, Report};
+use paceline_gateway::config::Config;
+use paceline_gateway::probe::{probes, Probe};
 use paceline_input::units;
 
-/// Exits 1 when Paceline cannot run here.
+/// Exits 1 when Paceline cannot run here, or the gateway of `--gateway`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Machine-readable output
@@ -19,13 +22,25 @@ pub struct Args {
     /// Round-trip time of that path
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = units::parse_duration)]
     rtt: Duration,
+    /// Check what the gateway of this configuration file needs, too, and what the paths to its
+    /// peers carry
+    #[arg(long, value_name = "FILE")]
+    gateway: Option<PathBuf>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let report = doctor::examine(PathOptions {
+    let gateway = args.gateway.as_deref().map(Config::load).transpose()?;
+    let mut report = doctor::examine(PathOptions {
         rate_bits_per_s: args.rate,
         rtt: args.rtt,
     });
+    if let Some(config) = &gateway {
+        for probe in crate::transfer::block_on(probes(config))? {
+            let check = check(probe);
+            report.can_run &= check.level != Level::Fail;
+            report.checks.push(check);
+        }
+    }
     if args.json {
         crate::output::print_json(&report)?;
     } else {
@@ -36,6 +51,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn check(probe: Probe) -> Check {
+    let level = match (probe.is_right, probe.is_needed) {
+        (true, _) => Level::Ok,
+        (false, false) => Level::Warn,
+        (false, true) => Level::Fail,
+    };
+    Check {
+        name: probe.name,
+        level,
+        found: probe.found,
+        meaning: probe.meaning.to_owned(),
+        advice: probe.advice,
+    }
 }
 
 fn readable(report: &Report) -> String {

@@ -87,7 +87,7 @@ fn serve(config: Config, address: Option<&Address>) -> Result<()> {
     transfer::block_on(async {
         let gateway = Gateway::open(config).await?;
         if let Some(address) = gateway.address() {
-            eprintln!("gateway at {address} (UDP)");
+            eprintln!("gateway at {address} (UDP, and TCP where that is blocked)");
         }
         for (protocol, address) in gateway.proxies() {
             let name = match protocol {
@@ -167,8 +167,12 @@ fn text(status: &Status) -> String {
             Some(true) => ", reservation ended: less than 80 % arrived",
             _ => "",
         };
+        let leg = match seen.get("leg").and_then(Value::as_str) {
+            Some("tcp") => " by TCP",
+            _ => "",
+        };
         text += &format!(
-            "  {name}: {} connections, {:.1} Mbit/s{mode}, round trip {:.1} ms, heard {} ms ago\n    \
+            "  {name}: {} connections{leg}, {:.1} Mbit/s{mode}, round trip {:.1} ms, heard {} ms ago\n    \
              sent {} bytes and {} again; {} of {} datagrams lost, {} of them by mistake\n",
             number("connections"),
             number("rate") as f64 / 1e6,

@@ -20,7 +20,13 @@ struct Running {
 
 impl Running {
     fn start(directory: &Path, file: &str, sockets: usize) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_paceline"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+        let clock = directory.join("clock.so");
+        if clock.exists() {
+            command.env("LD_PRELOAD", clock);
+            command.env("CLOCK", directory.join("clock"));
+        }
+        let mut child = command
             .args(["gateway", "serve", "--config", file])
             .current_dir(directory)
             .stderr(Stdio::piped())
@@ -97,7 +103,10 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
+        Self::inside(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn inside(directory: tempfile::TempDir) -> Self {
         let path = directory.path();
         let fingerprint = certificate(path);
         let made = paceline(path, &["coordinate", "token", "token"]);
@@ -246,4 +255,100 @@ fn status_and_check_say_what_is_there() {
     assert_eq!(none.status.code(), Some(1));
     let said = String::from_utf8_lossy(&none.stderr).into_owned();
     assert!(said.contains("no process listens on this socket"), "{said}");
+}
+
+/// Both gateways are told another time of day, as if somebody had set their hosts' clocks.
+#[test]
+fn a_wall_clock_that_is_stepped_changes_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let clock = directory.path().join("clock");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/clock.c");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+        .args([&directory.path().join("clock.so"), Path::new(source)])
+        .arg("-ldl")
+        .status();
+    assert!(built.expect("a C compiler").success());
+    let mut pair = Pair::inside(directory);
+    let sent = |pair: &Pair| pair.status()["peers"]["far"]["new_bytes"].as_u64();
+    let (mut client, mut server) = pair.connection();
+    send_half(&mut client, &mut server);
+    let mut before = 0;
+    for by in ["3600", "-3600", "86400"] {
+        fs::write(&clock, by).expect("ours");
+        // What was under way arrives, and both directions go on in the same session.
+        server.read_exact(&mut [0; 50_000]).expect("the rest");
+        let (mut another, mut end) = pair.connection();
+        for (from, to) in [(&mut server, &mut client), (&mut another, &mut end)] {
+            send_half(from, to);
+            to.read_exact(&mut [0; 50_000]).expect("the rest");
+        }
+        let now = sent(&pair).expect("the same session");
+        assert!(now >= before + 200_000, "{now} after {before}");
+        before = now;
+        send_half(&mut client, &mut server);
+    }
+    // A session begins under a clock of tomorrow as under any other.
+    pair.near.take().expect("it runs").kill();
+    pair.start_near();
+    is_reset(&mut server);
+    let (mut client, mut server) = pair.connection();
+    send_half(&mut client, &mut server);
+    let seen = pair.path().join("clock.seen");
+    assert!(seen.exists(), "nobody was told a time that was stepped");
+}
+
+#[test]
+fn doctor_looks_at_what_a_gateway_uses_and_at_the_path() {
+    let mut pair = Pair::new();
+    let near = fs::read_to_string(pair.path().join("near.toml")).expect("ours");
+    // The nearest network for hosts that are routed through it: nothing is taken by a look.
+    let routed = "[transparent]\npeer = \"far\"\nto = [\"10.2.0.0/16\"]\n";
+    fs::write(pair.path().join("routed.toml"), format!("{near}{routed}")).expect("ours");
+    let checks = |pair: &Pair| {
+        let shown = paceline(
+            pair.path(),
+            &["doctor", "--json", "--gateway", "routed.toml"],
+        );
+        let report: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+        let checks = report["checks"].as_array().expect("checks").clone();
+        move |name: &str| {
+            let found = checks.iter().find(|check| check["name"] == name);
+            let found = found.unwrap_or_else(|| panic!("no {name} in {checks:?}"));
+            let text = |key: &str| found[key].as_str().expect("text").to_owned();
+            (text("level"), text("found"))
+        }
+    };
+    let seen = checks(&pair);
+    let (level, found) = seen("gateway path");
+    assert_eq!(level, "ok", "{found}");
+    assert_eq!(
+        found,
+        "far: 1452 bytes of UDP payload arrive, mtu = 1452 is configured"
+    );
+    let (_, found) = seen("gateway udp");
+    assert!(found.contains("datagrams a call are sent"), "{found}");
+    // It says of the kernel what the gateway's own check says.
+    let checked = paceline(
+        pair.path(),
+        &["gateway", "check", "--config", "routed.toml"],
+    );
+    let is_root = nix::unistd::geteuid().is_root();
+    let (level, found) = seen("gateway tproxy");
+    assert_eq!(
+        level == "ok",
+        is_root && checked.status.success(),
+        "{found} {checked:?}"
+    );
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let waits = said.contains("connects wait for their destination");
+    let (level, found) = seen("gateway connect");
+    assert_eq!(level == "ok", waits, "{found} {said}");
+    pair.far.take().expect("it runs").kill();
+    let (level, found) = checks(&pair)("gateway path");
+    assert_eq!(
+        (level.as_str(), found.contains("no answer")),
+        ("warn", true),
+        "{found}"
+    );
 }

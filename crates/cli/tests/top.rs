@@ -98,6 +98,38 @@ fn a_job_its_connections_and_its_group() {
 }
 
 #[test]
+fn a_gateway_has_its_line() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let file = "name = \"near\"\ncontrol = \"near.sock\"\n[peer.far]\n\
+                address = \"127.0.0.1:9\"\nfingerprint = \"";
+    let file = format!("{file}{}\"\n", "ab".repeat(32));
+    std::fs::write(place.path().join("near.toml"), file).unwrap();
+    let mut gateway = paceline()
+        .args(["gateway", "serve", "--config", "near.toml"])
+        .current_dir(place.path())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut command = paceline();
+    command
+        .args(["top", "--interval", "100ms", "--gateway", "near.sock"])
+        .current_dir(place.path());
+    let mut top = Terminal::start(command);
+    top.until_shown("gateway near  far: not connected");
+    // The line goes with the gateway.
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    top.until("the gateway is gone", |screen| {
+        !screen.contains("gateway near")
+    });
+    top.press("q");
+    assert_eq!(top.end().0.code(), Some(0));
+}
+
+#[test]
 fn every_end_gives_the_terminal_back() {
     let Some(_alone) = alone() else {
         return;

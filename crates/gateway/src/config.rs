@@ -41,7 +41,8 @@ struct File {
     /// This gateway's name: its peers have a table [peer.NAME] for it.
     #[schemars(length(min = 1, max = 64), extend("examples" = ["near"]))]
     name: String,
-    /// Address and port (UDP) at which peers are awaited; absent: none are.
+    /// Address and port (UDP, and TCP where that is blocked) at which peers are awaited; absent:
+    /// none are.
     #[schemars(extend("examples" = ["0.0.0.0:7420"]))]
     listen: Option<String>,
     /// File with the token that both sides prove; create it with `paceline coordinate token`.
@@ -73,6 +74,8 @@ struct PeerKeys {
     /// Host and port at which it is reached; absent: it connects to this one.
     #[schemars(extend("examples" = ["gw.far:7420"]))]
     address: Option<String>,
+    /// By what it is reached; absent: UDP, or TCP where UDP gets no answer.
+    leg: Option<Leg>,
     /// SHA-256 of its certificate, instead of authorities.
     #[schemars(extend("examples" = ["hexadecimal, 64 digits"]))]
     fingerprint: Option<String>,
@@ -92,6 +95,16 @@ struct PeerKeys {
     /// Outage that connections survive; absent: 90s.
     #[schemars(extend("x-range" = ["1s", "100s"]))]
     patience: Option<units::Time>,
+}
+
+/// What carries the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Leg {
+    /// QUIC datagrams alone.
+    Udp,
+    /// TLS over TCP alone.
+    Tcp,
 }
 
 /// A share of the rate.
@@ -205,6 +218,8 @@ pub struct Peer {
     pub name: String,
     /// Where it is reached; `None`: it comes.
     pub address: Option<String>,
+    /// By what; `None`: UDP, or TCP where UDP gets no answer.
+    pub leg: Option<Leg>,
     /// Of its certificate.
     pub fingerprint: Option<[u8; 32]>,
     /// How fast this side sends.
@@ -440,6 +455,11 @@ fn peer(name: &str, keys: &PeerKeys, file: &File, place: &Place) -> Peer {
                 );
             }
         }
+        None if keys.leg.is_some() => {
+            place
+                .key("leg")
+                .wrong("the side that connects chooses: this one has no address");
+        }
         None if file.listen.is_none() => {
             place.wrong(
                 "neither side can connect: give its address, or listen at the top of the file",
@@ -479,6 +499,7 @@ fn peer(name: &str, keys: &PeerKeys, file: &File, place: &Place) -> Peer {
     Peer {
         name: name.to_owned(),
         address: keys.address.clone(),
+        leg: keys.leg,
         fingerprint,
         rate,
         memory: keys.memory.map_or(MEMORY, units::Size::bytes),

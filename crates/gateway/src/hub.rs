@@ -99,6 +99,7 @@ pub struct Hub {
     /// The session is over.
     pub over: Notify,
     began: Instant,
+    is_ordered: bool,
 }
 
 struct Inner {
@@ -112,6 +113,8 @@ struct Inner {
 /// A session as `status` shows it.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Seen {
+    /// What carries the session: udp or tcp.
+    pub leg: &'static str,
     /// Bits per second on the wire.
     pub rate: u64,
     /// Microseconds.
@@ -139,6 +142,7 @@ impl Hub {
     pub fn new(settings: Settings) -> (Arc<Self>, mpsc::UnboundedReceiver<Incoming>) {
         let (incoming, receiver) = mpsc::unbounded_channel();
         let hub = Self {
+            is_ordered: settings.is_ordered,
             inner: Mutex::new(Inner {
                 session: Session::new(0, settings),
                 streams: HashMap::new(),
@@ -211,12 +215,11 @@ impl Hub {
     /// Opens a stream; `None`: as many are open as may be, or the session is over.
     /// It gets `weight` times as much of the rate as one of weight 1.
     pub fn open(&self, target: &[u8], weight: u8) -> Option<(u64, Arc<Signals>)> {
-        let now = self.now();
         let mut inner = self.lock();
         if inner.is_over {
             return None;
         }
-        let stream = inner.session.open(now, target, weight)?;
+        let stream = inner.session.open(target, weight)?;
         let signals = Signals::new();
         inner.streams.insert(stream, Arc::clone(&signals));
         drop(inner);
@@ -279,6 +282,7 @@ impl Hub {
         let session = &inner.session;
         let (receipts, peer_receipts) = session.receipts();
         Seen {
+            leg: if self.is_ordered { "tcp" } else { "udp" },
             rate: session.rate(),
             round_trip_us: session.round_trip() / 1_000,
             connections: session.open_streams(),

@@ -7,6 +7,7 @@
 //! - [`wan`]: the session in QUIC datagrams, and the thread that paces it;
 //! - [`local`]: connections of programs at this site;
 //! - [`rules`]: what leads packets of other hosts to a transparent gateway;
+//! - [`probe`]: what this host and the paths have of what it uses;
 //! - [`config`]: the configuration file; [`service`]: all of it together.
 
 #![deny(unsafe_code)]
@@ -15,6 +16,7 @@ pub mod config;
 mod hub;
 pub mod local;
 mod peers;
+pub mod probe;
 pub mod rules;
 pub mod service;
 pub mod session;

@@ -110,4 +110,9 @@ fn a_peer_that_nobody_could_verify_is_refused() {
     );
     let said = problems("name = \"near\"\n[peer]\n");
     assert!(said.contains("no peer"), "{said}");
+    let said = problems("name = \"near\"\n[peer.far]\nleg = \"tcp\"\n");
+    assert!(
+        said.contains("gw.toml:3:7: peer.far.leg: the side that connects chooses"),
+        "{said}"
+    );
 }

@@ -41,7 +41,7 @@ fn ten_thousand_half_open_and_a_thousand_stopped_fit_into_the_memory() {
 
     // A target as long as it may be.
     for _ in 0..HALF_OPEN {
-        let stream = world.client.open(world.now, &[7; 300], 1);
+        let stream = world.client.open(&[7; 300], 1);
         assert!(stream.is_some(), "one more");
     }
     let mut stopped = Vec::new();
@@ -51,8 +51,11 @@ fn ten_thousand_half_open_and_a_thousand_stopped_fit_into_the_memory() {
         stopped.push(stream);
     }
     world.run_for(2 * SECOND);
+    let mut bytes = 0;
     for stream in &stopped {
-        assert_eq!(world.flows[stream].written, limits.credit);
+        let written = world.flows[stream].written;
+        assert!(written >= limits.credit, "{written}");
+        bytes += written;
         world.server.accept(*stream);
     }
     world.events = Vec::new();
@@ -68,8 +71,10 @@ fn ten_thousand_half_open_and_a_thousand_stopped_fit_into_the_memory() {
         both >> 10
     );
     // What stopped waits at the server; the client holds nothing of it.
-    let bytes = STOPPED * limits.credit * 5 / 4;
-    let most = bytes + 2 * count * BESIDE;
+    // Beyond their credit they have loans: a third of what windows may grow by.
+    let lent = bytes - STOPPED * limits.credit;
+    assert!(lent <= memory / 4 / 3, "{lent} bytes lent");
+    let most = bytes * 5 / 4 + 2 * count * BESIDE;
     assert!(both <= most && most < memory, "{both} of {most}");
 
     let beside = second(&mut world);
@@ -80,11 +85,11 @@ fn ten_thousand_half_open_and_a_thousand_stopped_fit_into_the_memory() {
     }
 
     // One more than may be is refused, and takes nothing.
-    while world.client.open(world.now, &[7; 300], 1).is_some() {}
+    while world.client.open(&[7; 300], 1).is_some() {}
     world.run_for(SECOND);
     let full = HEAP.current_usage();
     for _ in 0..HALF_OPEN {
-        assert_eq!(world.client.open(world.now, &[7; 300], 1), None);
+        assert_eq!(world.client.open(&[7; 300], 1), None);
     }
     assert_eq!(HEAP.current_usage(), full);
     assert_eq!(world.server.open_streams() as u64, limits.streams);

@@ -34,9 +34,10 @@ fn share_at_loss(streams: u64) -> f64 {
     for _ in 0..streams {
         world.flow(FOREVER, 1);
     }
-    world.run_until(12 * SECOND);
+    // Long enough: what waits for a repair at either end is up to a round trip.
+    world.run_until(44 * SECOND);
     let bound = 20e6 * payload_share(&settings) * 0.99;
-    let share = world.goodput(4 * SECOND, 12 * SECOND) / bound;
+    let share = world.goodput(4 * SECOND, 44 * SECOND) / bound;
     let statistics = world.client.statistics();
     println!("{streams} streams: {share:.4} of the bound; {statistics:?}");
     assert!(
@@ -65,6 +66,43 @@ fn a_thousand_streams_fill_a_long_path_that_loses() {
 }
 
 /// kamezawa-2004, 6.2.1, at a hundredth of its rate: 82 Mbit/s, 350 ms, 16 streams.
+/// Connections that were opened one after another and were idle since begin together, with the
+/// memory that a gateway has by default: the time without data that their start costs, at the
+/// rate, beside the way there.
+fn start_costs(streams: u64) -> f64 {
+    let settings = Settings {
+        rtt: 350 * MS,
+        ..Settings::new(Side::Client, Rate::Reserve(19_450_000))
+    };
+    let mut world = World::new(&Path::new(20_000_000, 175 * MS), &settings, 1);
+    let flows: Vec<u64> = (0..streams)
+        .map(|_| {
+            let flow = world.idle();
+            world.run_for(350 * MS);
+            flow
+        })
+        .collect();
+    let begin = world.now;
+    for flow in flows {
+        world.write(flow);
+    }
+    world.run_for(10 * SECOND);
+    let full = world.goodput(begin + 6 * SECOND, begin + 10 * SECOND);
+    let had = world.goodput(begin, begin + 6 * SECOND) * 6.0;
+    let costs = 6.0 - had / full - 0.175;
+    let share = full / (19_450_000.0 * payload_share(&settings));
+    println!("{streams} streams: {costs:.3} s, then {share:.4} of the bound");
+    costs
+}
+
+#[test]
+fn a_start_costs_no_round_trip() {
+    for streams in [1, 4, 16, 200] {
+        let costs = start_costs(streams);
+        assert!(costs < 0.05, "{streams} streams: {costs} s");
+    }
+}
+
 fn after_a_cut(seconds: f64) {
     let settings = reserve(82_000_000);
     let cut = (seconds * SECOND as f64) as u64;
@@ -147,6 +185,35 @@ fn a_pause_that_keeps_what_is_under_way_is_no_cut() {
     }
 }
 
+#[test]
+fn a_path_that_delivers_all_in_order_is_believed_in_silence() {
+    let path = Path {
+        pauses: vec![3 * SECOND..6 * SECOND],
+        // TCP's own: it loses nothing.
+        buffer: 64 << 20,
+        ..Path::new(20_400_000, 100 * MS)
+    };
+    let settings = Settings {
+        rtt: 200 * MS,
+        is_ordered: true,
+        ..reserve(20_000_000)
+    };
+    // One direction alone: reports of the silence are on time, and look like those of a cut.
+    let back = Path::new(20_400_000, 100 * MS);
+    let run = |is_ordered| {
+        let settings = Settings {
+            is_ordered,
+            ..settings.clone()
+        };
+        let mut world = World::between(&path, &back, &settings, 23);
+        world.flow(FOREVER, 1);
+        world.run_until(12 * SECOND);
+        world.client.statistics().again_bytes
+    };
+    assert_eq!(run(true), 0);
+    assert!(run(false) > 0, "the rule of silence is there");
+}
+
 /// All reports that the other side made in the silence, and none before, are kept as well: no
 /// round trip tells of the pause.
 #[test]
@@ -193,7 +260,10 @@ fn reordering_is_not_taken_for_loss() {
 
 #[test]
 fn streams_share_by_weight() {
-    let settings = reserve(20_000_000);
+    let settings = Settings {
+        rtt: 40 * MS,
+        ..reserve(20_000_000)
+    };
     let mut world = World::new(&Path::new(20_400_000, 20 * MS), &settings, 9);
     let equal: Vec<u64> = (0..16).map(|_| world.flow(FOREVER, 1)).collect();
     let heavy = world.flow(FOREVER, 4);
@@ -243,11 +313,11 @@ fn a_stopped_reader_stops_its_writer_and_goes_on() {
     let stream = world.flow(want, 1);
     world.flows.get_mut(&stream).expect("ours").is_read = false;
     world.run_until(3 * SECOND);
+    // The first credit, and a loan of one and a half round trips at the rate.
     let credit = settings.limits().credit;
-    assert_eq!(
-        world.flows[&stream].written, credit,
-        "what the credit permits"
-    );
+    let written = world.flows[&stream].written;
+    let most = credit + 20_000_000 / 8 * 350 / 1_000 * 3 / 2;
+    assert!((credit..=most).contains(&written), "{written} of {most}");
     assert!(world.client.held() == 0, "and all of that has arrived");
     world.flows.get_mut(&stream).expect("ours").is_read = true;
     world.read(stream);
@@ -261,8 +331,11 @@ fn a_stopped_reader_stops_its_writer_and_goes_on() {
 
 #[test]
 fn small_messages_do_not_wait_behind_bulk() {
-    let settings = reserve(20_000_000);
     let one_way = 100 * MS;
+    let settings = Settings {
+        rtt: 2 * one_way,
+        ..reserve(20_000_000)
+    };
     let mut world = World::new(&Path::new(20_400_000, one_way), &settings, 15);
     for _ in 0..4 {
         world.flow(FOREVER, 1);
@@ -309,7 +382,7 @@ fn a_reset_overtakes_data_and_ends_both_sides() {
 fn one_direction_may_end_long_before_the_other() {
     let settings = reserve(20_000_000);
     let mut world = World::new(&Path::new(20_400_000, 10 * MS), &settings, 19);
-    let stream = world.client.open(0, b"target", 1).expect("the first");
+    let stream = world.client.open(b"target", 1).expect("the first");
     world.client.finish(stream);
     world.run_for(SECOND);
     let mut read = Vec::new();
@@ -340,7 +413,7 @@ fn a_session_ends_after_a_silence_longer_than_its_patience() {
         ..Path::new(20_400_000, 10 * MS)
     };
     let mut world = World::new(&path, &settings, 21);
-    world.client.open(0, b"target", 1);
+    world.client.open(b"target", 1);
     world.run_until(90 * SECOND);
     assert!(!world.events.iter().any(|event| event.2 == Event::Silent));
     world.run_until(92 * SECOND);

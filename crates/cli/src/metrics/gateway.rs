@@ -76,6 +76,15 @@ pub fn gateway(state: Result<Status>) -> Page {
             Some((name.clone(), f64::from(u8::from(ended))))
         }),
     );
+    page.gauges(
+        "gateway_tcp_leg",
+        "1 if the session goes by TCP, for example because UDP gets no answer, else 0",
+        "peer",
+        status.peers.iter().filter_map(|(name, seen)| {
+            let leg = seen.as_ref()?.get("leg").and_then(Value::as_str)?;
+            Some((name.clone(), f64::from(u8::from(leg == "tcp"))))
+        }),
+    );
     for (name, key, help) in [
         (
             "gateway_sent_datagrams",

@@ -49,33 +49,39 @@ const HELP: [&str; 13] = [
     "RATIO    FASTEST to SLOWEST: 1 if all streams are equal",
 ];
 
-/// Title, keys of the panes, the pane's table, what is below it, and the last line.
+/// Title, keys of the panes, lines of the gateway, the pane's table, what is below it, and the
+/// last line.
 struct Areas {
     title: Rect,
     panes: Rect,
+    gateway: Rect,
     table: Rect,
     below: Rect,
     last: Rect,
 }
 
 impl Areas {
-    fn of(area: Rect, pane: Pane, rows: usize) -> Self {
+    fn of(area: Rect, pane: Pane, rows: usize, gateway: u16) -> Self {
         let groups = rows.clamp(1, GROUP_LINES) as u16;
         let body = match pane {
             // With the line of titles.
             Pane::Groups => [Constraint::Length(groups + 1), Constraint::Fill(1)],
             Pane::Jobs => {
-                let room = area.height.saturating_sub(OTHER_LINES + TABLE_LINES);
+                let room = area
+                    .height
+                    .saturating_sub(OTHER_LINES + gateway + TABLE_LINES);
                 [Constraint::Fill(1), Constraint::Length(JOB_LINES.min(room))]
             }
             Pane::Connections => [Constraint::Fill(1), Constraint::Length(DETAIL_LINES)],
         };
         let one = Constraint::Length(1);
-        let [title, panes, table, below, last] =
-            Layout::vertical([one, one, body[0], body[1], one]).areas(area);
+        let gateway = Constraint::Length(gateway);
+        let [title, panes, gateway, table, below, last] =
+            Layout::vertical([one, one, gateway, body[0], body[1], one]).areas(area);
         Self {
             title,
             panes,
+            gateway,
             table,
             below,
             last,
@@ -86,10 +92,22 @@ impl Areas {
 /// Draws it, and returns how many rows the table shows at once.
 pub fn draw(frame: &mut Frame, view: &View) -> usize {
     let (rows, chosen) = view.rows();
-    let areas = Areas::of(frame.area(), view.pane, rows.len());
+    let areas = Areas::of(
+        frame.area(),
+        view.pane,
+        rows.len(),
+        view.gateway.lines.len() as u16,
+    );
     frame.render_widget(title(view), areas.title);
     frame.render_widget(panes(view.pane), areas.panes);
     frame.render_widget(last_line(view), areas.last);
+    let gateway: Vec<Line> = view
+        .gateway
+        .lines
+        .iter()
+        .map(|line| line.as_str().into())
+        .collect();
+    frame.render_widget(Paragraph::new(gateway), areas.gateway);
     let page = usize::from(areas.table.height.saturating_sub(1)).max(1);
     if rows.is_empty() {
         let words = Paragraph::new(nothing(view)).wrap(Wrap { trim: true });
@@ -343,6 +361,30 @@ mod tests {
             .chunks(width.into())
             .map(|line| line.iter().map(|cell| cell.symbol()).collect())
             .collect()
+    }
+
+    #[test]
+    fn a_gateway_has_its_lines_above_the_table() {
+        let mut view = view(2);
+        let without = screen(&view, 160, 24);
+        let peers = [("far", Some((1, "tcp"))), ("gone", None)];
+        let status = super::super::gateway::tests::status(&peers);
+        view.gateway.see(Duration::from_secs(10), Some(status));
+        let with = screen(&view, 160, 24);
+        assert!(
+            with[2].starts_with(" gateway near  far: 3 connections by TCP"),
+            "{with:?}"
+        );
+        assert!(
+            with[3].starts_with(" gateway near  gone: not connected"),
+            "{with:?}"
+        );
+        assert_eq!(
+            (&with[4], &with[5]),
+            (&without[2], &without[3]),
+            "the table"
+        );
+        assert_eq!(with.last(), without.last());
     }
 
     fn press(view: &mut View, code: KeyCode) {

@@ -5,12 +5,14 @@
 //! keys change, and [`draw`] puts all of that on a screen without looking at anything else.
 
 mod draw;
+mod gateway;
 mod history;
 mod seen;
 mod table;
 mod view;
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, TryRecvError};
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
 use paceline_agent::status::{Reader, Status};
+use paceline_gateway::service::{control_socket, Status as GatewayStatus};
 use paceline_input::units::Time;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::DefaultTerminal;
@@ -36,10 +39,17 @@ pub struct Args {
     /// Refresh interval, 100ms to 60s
     #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Time,
+    /// Control socket of this host's gateway, if its configuration moves it
+    #[arg(long, value_name = "PATH")]
+    gateway: Option<PathBuf>,
 }
 
 /// A snapshot and its time, since the first one.
-type Look = (Duration, std::result::Result<Status, paceline_agent::Error>);
+struct Look {
+    at: Duration,
+    status: std::result::Result<Status, paceline_agent::Error>,
+    gateway: Option<GatewayStatus>,
+}
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let interval = args.interval.duration();
@@ -49,10 +59,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if !std::io::stdout().is_terminal() {
         bail!("paceline top needs a terminal, and stdout is none: use paceline status --json in programs");
     }
-    let looks = look_again_and_again(interval)?;
-    let (at, status) = looks.recv().map_err(|_| anyhow!(GONE))?;
+    let looks = look_again_and_again(interval, control_socket(args.gateway.as_ref()))?;
+    let first = looks.recv().map_err(|_| anyhow!(GONE))?;
     let mut view = View::new(args.interval);
-    view.seen.add(at, status?);
+    view.seen.add(first.at, first.status?);
+    view.gateway.see(first.at, first.gateway);
 
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
@@ -68,7 +79,7 @@ const GONE: &str = "paceline top cannot read the kernel side any more";
 
 /// Looks from a thread of its own: another `paceline` may hold the lock of jobs for long, and
 /// keys are heard all the same.
-fn look_again_and_again(interval: Duration) -> Result<Receiver<Look>> {
+fn look_again_and_again(interval: Duration, gateway: PathBuf) -> Result<Receiver<Look>> {
     let (to, looks) = sync_channel(1);
     let looking = move || {
         let mut reader = Reader::new("paceline top");
@@ -76,7 +87,12 @@ fn look_again_and_again(interval: Duration) -> Result<Receiver<Look>> {
         let mut next = begin;
         loop {
             let status = reader.read();
-            if to.send((begin.elapsed(), status)).is_err() {
+            let look = Look {
+                at: begin.elapsed(),
+                status,
+                gateway: gateway::look(&gateway),
+            };
+            if to.send(look).is_err() {
                 return;
             }
             next = (next + interval).max(Instant::now());
@@ -134,13 +150,15 @@ fn show(
             view.page = page;
         }
         changed = match looks.try_recv() {
-            Ok((at, Ok(status))) => {
-                view.see(at, status);
-                view.problem = None;
-                true
-            }
-            Ok((_, Err(error))) => {
-                view.problem = Some(error.to_string());
+            Ok(look) => {
+                view.gateway.see(look.at, look.gateway);
+                view.problem = match look.status {
+                    Ok(status) => {
+                        view.see(look.at, status);
+                        None
+                    }
+                    Err(error) => Some(error.to_string()),
+                };
                 true
             }
             Err(TryRecvError::Empty) => false,

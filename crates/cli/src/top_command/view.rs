@@ -7,6 +7,7 @@ use paceline_agent::status::Status;
 use paceline_input::units::Time;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use super::gateway::Gateway;
 use super::seen::Seen;
 use super::table::{Pane, Row};
 
@@ -21,6 +22,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct View {
     pub seen: Seen,
+    pub gateway: Gateway,
     pub pane: Pane,
     pub help: bool,
     /// Why the last look saw nothing.
@@ -38,6 +40,7 @@ impl View {
     pub fn new(interval: Time) -> Self {
         Self {
             seen: Seen::default(),
+            gateway: Gateway::default(),
             pane: Pane::Connections,
             help: false,
             problem: None,

@@ -65,14 +65,19 @@ impl Session {
                 stream,
                 weight,
                 target,
-            } => self.was_opened(now, stream, weight, target)?,
+            } => self.was_opened(stream, weight, target)?,
             Record::Accept { stream } => {
                 if self.is_own(stream) && self.streams.contains_key(&stream) {
                     self.events.push_back(Event::Accepted(stream));
                 }
             }
-            Record::Reset { stream, reason } => self.was_reset(now, stream, reason)?,
-            Record::Credit { stream, limit } => self.credit(stream, limit),
+            Record::Reset { stream, reason } => self.was_reset(stream, reason)?,
+            // It may overtake what opens the stream.
+            Record::Credit { stream, limit } => {
+                if self.is_there(stream)? {
+                    self.credit(stream, limit);
+                }
+            }
             Record::Streams { limit } => self.may_open = self.may_open.max(limit),
             // They only grow, and what is late overtakes nothing.
             Record::Receipts(Receipts {
@@ -88,14 +93,14 @@ impl Session {
                 offset,
                 fin,
                 bytes,
-            } => self.data(now, stream, offset, fin, bytes)?,
+            } => self.data(stream, offset, fin, bytes)?,
         }
         self.is_peer_idle = false;
         Ok(())
     }
 
     /// Whether a stream is there; one of the peer's that is new is made.
-    fn is_there(&mut self, now: Nanos, stream: u64) -> Result<bool, SessionError> {
+    fn is_there(&mut self, stream: u64) -> Result<bool, SessionError> {
         if self.streams.contains_key(&stream) {
             return Ok(true);
         }
@@ -113,22 +118,16 @@ impl Session {
             return Ok(false);
         }
         self.seen.insert(place..place + 1);
-        let one = self.stream(now, 1);
+        let one = self.stream(1);
         self.streams.insert(stream, one);
         Ok(true)
     }
 
-    fn was_opened(
-        &mut self,
-        now: Nanos,
-        stream: u64,
-        weight: u8,
-        target: &[u8],
-    ) -> Result<(), SessionError> {
+    fn was_opened(&mut self, stream: u64, weight: u8, target: &[u8]) -> Result<(), SessionError> {
         if self.is_own(stream) {
             return Err(SessionError::Stream(stream));
         }
-        if !self.is_there(now, stream)? {
+        if !self.is_there(stream)? {
             return Ok(());
         }
         let one = self.streams.get_mut(&stream).expect("it is there");
@@ -138,13 +137,14 @@ impl Session {
         one.is_known = true;
         one.weight = weight.max(1);
         let target = target.to_vec();
+        self.lend(stream);
         self.events.push_back(Event::Opened { stream, target });
         self.tell_readable(stream);
         Ok(())
     }
 
-    fn was_reset(&mut self, now: Nanos, stream: u64, reason: u8) -> Result<(), SessionError> {
-        if !self.is_there(now, stream)? {
+    fn was_reset(&mut self, stream: u64, reason: u8) -> Result<(), SessionError> {
+        if !self.is_there(stream)? {
             return Ok(());
         }
         let is_known = self.streams.get(&stream).is_some_and(|one| one.is_known);
@@ -157,13 +157,12 @@ impl Session {
 
     fn data(
         &mut self,
-        now: Nanos,
         stream: u64,
         offset: u64,
         fin: bool,
         bytes: &[u8],
     ) -> Result<(), SessionError> {
-        if !self.is_there(now, stream)? {
+        if !self.is_there(stream)? {
             return Ok(());
         }
         let one = self.streams.get_mut(&stream).expect("it is there");

@@ -3,14 +3,27 @@
 //! comes from a pool, of which a stream gets no more than it leaves: the dynamic threshold of
 //! shared-memory switches (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2),
 //! 1998). So one that stopped reading never holds all, and the next one finds some.
+//!
+//! A third of the pool is lent to streams that begin: with its first credit alone one would
+//! need several round trips to fill a long path. The first has a loan of what one and a half
+//! round trips take, which is when its window has grown; the second of a half of that, the third
+//! of a third: so each of `n` that begin together has its share of that time at least, and one
+//! alone has all of it. A loan is over when the stream took so much that its window has caught
+//! up. Streams that begin and stay idle so keep a third of the pool at most from those that are
+//! busy.
 
 /// The pool.
 #[derive(Debug)]
 pub struct Pool {
     bytes: u64,
     taken: u64,
+    lent: u64,
+    loans: u64,
     first: u64,
 }
+
+/// Share of the pool that is for loans.
+const LOANS: u64 = 3;
 
 impl Pool {
     /// Bytes of the pool, and each stream's first credit.
@@ -18,6 +31,8 @@ impl Pool {
         Self {
             bytes,
             taken: 0,
+            lent: 0,
+            loans: 0,
             first,
         }
     }
@@ -27,6 +42,25 @@ impl Pool {
         let own = window.saturating_sub(self.first);
         let free = self.bytes.saturating_sub(self.taken) + own;
         window.max(self.first + free / 2)
+    }
+
+    /// Lends a stream that begins what it may have beyond its first credit; `product`: bytes of
+    /// a round trip. 0: there is nothing left.
+    pub fn lend(&mut self, product: u64) -> u64 {
+        let left = (self.bytes / LOANS).saturating_sub(self.lent);
+        let free = self.bytes.saturating_sub(self.taken);
+        let loan = (product * 3 / 2 / (self.loans + 1)).min(left).min(free);
+        self.loans += u64::from(loan > 0);
+        self.lent += loan;
+        self.taken += loan;
+        loan
+    }
+
+    /// A loan is over.
+    pub fn settle(&mut self, loan: u64) {
+        self.loans -= u64::from(loan > 0);
+        self.lent -= loan;
+        self.taken -= loan;
     }
 
     /// A stream's window changed; 0: it ended.

@@ -25,7 +25,7 @@ pub fn fuzz_datagram(bytes: &[u8]) {
         most: 1_000_000_000,
     };
     let mut session = Session::new(0, Settings::new(Side::Server, rate));
-    let own = session.open(0, b"target", 1).expect("the first one");
+    let own = session.open(b"target", 1).expect("the first one");
     session.write(own, &[7; 5_000]);
     let mut out = Vec::new();
     let mut now = 0;

@@ -24,14 +24,15 @@ pub struct ReceiveHalf {
     /// Credit that was granted.
     limit: u64,
     window: u64,
-    /// When `consumed` last passed a window, and what it was then.
+    /// When the first bytes after `grown_from` were consumed, where `consumed` last passed a
+    /// window.
     grown_at: Nanos,
     grown_from: u64,
 }
 
 impl ReceiveHalf {
     /// With the credit that each stream begins with.
-    pub fn new(now: Nanos, window: u64) -> Self {
+    pub fn new(window: u64) -> Self {
         Self {
             ordered: VecDeque::new(),
             read: 0,
@@ -40,7 +41,7 @@ impl ReceiveHalf {
             end: None,
             limit: window,
             window,
-            grown_at: now,
+            grown_at: 0,
             grown_from: 0,
         }
     }
@@ -170,6 +171,10 @@ impl ReceiveHalf {
     /// less than half of that: a stream that is read as fast as it comes gets what the path
     /// needs, up to `most`, and one that is not read stays small.
     pub fn consume(&mut self, now: Nanos, bytes: u64, often: Nanos, most: u64) {
+        // A connection that was idle is not slow.
+        if self.consumed == self.grown_from {
+            self.grown_at = now;
+        }
         self.consumed = (self.consumed + bytes).min(self.read);
         if self.consumed - self.grown_from < self.window {
             return;
@@ -181,8 +186,17 @@ impl ReceiveHalf {
             (false, false) => 1,
         };
         self.window = self.window.max((self.window * times).min(most));
-        self.grown_at = now;
         self.grown_from = self.consumed;
+    }
+
+    /// Grants more than the window, once.
+    pub fn lend(&mut self, bytes: u64) {
+        self.limit += bytes;
+    }
+
+    /// Whether the window covers all that is granted.
+    pub fn is_covered(&self) -> bool {
+        self.limit <= self.consumed + self.window
     }
 
     /// More credit, if there is enough of it to be worth a record. Returns by how much.
@@ -209,7 +223,7 @@ mod tests {
             cuts in proptest::collection::vec((0usize..1_000, 0usize..60), 0..200),
         ) {
             let bytes: Vec<u8> = (0..1_000u32).map(|n| (n * 7 % 251) as u8).collect();
-            let mut half = ReceiveHalf::new(0, 1_000);
+            let mut half = ReceiveHalf::new(1_000);
             let mut got = Vec::new();
             for (at, length) in cuts {
                 let end = (at + length).min(1_000);
@@ -225,13 +239,13 @@ mod tests {
 
     #[test]
     fn a_peer_that_breaks_its_word_is_found_out() {
-        let mut half = ReceiveHalf::new(0, 10);
+        let mut half = ReceiveHalf::new(10);
         assert_eq!(half.receive(5, b"123456", false), Err(SessionError::Credit));
         half.receive(0, b"1234", true).expect("an end");
         assert_eq!(half.receive(4, b"5", false), Err(SessionError::End));
         assert_eq!(half.receive(0, b"123", true), Err(SessionError::End));
         half.receive(0, b"1234", true).expect("the same end");
-        let mut half = ReceiveHalf::new(0, 10);
+        let mut half = ReceiveHalf::new(10);
         half.receive(5, b"12", false).expect("in the credit");
         assert_eq!(half.receive(0, b"1234", true), Err(SessionError::End));
     }

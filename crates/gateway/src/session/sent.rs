@@ -63,6 +63,7 @@ pub struct Sent<C> {
     lateness: Lateness,
     /// Datagrams that are open.
     open: u64,
+    is_ordered: bool,
 }
 
 /// By how much packets overtake each other, as times between their departures.
@@ -100,8 +101,8 @@ pub struct Settled<C> {
 }
 
 impl<C: Clone> Sent<C> {
-    /// Nothing yet.
-    pub fn new() -> Self {
+    /// Nothing yet. `is_ordered`: nothing is lost, and all comes in order.
+    pub fn new(is_ordered: bool) -> Self {
         Self {
             base: 0,
             table: VecDeque::new(),
@@ -113,6 +114,7 @@ impl<C: Clone> Sent<C> {
             silence: Silence::default(),
             lateness: Lateness::default(),
             open: 0,
+            is_ordered,
         }
     }
 
@@ -311,7 +313,7 @@ impl<C: Clone> Sent<C> {
         settled: &mut Settled<C>,
     ) {
         let quiet = report.quiet.saturating_mul(1_000);
-        if quiet < SILENCE || report.top < self.top {
+        if self.is_ordered || quiet < SILENCE || report.top < self.top {
             return;
         }
         // This one was under way in the silence, and was kept.

@@ -44,6 +44,9 @@ pub struct Settings {
     /// Silence of the peer after which the session is over: longer than the longest outage
     /// that connections shall survive.
     pub patience: Nanos,
+    /// The path delivers all, and in order: TCP, which repeats by itself. Silence is no sign
+    /// of loss there.
+    pub is_ordered: bool,
     /// The peer's limits.
     pub peer: Limits,
 }
@@ -82,6 +85,7 @@ impl Settings {
             streams,
             rtt: 100 * MS,
             patience: 90 * SECOND,
+            is_ordered: false,
             peer: Limits::new(memory, streams),
         }
     }

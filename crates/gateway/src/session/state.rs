@@ -53,6 +53,8 @@ pub(super) struct Stream {
     pub send: SendHalf,
     pub receive: ReceiveHalf,
     pub weight: u8,
+    /// What the pool lent it.
+    pub loan: u64,
     /// Of a stream that this side opened.
     pub target: Vec<u8>,
     /// The owner knows of it.
@@ -149,7 +151,7 @@ impl Session {
             over: 0,
             own: 0,
             peer_may_open: limits.streams,
-            sent: Sent::new(),
+            sent: Sent::new(settings.is_ordered),
             received: Received::new(now),
             reported: None,
             rtt: Rtt::new(settings.rtt),
@@ -242,7 +244,7 @@ impl Session {
 
     /// Opens a stream with a share of the rate from 1. `None`: as many are open as may be,
     /// or the target is longer than 300 bytes.
-    pub fn open(&mut self, now: Nanos, target: &[u8], weight: u8) -> Option<u64> {
+    pub fn open(&mut self, target: &[u8], weight: u8) -> Option<u64> {
         // The peer's limit may be larger than this side's memory.
         let is_full = self.opened >= self.may_open || self.own >= self.limits.streams;
         if is_full || self.is_over || target.len() > MOST_TARGET {
@@ -251,19 +253,21 @@ impl Session {
         self.own += 1;
         let number = 2 * self.opened + u64::from(self.settings.side == Side::Server);
         self.opened += 1;
-        let mut stream = self.stream(now, weight);
+        let mut stream = self.stream(weight);
         stream.target = target.to_vec();
         stream.is_known = true;
         self.streams.insert(number, stream);
         self.control.push_back(Control::Open(number));
+        self.lend(number);
         Some(number)
     }
 
-    pub(super) fn stream(&self, now: Nanos, weight: u8) -> Stream {
+    pub(super) fn stream(&self, weight: u8) -> Stream {
         Stream {
             send: SendHalf::new(self.settings.peer.credit),
-            receive: ReceiveHalf::new(now, self.limits.credit),
+            receive: ReceiveHalf::new(self.limits.credit),
             weight: weight.max(1),
+            loan: 0,
             target: Vec::new(),
             is_known: false,
             is_told: false,
@@ -295,6 +299,28 @@ impl Session {
         }
         self.wake(stream);
         count
+    }
+
+    /// Lends a stream that begins what a round trip takes, so that it can have the whole rate
+    /// from its first bytes on if it is alone. The peer learns of it before the answer to its
+    /// opening. The rate is this side's: the peer's is not known here. Windows
+    /// that are too small for it grow.
+    pub(super) fn lend(&mut self, stream: u64) {
+        let product = self.product();
+        let Some(one) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        one.loan = self.pool.lend(product);
+        if one.loan > 0 {
+            one.receive.lend(one.loan);
+            self.control.push_back(Control::Credit(stream));
+        }
+    }
+
+    /// Bytes of a round trip at the rate.
+    fn product(&self) -> u64 {
+        let product = u128::from(self.pacer.rate()) / 8 * u128::from(self.rtt.smoothed());
+        (product / u128::from(SECOND)) as u64
     }
 
     /// Bytes that [`Session::write`] would take. If none, an [`Event::Writable`] follows when
@@ -344,10 +370,8 @@ impl Session {
     }
 
     fn memory_for_sending(&self) -> u64 {
-        let product = u128::from(self.pacer.rate()) / 8 * u128::from(self.rtt.smoothed());
-        let product = (product / u128::from(SECOND)) as u64;
         let cap = self.settings.memory.max(LEAST_MEMORY) / 2;
-        (product * HELD).clamp(LEAST_MEMORY / 2, cap)
+        (self.product() * HELD).clamp(LEAST_MEMORY / 2, cap)
     }
 
     /// Tells as many writers that wait as there is memory for, who waits longest first. The
@@ -424,6 +448,9 @@ impl Session {
         let before = one.receive.window();
         let most = self.pool.most(before);
         one.receive.consume(now, bytes, often, most);
+        if one.receive.is_covered() {
+            self.pool.settle(std::mem::take(&mut one.loan));
+        }
         self.pool.change(before, one.receive.window());
         if one.receive.grant() > 0 {
             self.control.push_back(Control::Credit(stream));
@@ -446,6 +473,7 @@ impl Session {
         };
         self.held -= one.send.held();
         self.pieces -= one.receive.pieces();
+        self.pool.settle(one.loan);
         self.pool.change(one.receive.window(), 0);
         match self.is_own(stream) {
             true => self.own -= 1,

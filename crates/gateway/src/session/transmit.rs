@@ -12,6 +12,9 @@ use super::time::{Nanos, MS, SECOND};
 const REPORT: Nanos = 10 * MS;
 /// Nor closer than this: a report costs a system call on both sides.
 const LEAST_REPORT: Nanos = MS;
+/// A report waits for as long at most for data to ride with: one alone costs the rate a
+/// datagram's headers.
+const RIDE: Nanos = MS;
 /// Apart while both sides have nothing to say.
 const IDLE: Nanos = 250 * MS;
 /// Bytes of a report on the wire, typically, and share of the rate for reports: one fiftieth.
@@ -48,6 +51,16 @@ impl Session {
         !self.control.is_empty() || !self.lost.is_empty() || !self.schedule.is_empty()
     }
 
+    /// When the next report leaves.
+    fn report_at(&self) -> Nanos {
+        let due = self.last_report + self.report_interval();
+        let turn = self.pacer.ready_at(self.paced_bytes());
+        match self.has_work() && turn <= due + RIDE {
+            true => turn.max(due),
+            false => due,
+        }
+    }
+
     fn paced_bytes(&self) -> usize {
         self.settings.datagram + self.settings.overhead
     }
@@ -57,7 +70,7 @@ impl Session {
         if self.is_over {
             return Nanos::MAX;
         }
-        let mut next = self.last_report + self.report_interval();
+        let mut next = self.report_at();
         if self.has_work() {
             next = next.min(self.pacer.ready_at(self.paced_bytes()));
         }
@@ -75,7 +88,7 @@ impl Session {
         if self.is_over {
             return false;
         }
-        let is_report_due = now >= self.last_report + self.report_interval();
+        let is_report_due = now >= self.report_at();
         let may_send = now >= self.pacer.ready_at(self.paced_bytes());
         if may_send && !self.has_work() {
             self.was_idle = true;

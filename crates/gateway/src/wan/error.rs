@@ -17,6 +17,17 @@ pub enum WanError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The socket of the TCP leg.
+    #[error("cannot listen at TCP {address}: {source}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The TCP leg.
+    #[error("the TCP connection to the peer: {0}")]
+    Tcp(std::io::Error),
     /// The private key.
     #[error("cannot read {path}: {source}")]
     Key {

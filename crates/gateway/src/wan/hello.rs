@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What two gateways say before the session, on a stream of the QUIC connection: the handshake
-//! of all services, bound to this connection, and each side's name and limits.
+//! What two gateways say before the session, on a stream of the QUIC connection or on that of
+//! TLS: the handshake of all services, bound to this connection, and each side's name and limits.
 
 use paceline_security as security;
 use paceline_security::{Protection, Purpose, Reader, Service, Token, Writer, PATIENCE};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::error::WanError;
-use crate::session::Limits;
+use crate::session::{Limits, MOST_DATAGRAM};
 
 /// This service.
 const SERVICE: Service = Service {
     purpose: Purpose::Gateway,
     version: 1,
-    most_frame: 1_024,
+    // On the TCP leg the session's datagrams are frames, too.
+    most_frame: MOST_DATAGRAM,
 };
 /// Longest name of a gateway, bytes.
 const MOST_NAME: usize = 64;
@@ -41,7 +43,11 @@ impl Hello {
     }
 }
 
-fn protection(connection: &quinn::Connection, known: bool) -> Result<Protection, WanError> {
+/// What a QUIC connection protects. `known`: the client showed a certificate.
+///
+/// # Errors
+/// [`WanError::Quic`].
+pub fn protection(connection: &quinn::Connection, known: bool) -> Result<Protection, WanError> {
     let mut binding = vec![0; security::BINDING_BYTES];
     connection
         .export_keying_material(&mut binding, security::BINDING_LABEL, b"")
@@ -49,22 +55,22 @@ fn protection(connection: &quinn::Connection, known: bool) -> Result<Protection,
     Ok(Protection::Tls { binding, known })
 }
 
-/// The server's side: speaks first, so it opens the stream. `choose` gives what this side says
-/// to the client that names itself.
-pub async fn receive(
-    connection: &quinn::Connection,
+/// The server's side. `choose` gives what this side says to the client that names itself.
+///
+/// # Errors
+/// [`WanError`].
+pub async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    reader: &mut Reader<R>,
+    writer: &mut Writer<W>,
+    protection: &Protection,
     token: Option<&Token>,
     choose: impl FnOnce(&Hello) -> Result<Hello, WanError>,
 ) -> Result<Hello, WanError> {
-    let known = connection.peer_identity().is_some();
-    let protection = protection(connection, known)?;
-    let (send, receive) = connection.open_bi().await?;
-    let (mut reader, mut writer) = (Reader::new(receive), Writer::new(send));
-    let accepted = security::accept(&mut reader, &mut writer, &SERVICE, token, &protection).await;
+    let accepted = security::accept(reader, writer, &SERVICE, token, protection).await;
     let intent = match accepted {
         Ok(intent) => intent,
         Err(error) => {
-            security::refuse(&mut writer, &error).await;
+            security::refuse(writer, &error).await;
             return Err(error.into());
         }
     };
@@ -76,24 +82,18 @@ pub async fn receive(
 }
 
 /// The client's side.
-pub async fn send(
-    connection: &quinn::Connection,
+///
+/// # Errors
+/// [`WanError`].
+pub async fn send<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    reader: &mut Reader<R>,
+    writer: &mut Writer<W>,
+    protection: &Protection,
     token: Option<&Token>,
     own: &Hello,
 ) -> Result<Hello, WanError> {
-    let protection = protection(connection, true)?;
-    let (send, receive) = connection.accept_bi().await?;
-    let (mut reader, mut writer) = (Reader::new(receive), Writer::new(send));
     let intent = own.encode();
-    security::join(
-        &mut reader,
-        &mut writer,
-        &SERVICE,
-        token,
-        &protection,
-        &intent,
-    )
-    .await?;
+    security::join(reader, writer, &SERVICE, token, protection, &intent).await?;
     let answer = reader.next(PATIENCE).await.map_err(security::Error::from)?;
     Hello::decode(answer)
 }

@@ -79,12 +79,22 @@ impl World {
         }
     }
 
+    /// A stream that has nothing to send yet.
+    pub fn idle(&mut self) -> u64 {
+        let stream = self.client.open(b"target", 1).expect("one more");
+        self.add(stream, u64::MAX);
+        stream
+    }
+
     /// A stream with so many bytes, and then its end.
     pub fn flow(&mut self, want: u64, weight: u8) -> u64 {
-        let stream = self
-            .client
-            .open(self.now, b"target", weight)
-            .expect("one more");
+        let stream = self.client.open(b"target", weight).expect("one more");
+        self.add(stream, want);
+        self.write(stream);
+        stream
+    }
+
+    fn add(&mut self, stream: u64, want: u64) {
         let flow = Flow {
             written: 0,
             want,
@@ -96,8 +106,6 @@ impl World {
             done_at: None,
         };
         self.flows.insert(stream, flow);
-        self.write(stream);
-        stream
     }
 
     pub fn write(&mut self, stream: u64) {

@@ -2,6 +2,8 @@
 //! Two gateways on loopback, and programs that use them.
 
 mod ends;
+mod leg;
+mod path;
 mod site;
 mod stopped;
 mod strangers;

@@ -16,6 +16,10 @@ async fn is_connected(directory: &std::path::Path) -> bool {
 
 /// The far side knows its peer by this; the near side shows that. True if they meet.
 async fn meet(known: &str, shown: &str, is_pin_right: bool) -> bool {
+    by_leg(known, shown, is_pin_right, "udp").await
+}
+
+async fn by_leg(known: &str, shown: &str, is_pin_right: bool, leg: &str) -> bool {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let right = certificate(path, "far");
@@ -32,6 +36,7 @@ async fn meet(known: &str, shown: &str, is_pin_right: bool) -> bool {
     let far = Running::start(path, &far).await;
     let pin = if is_pin_right { right } else { other };
     let text = near(far.address.expect("it listens"), &pin, shown);
+    let text = text.replace("[peer.far]\n", &format!("[peer.far]\nleg = \"{leg}\"\n"));
     let near = Running::start(path, &text).await;
     // Who is let in is in soon; who is not has tried at least twice then.
     let mut tries = 0;
@@ -80,6 +85,23 @@ async fn strangers_get_no_session() {
     ] {
         assert!(
             !meet(known, shown, is_pin_right).await,
+            "{known} {shown} {is_pin_right}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tcp_leg_asks_for_the_same() {
+    assert!(by_leg(BY_TOKEN, "token = \"token\"", true, "tcp").await);
+    assert!(by_leg(BY_CERTIFICATE, NEAR, true, "tcp").await);
+    for (known, shown, is_pin_right) in [
+        (BY_TOKEN, "token = \"wrong\"", true),
+        (BY_TOKEN, "token = \"token\"", false),
+        (BY_CERTIFICATE, OTHER, true),
+        (BY_CERTIFICATE, "", true),
+    ] {
+        assert!(
+            !by_leg(known, shown, is_pin_right, "tcp").await,
             "{known} {shown} {is_pin_right}"
         );
     }
