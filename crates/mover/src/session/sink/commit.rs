@@ -14,7 +14,7 @@ use super::disk::of_the_disk;
 use super::large::{Failure, Large};
 use super::{held, Sink, WINDOW};
 use crate::fault;
-use crate::{Error, Result};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::chunk::CV;
 use paceline_transfer::store::{sync_where_it_lies, Journal, Placement, Record, Temporary};
 use paceline_transfer::wire::{Message, Verify};

@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use super::large::Large;
 use super::{held, Directory, Sink, Slot};
-use crate::session::control::short;
 use crate::session::progress::{shown, Event};
+use paceline_conduit::control::short;
 use paceline_transfer::chunk::{Tree, CV};
 use paceline_transfer::store::{
     file_bits, is_same, other_kind, set_link, set_mode_at, set_owner_at, stamp_of, temporary_name,

@@ -9,8 +9,8 @@ use tokio::task::block_in_place;
 
 use super::large::Failure;
 use super::{held, Sink};
-use crate::session::stream::{tags, Stream};
-use crate::{Error, Result};
+use paceline_conduit::stream::{tags, Stream};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::store::{file_bits, set_file, Temporary};
 use paceline_transfer::wire::{Ack, Frame, Kind, PackItem};
 

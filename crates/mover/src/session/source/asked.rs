@@ -7,7 +7,7 @@
 
 use super::{Large, Source, State};
 use crate::session::progress::{shown, Event};
-use crate::{Error, Result};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::chunk::{chunk_for, Queue, LEAST_BITE};
 use paceline_transfer::wire::{Options, Update, Want, Wanted, LEAST_SHARED, MOST_SMALL};
 

@@ -17,14 +17,14 @@ use tokio::task::JoinSet;
 
 use self::asked::Then;
 use super::across::report_once;
-use super::control::{short, Inbox, Outbox};
 use super::pool::{Order, Supply};
 use super::progress::{shown, Event, Progress};
-use super::stream::Stream;
 use super::streams::serve_streams;
 use super::tuning::{Streams, Tuning};
-use crate::pacing::set_rate;
-use crate::{Error, Result};
+use paceline_conduit::control::{short, Inbox, Outbox};
+use paceline_conduit::set_rate;
+use paceline_conduit::stream::Stream;
+use paceline_conduit::{Error, Result};
 use paceline_transfer::chunk::{Queue, Tree, LEAST_BITE};
 use paceline_transfer::read::{walk, Filter, More, Place, Seen, Tops};
 use paceline_transfer::store::Which;

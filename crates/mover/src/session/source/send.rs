@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 
 use super::{Source, State, FIRST_DELAY};
+use crate::fault;
 use crate::session::progress::{shown, Event};
-use crate::session::stream::{tags, Stream, StreamReader, StreamWriter};
-use crate::{fault, Error, Result};
+use paceline_conduit::stream::{tags, Stream, StreamReader, StreamWriter};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::chunk::{hash_bite, Bite, Work, CV};
 use paceline_transfer::read::{extents, open, read_bite, read_small, Small};
 use paceline_transfer::wire::{

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::session::pool::Supply;
-use crate::session::stream::tags;
+use paceline_conduit::stream::tags;
 use paceline_transfer::chunk::LEAST_BITE;
 use paceline_transfer::wire::{Kind, Message, Want, Wanted};
 
