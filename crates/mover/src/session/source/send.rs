@@ -405,8 +405,10 @@ impl Source {
             }
         } else if let Some((work, bytes)) = state.queue.have(flight.bite) {
             self.progress.done(bytes, bytes);
+            let now = self.now();
+            state.queue.delivered(stream.into(), bytes, now);
             let carried = state.carried.entry(stream).or_default();
-            *carried = (carried.0 + bytes, self.now());
+            *carried = (carried.0 + bytes, now);
             if let Work::Pack(files) = work {
                 for n in files {
                     if state.files.remove(&n).is_some() {
