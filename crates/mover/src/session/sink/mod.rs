@@ -305,6 +305,7 @@ impl Sink {
                     held(&self.plan).walked = Some((entries, errors));
                     self.progress.is_walked.store(true, Ordering::Relaxed);
                     self.progressed.notify_waiters();
+                    self.commit_what_is_left();
                 }
                 Message::Complete {
                     n,

@@ -68,6 +68,7 @@ impl Sink {
             self.outbox.send(Message::Wants(wants));
             held(&self.plan).answered += answered;
             self.progressed.notify_waiters();
+            self.commit_what_is_left();
         }
     }
 
