@@ -22,7 +22,7 @@ const FLOORS: [&[&str]; 9] = [
         "abi", "bpf", "callers", "cgroup", "launch", "metrics", "net", "report", "transfer",
     ],
     &["history", "input", "security"],
-    &["control", "phase", "policy"],
+    &["conduit", "control", "phase", "policy"],
     &["burst", "coordinator", "emulator", "gateway", "mover"],
     &["agent", "experiment", "simulator"],
     &["collect", "courier", "machine", "testbed"],

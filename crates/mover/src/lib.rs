@@ -5,19 +5,18 @@
 //! its disks. One of them is the command's own process; the other is a standing receiver, or
 //! the same program at the other end of ssh.
 //!
-//! [`session`] has connections, and the two sides.
+//! [`session`] has the two sides, and whoever brings them together.
 //!
-//! What they are made of is the crate `transfer`: bites and their hashes, messages and frames, the
-//! source's files, the sink's files and journal.
+//! Their connections are the crate `conduit`; what goes over them, and where from and to, is the
+//! crate `transfer`: bites and their hashes, messages and frames, the source's files, the sink's
+//! files and journal.
 //!
 //! The design follows Data Reservoir (kamezawa-2004, 6.1): parallel streams that end together.
 //! What that lacked is here: files, integrity, authentication, resume.
 
 #![deny(unsafe_code)]
 
-mod error;
 mod fault;
-mod pacing;
 pub mod session;
 
-pub use error::{Error, Result};
+pub use paceline_conduit::{Error, Result};

@@ -48,7 +48,7 @@ enum Verify {
 
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Parallel data connections: 1 to 256, or auto: 2, and one more as long as a step brings 5 %
+    /// Parallel data connections: 1 to 256, or auto: 8, and one more as long as a step brings 5 %
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = streams)]
     streams: Streams,
     /// Send no faster than this, all connections together

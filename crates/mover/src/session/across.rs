@@ -12,16 +12,16 @@ use paceline_transfer::wire::{
 };
 use tokio::sync::{mpsc, Notify};
 
-use super::connect::join;
-use super::control::{short, Control, Inbox, Outbox};
-use super::draw::draw;
 use super::identity::identity;
 use super::pool::{Making, Pool, Supply};
 use super::progress::{shown, Event, Progress};
-use super::ssh::{Helper, Ssh, SshHost};
 use super::tuning::{Streams, Tuning};
 use super::way::port_way;
-use crate::{Error, Result};
+use paceline_conduit::connect::join;
+use paceline_conduit::control::{short, Control, Inbox, Outbox};
+use paceline_conduit::draw;
+use paceline_conduit::ssh::{Helper, Ssh, SshHost};
+use paceline_conduit::{Error, Result};
 
 /// The source says as often how far it is.
 const REPORT: Duration = Duration::from_secs(1);

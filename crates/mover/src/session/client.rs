@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::connect::{dial, host_of, join, Standing};
-use super::control::{Control, Inbox, Outbox};
-use super::draw::draw;
 use super::identity::{absolute, host_name, identity};
 use super::pool::{Making, Pool, Supply, Way};
 use super::progress::Progress;
 use super::sink::{self, Target};
 use super::source;
-use super::ssh::{Helper, Ssh, SshHost};
 use super::tuning::Tuning;
 use super::way::port_way;
-use crate::{Error, Result};
+use paceline_conduit::connect::{dial, host_of, join, Standing};
+use paceline_conduit::control::{Control, Inbox, Outbox};
+use paceline_conduit::draw;
+use paceline_conduit::ssh::{Helper, Ssh, SshHost};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::read::{Filter, Tops};
 use paceline_transfer::wire::{Access, Direction, Intent, Message, Options, Ready, Start, Summary};
 

@@ -12,11 +12,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::connect::{attach, dial, Credentials};
 use super::progress::{Event, Progress};
-use super::stream::{Guard, Stream};
 use super::tuning::{Steps, Streams, INTERVAL};
-use crate::{Error, Result};
+use paceline_conduit::connect::{attach, dial, Credentials};
+use paceline_conduit::stream::{Guard, Stream};
+use paceline_conduit::{Error, Result};
 
 /// So many are made at once.
 const AT_ONCE: usize = 32;

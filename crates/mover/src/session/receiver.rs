@@ -16,13 +16,13 @@ use tokio::sync::{mpsc, Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::control::{BoxedRead, BoxedWrite, Control, SERVICE};
 use super::counts::Counts;
-use super::data_port::greet;
 use super::server::{serve, Place, Role, Way, STREAMS};
 use super::sink::Bounds;
-use super::stream::{prepare, Stream, StreamReader, StreamWriter};
-use crate::{Error, Result};
+use paceline_conduit::control::{BoxedRead, BoxedWrite, Control, SERVICE};
+use paceline_conduit::data_port::greet;
+use paceline_conduit::stream::{prepare, Stream, StreamReader, StreamWriter};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::wire::{Intent, Reason};
 
 /// Transfers at once.

@@ -11,15 +11,15 @@ use paceline_security::Protection;
 use tokio::sync::mpsc;
 
 use super::across::{own_supply, report};
-use super::control::{BoxedRead, BoxedWrite, Control, Inbox, Outbox, SERVICE};
 use super::counts::Counts;
-use super::data_port::{DataPort, Ports};
 use super::identity::host_name;
 use super::progress::Progress;
 use super::sink::{self, Bounds, Target};
 use super::source;
-use super::stream::Stream;
-use crate::{Error, Result};
+use paceline_conduit::control::{BoxedRead, BoxedWrite, Control, Inbox, Outbox, SERVICE};
+use paceline_conduit::data_port::{DataPort, Ports};
+use paceline_conduit::stream::Stream;
+use paceline_conduit::{Error, Result};
 use paceline_transfer::read::{Filter, Tops};
 use paceline_transfer::wire::{Access, Direction, Intent, Message, Ready, Reason, Start};
 

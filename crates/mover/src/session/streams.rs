@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::progress::{Event, Progress};
-use super::stream::Stream;
-use crate::{Error, Result};
+use paceline_conduit::stream::Stream;
+use paceline_conduit::{Error, Result};
 
 /// Without data connections the other side's reason is waited for so long.
 const LAST_WORD: Duration = Duration::from_secs(2);

@@ -21,14 +21,14 @@ use tokio::sync::{watch, Notify};
 use tokio::task::JoinSet;
 
 use super::across::{across_as, end_both, pass_on, Across, Side};
-use super::control::{Inbox, Outbox};
-use super::draw::draw;
 use super::identity::identity;
 use super::progress::{Event, Progress};
 use super::share::{Load, Shares};
-use super::ssh::{Ssh, SshHost};
 use super::tuning::Tuning;
-use crate::{Error, Result};
+use paceline_conduit::control::{Inbox, Outbox};
+use paceline_conduit::draw;
+use paceline_conduit::ssh::{Ssh, SshHost};
+use paceline_conduit::{Error, Result};
 
 /// A pair looks as often whether there is something to do for it.
 const LOOK: Duration = Duration::from_millis(100);

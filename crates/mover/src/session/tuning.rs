@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Data connections at the beginning, if nobody says how many: what two hosts need to hide one
-/// slow one.
-pub const STREAMS: u16 = 2;
+/// Data connections at the beginning, if nobody says how many. A new one may send ten segments in
+/// its first round trip, and twice as many in each further one: with eight a path of 200 Mbit/s and
+/// 50 ms is full after 3.4 of them, with two after 5.4.
+pub const STREAMS: u16 = 8;
 /// `auto` opens no more.
 const MOST_AUTO: u16 = 16;
 /// A step must bring as much, percent.
@@ -106,9 +107,9 @@ impl Steps {
 mod tests {
     use super::*;
 
-    /// Rates of 1, 2, ... streams: how many there are at the end.
+    /// Rates of 1, 2, ... streams: how many there are at the end, of two at the beginning.
     fn settles_at(rates: &[u64], left: u64) -> u16 {
-        let (mut steps, mut streams) = (Steps::default(), STREAMS);
+        let (mut steps, mut streams) = (Steps::default(), 2);
         for _ in 0..100 {
             let rate = rates[usize::from(streams - 1).min(rates.len() - 1)];
             streams = steps.next(streams, rate, left);

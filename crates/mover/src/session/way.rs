@@ -4,10 +4,10 @@
 use paceline_security::{client_tls, ServerTrust, Token};
 use paceline_transfer::wire::Access;
 
-use super::connect::{with_port, Credentials};
-use super::data_port::NAME;
 use super::pool::Way;
-use crate::{Error, Result};
+use paceline_conduit::connect::{with_port, Credentials};
+use paceline_conduit::data_port::NAME;
+use paceline_conduit::{Error, Result};
 
 /// Where the other side wants data connections. `host`: if the address that it gives, or gives
 /// not, leads nowhere.

@@ -3,6 +3,7 @@
 //! no input or output.
 
 mod queue;
+mod rates;
 mod tree;
 
 pub use queue::{Bite, Queue, Work};

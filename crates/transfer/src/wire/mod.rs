@@ -11,8 +11,8 @@ mod path;
 mod tests;
 
 pub use data::{
-    pack_sparse, Ack, Bite, Frame, Header, Kind, PackItem, TagKey, Tags, ACK, HEADER, MOST_BODY,
-    TRAILER,
+    pack_sparse, Ack, Bite, Frame, Header, Kind, PackItem, Packed, TagKey, Tags, ACK, HEADER,
+    MOST_BODY, TRAILER,
 };
 pub use entry::{is_acl, is_of_user, Attribute, Entry, EntryKind, Owner, Special, Stamp};
 pub use limits::*;

@@ -10,7 +10,7 @@ use paceline_transfer::wire::{Attribute, Reason};
 use rustix::io::Errno;
 
 use super::{held, Sink};
-use crate::Error;
+use paceline_conduit::Error;
 
 /// Entries of a transfer at a standing receiver, if nobody says how many.
 pub const ENTRIES: u64 = 10_000_000;

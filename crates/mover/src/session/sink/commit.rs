@@ -14,7 +14,7 @@ use super::disk::of_the_disk;
 use super::large::{Failure, Large};
 use super::{held, Sink, WINDOW};
 use crate::fault;
-use crate::{Error, Result};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::chunk::CV;
 use paceline_transfer::store::{sync_where_it_lies, Journal, Placement, Record, Temporary};
 use paceline_transfer::wire::{Message, Verify};
@@ -113,8 +113,14 @@ impl Commits {
 }
 
 impl Sink {
-    /// All that is not done waits for the next commit: there is nothing to wait for.
-    pub(super) fn only_commits_are_left(&self) -> bool {
+    /// If all that is not done waits for the next commit, that has nothing to wait for.
+    pub(super) fn commit_what_is_left(&self) {
+        if self.only_commits_are_left() {
+            self.commits.wake();
+        }
+    }
+
+    fn only_commits_are_left(&self) -> bool {
         let is_planned = {
             let plan = held(&self.plan);
             plan.walked.is_some_and(|(all, _)| all == plan.answered)

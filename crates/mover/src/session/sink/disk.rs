@@ -9,9 +9,9 @@ use paceline_transfer::store::{is_broken, is_full, missing};
 use paceline_transfer::wire::{Message, Reason};
 
 use super::Sink;
-use crate::session::control::short;
 use crate::session::progress::Event;
-use crate::{Error, Result};
+use paceline_conduit::control::short;
+use paceline_conduit::{Error, Result};
 
 /// A full disk is looked at so often.
 const LOOK: Duration = Duration::from_millis(500);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::plan::path_hash;
 use super::{held, Directory, Sink};
 use crate::session::progress::{shown, Event};
-use crate::{Error, Result};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::store::{delete, set_directory, temporaries, Deletion};
 use paceline_transfer::wire::{Message, Reason, Summary};
 

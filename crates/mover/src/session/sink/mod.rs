@@ -25,12 +25,12 @@ pub use self::bounds::Bounds;
 use self::bounds::Used;
 use self::commit::Commits;
 use self::large::Large;
-use super::control::{short, Inbox, Outbox};
 use super::pool::{Order, Supply};
 use super::progress::{shown, Event, Progress};
-use super::stream::Stream;
 use super::streams::serve_streams;
-use crate::{Error, Result};
+use paceline_conduit::control::{short, Inbox, Outbox};
+use paceline_conduit::stream::Stream;
+use paceline_conduit::{Error, Result};
 use paceline_transfer::read::Filter;
 use paceline_transfer::store::{set_attributes, set_owner, Journal, Known, Root, Temporary, Which};
 use paceline_transfer::wire::{Attribute, Entry, Message, Options, Owner, Stamp, Summary};
@@ -305,6 +305,7 @@ impl Sink {
                     held(&self.plan).walked = Some((entries, errors));
                     self.progress.is_walked.store(true, Ordering::Relaxed);
                     self.progressed.notify_waiters();
+                    self.commit_what_is_left();
                 }
                 Message::Complete {
                     n,

@@ -4,8 +4,8 @@
 use std::io;
 
 use super::{held, Sink};
-use crate::session::control::short;
 use crate::session::progress::shown;
+use paceline_conduit::control::short;
 use paceline_transfer::store::{hard_link, make_special, Made};
 use paceline_transfer::wire::{Message, Owner, Special, Stamp, Summary, Wanted};
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::{Bounds, Commits, Job, Sink, Target, Used};
-use crate::session::control::Outbox;
 use crate::session::progress::{shown, Progress};
-use crate::{Error, Result};
+use paceline_conduit::control::Outbox;
+use paceline_conduit::{Error, Result};
 use paceline_transfer::store::{short as short_id, Found, Journal, Root, Temporary};
 use paceline_transfer::wire::{check_path, Reason};
 

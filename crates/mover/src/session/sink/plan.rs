@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use super::large::Large;
 use super::{held, Directory, Sink, Slot};
-use crate::session::control::short;
 use crate::session::progress::{shown, Event};
+use paceline_conduit::control::short;
 use paceline_transfer::chunk::{Tree, CV};
 use paceline_transfer::store::{
     file_bits, is_same, other_kind, set_link, set_mode_at, set_owner_at, stamp_of, temporary_name,
@@ -68,6 +68,7 @@ impl Sink {
             self.outbox.send(Message::Wants(wants));
             held(&self.plan).answered += answered;
             self.progressed.notify_waiters();
+            self.commit_what_is_left();
         }
     }
 

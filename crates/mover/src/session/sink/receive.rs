@@ -9,10 +9,10 @@ use tokio::task::block_in_place;
 
 use super::large::Failure;
 use super::{held, Sink};
-use crate::session::stream::{tags, Stream};
-use crate::{Error, Result};
+use paceline_conduit::stream::{tags, Stream};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::store::{file_bits, set_file, Temporary};
-use paceline_transfer::wire::{Ack, Frame, Kind, PackItem};
+use paceline_transfer::wire::{Ack, Frame, Kind, PackItem, Packed};
 
 /// Whether a file's entry was answered is looked at as often, if nothing tells.
 const PLANNED_SOON: Duration = Duration::from_millis(100);
@@ -38,7 +38,15 @@ impl Sink {
                     self.planned(frame.header.file).await;
                     block_in_place(|| self.take_bite(&frame, &mut buffer))?
                 }
-                Kind::Pack => block_in_place(|| self.take_pack(&frame))?,
+                Kind::Pack => match block_in_place(|| frame.pack())? {
+                    None => false,
+                    Some(files) => {
+                        let last = files.iter().map(|(item, _)| item.n).max();
+                        self.planned(last.unwrap_or(0)).await;
+                        block_in_place(|| self.take_pack(files));
+                        true
+                    }
+                },
             };
             self.received.fetch_add(payload, Ordering::Relaxed);
             if self.is_over() {
@@ -53,7 +61,7 @@ impl Sink {
         }
     }
 
-    /// The first bites may come before it was decided whether the file is wanted: they wait.
+    /// The first bites and packs may come before it was decided whether the file is wanted: they wait.
     async fn planned(&self, n: u64) {
         // Of several hosts' sessions nothing goes ahead, and the numbers of each have gaps.
         if self.options.part.is_some() {
@@ -76,20 +84,14 @@ impl Sink {
         Ok(true)
     }
 
-    fn take_pack(&self, frame: &Frame) -> Result<bool> {
-        let Some(files) = frame.pack()? else {
-            return Ok(false);
-        };
+    fn take_pack(&self, files: Vec<Packed>) {
         for (item, bytes) in files {
             if self.is_over() {
                 break;
             }
             self.take_small(&item, bytes);
         }
-        if self.only_commits_are_left() {
-            self.commits.wake();
-        }
-        Ok(true)
+        self.commit_what_is_left();
     }
 
     fn take_small(&self, item: &PackItem, bytes: &[u8]) {

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the sink wants of each entry, and what goes before it has said so.
 //!
-//! On connections that are made beside the control connection, the first bites of a large file
-//! would wait a round trip for the answer. They do not: the sink keeps them until it has planned
-//! the file, and drops those of a file that it does not want.
+//! On connections that are made beside the control connection, the first bites of a large file,
+//! and the first packs of small ones, would wait a round trip for the answer. They do not: the sink
+//! keeps them until it has planned the file, and drops those of a file that it does not want.
 
-use super::{Large, Source, State};
+use super::{Early, Large, Source, State};
 use crate::session::progress::{shown, Event};
-use crate::{Error, Result};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::chunk::{chunk_for, Queue, LEAST_BITE};
 use paceline_transfer::wire::{Options, Update, Want, Wanted, LEAST_SHARED, MOST_SMALL};
 
 /// So many small bites go before the sink has answered, on connections that are there by then: one
 /// for each of them, more than its initial window. What was not wanted is this much at most.
 const AHEAD_BITES: u16 = 16;
+/// A small file counts as so many bytes of that at least: it has a name, too.
+const LEAST_COUNTED: u64 = 256;
+
 /// What an answer leads to.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Then {
@@ -65,13 +68,35 @@ impl State {
         if size <= MOST_SMALL || self.is_taken {
             return 0;
         }
-        let ahead = self.ahead.min((size - 1) / LEAST_BITE * LEAST_BITE);
+        // Small files may have taken a part of it.
+        let ahead = self.ahead.min(size - 1) / LEAST_BITE * LEAST_BITE;
         self.ahead -= ahead;
         ahead
     }
 }
 
+impl State {
+    /// Whether a small file goes unasked, in a pack.
+    pub(super) fn take_small_ahead(&mut self, size: u64) -> Early {
+        let counted = size.max(LEAST_COUNTED);
+        if size > MOST_SMALL || self.is_taken || counted > self.ahead {
+            return Early::No;
+        }
+        self.ahead -= counted;
+        Early::Sent
+    }
+}
+
 impl Source {
+    /// A small file that could not be read: see [`Early::Troubled`].
+    pub(super) fn small_failed(&self, n: u64, is_changed: bool, text: &str) {
+        let mut state = self.lock();
+        match state.files.get_mut(&n) {
+            Some(file) if file.early == Early::Sent => file.early = Early::Troubled,
+            _ => self.abandon(&mut state, n, is_changed, text),
+        }
+    }
+
     /// Whether the file has no answer yet: what goes wrong with it waits for the answer, because
     /// the sink knows nothing of the file before.
     pub(super) fn is_unasked(&self, n: u64) -> bool {
@@ -99,7 +124,10 @@ impl Source {
             Wanted::Nothing => {
                 state.queue.cancel(n);
                 if let Some(file) = state.files.remove(&n) {
-                    self.progress.done(file.stamp.size, 0);
+                    // One that went counts with its pack.
+                    if matches!(file.early, Early::No | Early::Troubled) {
+                        self.progress.done(file.stamp.size, 0);
+                    }
                 }
                 self.progress.entry_done();
             }
@@ -123,7 +151,14 @@ impl Source {
                 }
                 let size = file.stamp.size;
                 if size <= MOST_SMALL {
-                    queue.add_small(n, size);
+                    match std::mem::take(&mut file.early) {
+                        Early::No | Early::Troubled => queue.add_small(n, size),
+                        Early::Sent => {}
+                        Early::There => {
+                            files.remove(&n);
+                            self.progress.entry_done();
+                        }
+                    }
                     return Ok(None);
                 }
                 let chunk = self

@@ -17,14 +17,14 @@ use tokio::task::JoinSet;
 
 use self::asked::Then;
 use super::across::report_once;
-use super::control::{short, Inbox, Outbox};
 use super::pool::{Order, Supply};
 use super::progress::{shown, Event, Progress};
-use super::stream::Stream;
 use super::streams::serve_streams;
 use super::tuning::{Streams, Tuning};
-use crate::pacing::set_rate;
-use crate::{Error, Result};
+use paceline_conduit::control::{short, Inbox, Outbox};
+use paceline_conduit::set_rate;
+use paceline_conduit::stream::Stream;
+use paceline_conduit::{Error, Result};
 use paceline_transfer::chunk::{Queue, Tree, LEAST_BITE};
 use paceline_transfer::read::{walk, Filter, More, Place, Seen, Tops};
 use paceline_transfer::store::Which;
@@ -35,6 +35,10 @@ use paceline_transfer::wire::{
 
 /// Entries between the walk and the connection.
 const WALKED: usize = 4096;
+/// Entries of the first message; each has twice as many as the one before, up to the most that
+/// fit. The control connection begins with a few kilobytes in a round trip, as any does: a message
+/// of thousands of entries would be whole, and answered, round trips later.
+const FIRST_ENTRIES: usize = 32;
 /// Acknowledgements take so long, as long as none has come.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// Streams may take so long to say that nothing more comes.
@@ -100,7 +104,22 @@ struct SourceFile {
     stamp: Stamp,
     mode: u32,
     dense: bool,
+    early: Early,
     large: Option<Large>,
+}
+
+/// A small file that goes into a pack before the sink has answered.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Early {
+    /// It does not, or was answered.
+    #[default]
+    No,
+    /// It is to go, or went.
+    Sent,
+    /// Its pack was acknowledged before it was answered.
+    There,
+    /// It could not be read. The sink knows nothing of it before its answer.
+    Troubled,
 }
 
 /// A file that is sent in bites.
@@ -379,6 +398,7 @@ impl Source {
     /// Tells the sink of the entries that the walk finds.
     async fn announce(&self, mut walked: mpsc::Receiver<Seen>) -> Never {
         let (mut entries, mut bytes, mut errors) = (0, 0, 0);
+        let mut most = FIRST_ENTRIES;
         while let Some(first) = walked.recv().await {
             let (mut batch, mut size, mut next) = (Vec::new(), 0, Some(first));
             while let Some(seen) = next.take() {
@@ -406,11 +426,12 @@ impl Source {
                         batch.push((entry, place));
                     }
                 }
-                if batch.len() < MOST_ENTRIES && size < MOST_ENTRIES_BYTES {
+                if batch.len() < most && size < MOST_ENTRIES_BYTES {
                     next = walked.try_recv().ok();
                 }
             }
             self.tell(batch).await;
+            most = MOST_ENTRIES.min(2 * most);
         }
         self.outbox.send(Message::Walked {
             entries,
@@ -442,6 +463,10 @@ impl Source {
                 if let EntryKind::File { dense } = entry.kind {
                     let (n, size) = (entry.n, entry.stamp.size);
                     let ahead = state.take_ahead(size);
+                    let early = state.take_small_ahead(size);
+                    if early == Early::Sent {
+                        state.queue.add_small(n, size);
+                    }
                     state.queue.add_range(n, size, 0, (0, ahead), LEAST_BITE);
                     let file = SourceFile {
                         path: entry.path.clone(),
@@ -449,6 +474,7 @@ impl Source {
                         stamp: entry.stamp,
                         mode: entry.mode,
                         dense,
+                        early,
                         large: (ahead > 0).then(|| Large {
                             // So that nobody takes it for complete.
                             wanted: u64::MAX,

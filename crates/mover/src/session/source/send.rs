@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tokio::task::block_in_place;
 
-use super::{Source, State, FIRST_DELAY};
+use super::{Early, Source, State, FIRST_DELAY};
+use crate::fault;
 use crate::session::progress::{shown, Event};
-use crate::session::stream::{tags, Stream, StreamReader, StreamWriter};
-use crate::{fault, Error, Result};
+use paceline_conduit::stream::{tags, Stream, StreamReader, StreamWriter};
+use paceline_conduit::{Error, Result};
 use paceline_transfer::chunk::{hash_bite, Bite, Work, CV};
 use paceline_transfer::read::{extents, open, read_bite, read_small, Small};
 use paceline_transfer::wire::{
@@ -191,7 +192,10 @@ impl Source {
         match &read {
             None => {
                 // Unless it is a copy of one that is on its way.
-                state.queue.have(bite.id);
+                let had = state.queue.have(bite.id);
+                if let (Some((_, bytes)), Work::Pack(_)) = (had, &bite.work) {
+                    self.progress.done(bytes, 0);
+                }
             }
             Some((header, _)) => {
                 state.sent += u64::from(header.payload);
@@ -318,10 +322,9 @@ impl Source {
                     root: *blake3::hash(&bytes[start..]).as_bytes(),
                 }),
                 Ok(Small::Changed) => {
-                    let text = "it kept changing while it was read";
-                    self.abandon(&mut self.lock(), *n, true, text);
+                    self.small_failed(*n, true, "it kept changing while it was read");
                 }
-                Err(error) => self.abandon(&mut self.lock(), *n, false, &error.to_string()),
+                Err(error) => self.small_failed(*n, false, &error.to_string()),
             }
         }
         if items.is_empty() {
@@ -396,20 +399,29 @@ impl Source {
         });
         if !is_there {
             state.queue.again(flight.bite);
-            if let Work::Range { file, .. } = flight.work {
-                if let Some(file) = state.files.get(&file) {
-                    let path = shown(&file.path);
-                    self.progress.tell(Event::SentAgain { path });
-                }
+            let files = match &flight.work {
+                Work::Range { file, .. } => std::slice::from_ref(file),
+                Work::Pack(files) => files,
+            };
+            for file in files.iter().filter_map(|n| state.files.get(n)) {
+                let path = shown(&file.path);
+                self.progress.tell(Event::SentAgain { path });
             }
         } else if let Some((work, bytes)) = state.queue.have(flight.bite) {
             self.progress.done(bytes, bytes);
+            let now = self.now();
+            state.queue.delivered(stream.into(), bytes, now);
             let carried = state.carried.entry(stream).or_default();
-            *carried = (carried.0 + bytes, self.now());
+            *carried = (carried.0 + bytes, now);
             if let Work::Pack(files) = work {
                 for n in files {
-                    if state.files.remove(&n).is_some() {
-                        self.progress.entry_done();
+                    match state.files.get_mut(&n) {
+                        Some(file) if file.early == Early::Sent => file.early = Early::There,
+                        Some(_) => {
+                            state.files.remove(&n);
+                            self.progress.entry_done();
+                        }
+                        None => {}
                     }
                 }
             }

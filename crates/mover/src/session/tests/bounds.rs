@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::hostile::{entry, file, sink_bounded, ROOTS};
 use super::*;
-use crate::Error;
+use paceline_conduit::Error;
 use paceline_transfer::wire::{EntryKind, Message, Reason};
 
 fn ends_with(bounds: Bounds, messages: Vec<Message>, reason: Reason, says: &str) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::session::pool::Supply;
-use crate::session::stream::tags;
+use paceline_conduit::stream::tags;
 use paceline_transfer::chunk::LEAST_BITE;
 use paceline_transfer::wire::{Kind, Message, Want, Wanted};
 
@@ -19,7 +19,7 @@ fn options() -> Options {
     }
 }
 
-/// Offsets of the bites that come by a stream before it ends.
+/// Offsets of the bites that come by a stream before it ends, and of packs the files' numbers.
 async fn offsets(stream: &mut Stream) -> Vec<u64> {
     let (mut own, _) = tags(&SECRET, stream.number);
     let mut found = Vec::new();
@@ -27,6 +27,10 @@ async fn offsets(stream: &mut Stream) -> Vec<u64> {
         let frame = stream.reader.frame(&mut own).await.expect("a frame");
         match frame.header.kind {
             Kind::End => return found,
+            Kind::Pack => {
+                let files = frame.pack().expect("sound").expect("sound");
+                found.extend(files.iter().map(|(item, _)| item.n));
+            }
             _ => {
                 assert_eq!(frame.header.length, LEAST_BITE);
                 found.push(frame.header.offset);
@@ -98,6 +102,57 @@ fn one_small_bite_for_each_stream_goes_unasked() {
         ..options()
     };
     assert_eq!(runtime.block_on(unasked(&from, hashed, true)), none);
+}
+
+const FILES: usize = 60;
+const SMALL: usize = 10_000;
+
+/// A directory with small files.
+fn small_files(directory: &Path) {
+    for n in 0..FILES {
+        std::fs::write(directory.join(n.to_string()), bytes(SMALL, n as u64)).expect("ours");
+    }
+}
+
+#[test]
+fn small_files_go_unasked_as_far_as_bites_would() {
+    let directory = tempfile::tempdir().expect("a directory");
+    small_files(directory.path());
+    let runtime = runtime();
+    let went = runtime.block_on(unasked(directory.path(), options(), true));
+    let most = usize::from(STREAMS) * LEAST_BITE as usize / SMALL;
+    assert_eq!(went.len(), most, "{went:?}");
+    let none: [u64; 0] = [];
+    let went = runtime.block_on(unasked(directory.path(), options(), false));
+    assert_eq!(went, none);
+}
+
+#[test]
+fn small_files_that_are_there_are_not_written_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    std::fs::create_dir(&from).expect("ours");
+    std::fs::create_dir(&to).expect("ours");
+    small_files(&from);
+    let runtime = runtime();
+    let options = options();
+    let run = || {
+        let moved = transfer(&from, &to, &options, Damage::default());
+        let (sent, received, _) = runtime.block_on(moved);
+        sent.expect("it ends well");
+        received.expect("it ends well")
+    };
+    let first = run();
+    assert_eq!(
+        (first.written_bytes, first.failed),
+        ((FILES * SMALL) as u64, 0)
+    );
+    let again = run();
+    assert_eq!((again.written_bytes, again.failed), (0, 0));
+    for n in 0..FILES {
+        let there = std::fs::read(to.join("from").join(n.to_string())).expect("placed");
+        assert_eq!(there, bytes(SMALL, n as u64));
+    }
 }
 
 #[test]

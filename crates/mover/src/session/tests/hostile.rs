@@ -4,7 +4,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::Error;
+use paceline_conduit::Error;
 use paceline_transfer::wire::{Entry, EntryKind, Message, Stamp, Want, Wanted};
 
 pub(super) fn entry(n: u64, path: &[u8], kind: EntryKind, size: u64) -> Entry {

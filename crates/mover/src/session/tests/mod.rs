@@ -26,13 +26,13 @@ use paceline_security::Protection;
 use tokio::io::{duplex, split, AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
-use super::control::{BoxedRead, BoxedWrite, Control, SERVICE};
 use super::pool::Supply;
 use super::progress::{Event, Progress};
 use super::sink::{self, Bounds, Target};
 use super::source;
-use super::stream::{Stream, StreamReader, StreamWriter};
-use crate::Result;
+use paceline_conduit::control::{BoxedRead, BoxedWrite, Control, SERVICE};
+use paceline_conduit::stream::{Stream, StreamReader, StreamWriter};
+use paceline_conduit::Result;
 use paceline_transfer::read::{Filter, Tops};
 use paceline_transfer::wire::{Options, Summary};
 

@@ -6,7 +6,10 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::Result;
 
 /// From the kernel.
-pub(super) fn draw<const N: usize>() -> Result<[u8; N]> {
+///
+/// # Errors
+/// The kernel has none.
+pub fn draw<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| paceline_security::Error::Random)?;

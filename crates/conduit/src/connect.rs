@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::control::{BoxedRead, BoxedWrite, Control, SERVICE};
-use super::stream::{prepare, Stream, StreamReader, StreamWriter};
+use crate::control::{BoxedRead, BoxedWrite, Control, SERVICE};
+use crate::stream::{prepare, Stream, StreamReader, StreamWriter};
 use crate::{Error, Result};
 use paceline_transfer::wire::Intent;
 
@@ -37,22 +37,25 @@ pub struct Standing {
 }
 
 /// A connection before its handshake.
-pub(super) struct Raw {
+pub struct Raw {
+    /// What comes.
     pub read: BoxedRead,
+    /// What goes.
     pub write: BoxedWrite,
+    /// What the connection has already.
     pub protection: Protection,
     /// None of a pipe.
     pub socket: Option<OwnedFd>,
 }
 
 /// The host of `HOST:PORT`.
-pub(super) fn host_of(address: &str) -> &str {
+pub fn host_of(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
 /// Host and port as an address.
-pub(super) fn with_port(host: &str, port: u16) -> String {
+pub fn with_port(host: &str, port: u16) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),
@@ -60,7 +63,10 @@ pub(super) fn with_port(host: &str, port: u16) -> String {
 }
 
 /// Connects.
-pub(super) async fn dial(address: &str, credentials: &Credentials) -> Result<Raw> {
+///
+/// # Errors
+/// [`Error::Address`] if nobody answers, those of TLS, [`Error::NoAddress`].
+pub async fn dial(address: &str, credentials: &Credentials) -> Result<Raw> {
     let failed = |source| Error::Address {
         what: "cannot connect to",
         address: address.to_owned(),
@@ -112,7 +118,10 @@ pub(super) async fn dial(address: &str, credentials: &Credentials) -> Result<Raw
 
 /// The command's side of the control connection's handshake. Where the connection is protected
 /// already, the server's answer is not waited for: what follows goes with the client's word.
-pub(super) async fn join(raw: Raw, token: Option<&Token>, intent: &Intent) -> Result<Control> {
+///
+/// # Errors
+/// Those of the connection, and of the other side's proof.
+pub async fn join(raw: Raw, token: Option<&Token>, intent: &Intent) -> Result<Control> {
     let mut reader = security::Reader::new(raw.read);
     let mut writer = security::Writer::new(raw.write);
     let intent = intent.encode();
@@ -146,7 +155,10 @@ pub(super) async fn join(raw: Raw, token: Option<&Token>, intent: &Intent) -> Re
 /// The handshake of a data connection; plain ones end their encryption with it. The server's
 /// answer is not waited for where what is sent needs none: within TLS the server is known, and
 /// plain frames are bound to the session by their tags.
-pub(super) async fn attach(
+///
+/// # Errors
+/// As of [`join`]; [`Error::Unexpected`] of a pipe.
+pub async fn attach(
     mut raw: Raw,
     token: Option<&Token>,
     (session, number): ([u8; 16], u16),

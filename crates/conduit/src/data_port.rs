@@ -16,19 +16,19 @@ use tokio::task::JoinSet;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::control::SERVICE;
-use super::stream::{prepare, Stream, StreamReader, StreamWriter};
+use crate::control::SERVICE;
+use crate::stream::{prepare, Stream, StreamReader, StreamWriter};
 use crate::{Error, Result};
 use paceline_transfer::wire::Intent;
 
 /// The name in the certificates: nobody asks for it.
-pub(super) const NAME: &str = "paceline";
+pub const NAME: &str = "paceline";
 
 /// Ports to choose from: first and last; `None`: the kernel chooses.
 pub type Ports = Option<(u16, u16)>;
 
 /// See the module's text.
-pub(super) struct DataPort {
+pub struct DataPort {
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
     /// Of the certificate.
@@ -39,6 +39,9 @@ pub(super) struct DataPort {
 
 impl DataPort {
     /// Listens.
+    ///
+    /// # Errors
+    /// [`Error::Address`] if no port is free; no certificate can be made.
     pub async fn open(ports: Ports, is_plain: bool) -> Result<Self> {
         let (acceptor, fingerprint) = match is_plain {
             true => (None, None),
@@ -164,7 +167,10 @@ async fn admit(
 }
 
 /// The server's side of TLS. Its greeting goes with it: see [`Greeted`].
-pub(super) async fn greet(
+///
+/// # Errors
+/// Those of the handshake.
+pub async fn greet(
     acceptor: &TlsAcceptor,
     stream: TcpStream,
     greeted: &Greeted,

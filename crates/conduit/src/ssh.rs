@@ -9,7 +9,7 @@ use std::time::Duration;
 use paceline_security::Protection;
 use tokio::net::unix::pipe;
 
-use super::connect::Raw;
+use crate::connect::Raw;
 use crate::{Error, Result};
 use paceline_transfer::wire::{Direction, Reason};
 
@@ -63,13 +63,16 @@ impl SshHost {
 }
 
 /// A helper that runs.
-pub(super) struct Helper {
+pub struct Helper {
     child: Child,
     is_left: bool,
 }
 
 impl Helper {
     /// Starts it.
+    ///
+    /// # Errors
+    /// [`Error::Ssh`]; [`Error::Stop`] without a command.
     pub fn start(ssh: &Ssh, host: &SshHost, direction: Direction) -> Result<(Self, Raw)> {
         let (program, options) = ssh.command.split_first().ok_or_else(|| {
             Error::stop(

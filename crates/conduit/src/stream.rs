@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use super::control::{BoxedRead, BoxedWrite};
+use crate::control::{BoxedRead, BoxedWrite};
 use crate::Result;
 use paceline_transfer::wire::{
     Ack, Frame, Header, TagKey, Tags, WireError, ACK, HEADER, MOST_BODY, TRAILER,

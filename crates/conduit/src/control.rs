@@ -161,12 +161,12 @@ async fn send_all(
 
 impl Inbox {
     /// The other side has not answered the handshake yet.
-    pub(super) fn join(&mut self, joining: security::Joining) {
+    pub fn join(&mut self, joining: security::Joining) {
         self.joining = Some(joining);
     }
 
     /// The next message is to be `Ready`, which is not waited for: `then` is told of it.
-    pub(super) fn on_ready(&mut self, then: impl FnOnce(Ready) -> Result<()> + Send + 'static) {
+    pub fn on_ready(&mut self, then: impl FnOnce(Ready) -> Result<()> + Send + 'static) {
         self.ready = Some(Box::new(then));
     }
 

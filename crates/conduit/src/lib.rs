@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The connections of a transfer: how they are made, who is at their other end, and what goes
+//! over them as a whole: messages on the control connection, frames and acknowledgements on data
+//! connections.
+//!
+//! [`connect`] makes them from the command's side, [`data_port`] takes those of one session in,
+//! [`ssh`] starts the other side. What travels and why is the crate `mover`'s.
+
+#![deny(unsafe_code)]
+
+pub mod connect;
+pub mod control;
+pub mod data_port;
+mod draw;
+mod error;
+mod pacing;
+pub mod ssh;
+pub mod stream;
+
+pub use draw::draw;
+pub use error::{Error, Result};
+pub use pacing::set_rate;
