@@ -58,7 +58,7 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
 	/* At half of what the lead left at: its packets leave by a timer, and its ACKs come by two. */
 	if (rate > s->rate_bps * PL_LEAD_SPEEDUP / 2)
 		rate = s->rate_bps * PL_LEAD_SPEEDUP / 2;
-	s->lead_bps = rate;
+	s->least_bps = rate;
 }
 
 /*
@@ -86,11 +86,11 @@ static __always_inline __u64 pl_carried(const struct pl_start *s, const struct p
 static __always_inline void pl_believe_least(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	if (s->rated == 2)
-		s->lead_bps = pl_carried(s, path, tcp);
-	if (!s->lead_bps || tcp->recovering)
+		s->least_bps = pl_carried(s, path, tcp);
+	if (!s->least_bps || tcp->recovering)
 		return;
-	if (s->lead_bps > path->rate_bps)
-		path->rate_bps = s->lead_bps;
+	if (s->least_bps > path->rate_bps)
+		path->rate_bps = s->least_bps;
 	path->confirmed_us = tcp->now_us;
 }
 
@@ -155,7 +155,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		return;
 	s->rated = 1;
 	if (measured)
-		s->lead_bps = 0;
+		s->least_bps = 0;
 	/* Under loss fewer segments arrive than were sent: compare like with like. */
 	if (measured)
 		sent_us = sent_us * acked / sent;

@@ -227,7 +227,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->slow = 0;
 		s->probing = 0;
 		s->probe_bps = 0;
-		s->lead_bps = 0;
+		s->least_bps = 0;
 		s->probe_acked_us = 0;
 		s->train_acked_us = 0;
 		s->train_rtt_us = 0;
