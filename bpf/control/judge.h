@@ -65,20 +65,20 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
  * What a path carried of a start until its train's last segment left: all that was sent but what
  * waited then at most. The minimum RTT tells that, not when ACKs come: while a program writes it
  * holds the socket, and they wait. The path's rate is that at least: a start too slow drains what
- * lead and probe had queued. Where nothing is left of it the queue was empty for a while, and the
- * rate is tried that it is if that was half of the train. A link with a bucket of tokens queues
- * nothing, and lets a lead pass at any rate: where the probe did not wait behind the lead, it is a
- * small step.
+ * lead and probe had queued. Where nothing is left of it that is little of what there may be, and a
+ * small step is tried. A link with a bucket of tokens queues nothing, and lets a lead pass at any
+ * rate: where the probe did not wait behind the lead, it is a small step at most.
  */
 static __always_inline __u64 pl_carried(const struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u32 queued = pl_queued(path, s->rate_bps, tcp, s->train_rtt_us);
 	__u32 led = pl_bdp_segs(s->rate_bps, s->probe_acked_us - s->probe_due_us, tcp->mss);
 	__u64 rate = s->last_segs > queued ? pl_rate(s->last_segs - queued, tcp->mss, s->last_us - s->began_us) : 0;
-	__u64 most = s->rate_bps + s->rate_bps / (led < PL_LEAD_SEGS / 2 ? 64 : PL_STEP);
+	__u64 step = s->rate_bps + s->rate_bps / 64;
+	__u64 most = led < PL_LEAD_SEGS / 2 ? step : s->rate_bps + s->rate_bps / PL_STEP;
 
-	if (rate > s->rate_bps && queued * PL_EMPTY <= pl_room(path, tcp->mss))
-		rate += rate - s->rate_bps;
+	if (rate < step && queued * PL_EMPTY <= pl_room(path, tcp->mss))
+		rate = step;
 	return rate < most ? rate : most;
 }
 
