@@ -62,32 +62,35 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
 }
 
 /*
- * What a path carried of a start until its train's last segment left: all that was sent but what
- * waited then at most. The minimum RTT tells that, not when ACKs come: while a program writes it
- * holds the socket, and they wait. The path's rate is that at least: a start too slow drains what
- * lead and probe had queued. Where nothing is left of it that is little of what there may be, and a
- * small step is tried. A link with a bucket of tokens queues nothing, and lets a lead pass at any
- * rate: where the probe did not wait behind the lead, it is a small step at most.
+ * A start that was too slow drains what lead and probe had queued. Its train's last segment had
+ * arrived, with all before it, when what it waited was over; the minimum RTT tells that, not when
+ * ACKs come: while a program writes it holds the socket, and they wait. The path carries that at
+ * least. Where next to nothing is left of what the probe waited behind the lead, that is little of
+ * what there may be, and a small step is tried. It is all where the probe did not wait, for a link
+ * with a bucket of tokens queues nothing, and lets a lead pass at any rate.
  */
-static __always_inline __u64 pl_carried(const struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp)
+static __always_inline void pl_see_drained(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp)
 {
-	__u32 queued = pl_queued(path, s->rate_bps, tcp, s->train_rtt_us);
-	__u32 led = pl_bdp_segs(s->rate_bps, s->probe_acked_us - s->probe_due_us, tcp->mss);
-	__u64 rate = s->last_segs > queued ? pl_rate(s->last_segs - queued, tcp->mss, s->last_us - s->began_us) : 0;
-	__u64 step = s->rate_bps + s->rate_bps / 64;
-	__u64 most = led < PL_LEAD_SEGS / 2 ? step : s->rate_bps + s->rate_bps / PL_STEP;
+	__u32 led_us = s->probe_acked_us - s->probe_due_us;
+	__u32 left_us = s->train_rtt_us > path->min_rtt_us ? s->train_rtt_us - path->min_rtt_us : 0;
 
-	if (rate < step && queued * PL_EMPTY <= pl_room(path, tcp->mss))
-		rate = step;
-	return rate < most ? rate : most;
+	/* As long as half of a lead takes that leaves at a multiple of the rate. */
+	if ((__u64)led_us * s->rate_bps >= PL_LEAD_SEGS / 2 * PL_USEC_PER_SEC * tcp->mss)
+		s->least_bps = pl_rate(s->last_segs, tcp->mss, s->last_us - s->began_us + left_us);
+	else
+		left_us = 0;
+	if (left_us * PL_EMPTY <= led_us && s->least_bps < s->rate_bps + s->rate_bps / 64)
+		s->least_bps = s->rate_bps + s->rate_bps / 64;
 }
 
 /* The start is over, and its train did not say less. */
 static __always_inline void pl_believe_least(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
+	if (tcp->recovering)
+		return;
 	if (s->rated == 2)
-		s->least_bps = pl_carried(s, path, tcp);
-	if (!s->least_bps || tcp->recovering)
+		pl_see_drained(s, path, tcp);
+	if (!s->least_bps)
 		return;
 	if (s->least_bps > path->rate_bps)
 		path->rate_bps = s->least_bps;
