@@ -58,42 +58,16 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
 	/* At half of what the lead left at: its packets leave by a timer, and its ACKs come by two. */
 	if (rate > s->rate_bps * PL_LEAD_SPEEDUP / 2)
 		rate = s->rate_bps * PL_LEAD_SPEEDUP / 2;
-	s->least_bps = rate;
+	s->lead_bps = rate;
 }
 
-/*
- * A start that was too slow drains what lead and probe had queued. Its train's last segment had
- * arrived, with all before it, when what it waited was over; the minimum RTT tells that, not when
- * ACKs come: while a program writes it holds the socket, and they wait. The path carries that at
- * least. Where next to nothing is left of what the probe waited behind the lead, that is little of
- * what there may be, and a small step is tried. It is all where the probe did not wait, for a link
- * with a bucket of tokens queues nothing, and lets a lead pass at any rate.
- */
-static __always_inline void pl_see_drained(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp)
+/* The start is over, and its train did not say more. */
+static __always_inline void pl_believe_lead(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
-	__u32 led_us = s->probe_acked_us - s->probe_due_us;
-	__u32 left_us = s->train_rtt_us > path->min_rtt_us ? s->train_rtt_us - path->min_rtt_us : 0;
-
-	/* As long as half of a lead takes that leaves at a multiple of the rate. */
-	if ((__u64)led_us * s->rate_bps >= PL_LEAD_SEGS / 2 * PL_USEC_PER_SEC * tcp->mss)
-		s->least_bps = pl_rate(s->last_segs, tcp->mss, s->last_us - s->began_us + left_us);
-	else
-		left_us = 0;
-	if (left_us * PL_EMPTY <= led_us && s->least_bps < s->rate_bps + s->rate_bps / 64)
-		s->least_bps = s->rate_bps + s->rate_bps / 64;
-}
-
-/* The start is over, and its train did not say less. */
-static __always_inline void pl_believe_least(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
-{
-	if (tcp->recovering)
+	if (!s->lead_bps || tcp->recovering)
 		return;
-	if (s->rated == 2)
-		pl_see_drained(s, path, tcp);
-	if (!s->least_bps)
-		return;
-	if (s->least_bps > path->rate_bps)
-		path->rate_bps = s->least_bps;
+	if (s->lead_bps > path->rate_bps)
+		path->rate_bps = s->lead_bps;
 	path->confirmed_us = tcp->now_us;
 }
 
@@ -158,7 +132,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		return;
 	s->rated = 1;
 	if (measured)
-		s->least_bps = 0;
+		s->lead_bps = 0;
 	/* Under loss fewer segments arrive than were sent: compare like with like. */
 	if (measured)
 		sent_us = sent_us * acked / sent;
@@ -194,8 +168,8 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 
 		if (probe > rate + (rate >> 4))
 			rate = probe < 2 * rate ? probe : 2 * rate;
-		else if (s->drained && s->probing && acked_us < sent_us)
-			s->rated = 2;
+		else if (s->drained && s->probing && acked_us < sent_us - sent_us / 128)
+			rate += rate / 64;
 		else if (s->drained && pl_cautious(path, tcp->mss))
 			/* As congestion avoidance would: what each adds, all add at once. */
 			rate += pl_rate(1, tcp->mss, path->min_rtt_us);

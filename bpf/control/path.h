@@ -103,7 +103,7 @@ struct pl_start {
 	__u64 probe_due_us; /* and when that came if nothing held it up */
 	__u64 train_acked_us; /* ACK of the train's first segment */
 	__u64 probe_bps; /* spacing of the probe's ACKs; 0: not known */
-	__u64 least_bps; /* what lead or train say that the path carries at least; 0: not known, or of no use */
+	__u64 lead_bps; /* what the wait of the lead's last segment says; 0: not known, or of no use */
 	__u64 share_bps; /* rate of the last start, for status */
 	__u64 round_us; /* when this round trip began */
 	__u64 spread_until_us; /* of a message that is spread: when the others' are over */
@@ -142,7 +142,7 @@ struct pl_start {
 	__u8 leading; /* 1: this start has a lead, whose last ACK has not come */
 	__u8 probing; /* 1: and a probe */
 	__u8 slow; /* 1: and no probe, for there is no room for one in a round trip */
-	__u8 rated; /* 1: this train's stretch has been judged; 2: and it arrived closer together than it left */
+	__u8 rated; /* 1: this train's stretch has been judged */
 	__u8 drained; /* 1: and at its end next to nothing waited in the path */
 	__u8 rounds; /* round trips in which the law still leads the window */
 	__u8 waited; /* 1: in this one the sender had nothing more to send */

@@ -227,7 +227,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->slow = 0;
 		s->probing = 0;
 		s->probe_bps = 0;
-		s->least_bps = 0;
+		s->lead_bps = 0;
 		s->probe_acked_us = 0;
 		s->train_acked_us = 0;
 		s->train_rtt_us = 0;
@@ -459,7 +459,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		if (done >= s->last_segs || (tcp->recovering && done >= s->last_segs / 2))
 			pl_judge_rate(s, path, tcp, tcp->recovering);
 		if ((__s32)(tcp->una - s->paced_end) >= 0 || over) {
-			pl_believe_least(s, path, tcp);
+			pl_believe_lead(s, path, tcp);
 			pl_judge_loss(s, path, policy, tcp);
 			s->state = PL_START_BASE;
 			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
