@@ -19,4 +19,4 @@ pub mod stream;
 
 pub use draw::draw;
 pub use error::{Error, Result};
-pub use pacing::set_rate;
+pub use pacing::{look, set_rate, Seen};

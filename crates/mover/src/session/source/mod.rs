@@ -3,6 +3,7 @@
 
 mod asked;
 mod change;
+mod pace;
 mod send;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -16,14 +17,15 @@ use tokio::sync::{mpsc, Notify};
 use tokio::task::JoinSet;
 
 use self::asked::Then;
+use self::pace::{Look, Pacer};
 use super::across::report_once;
 use super::pool::{Order, Supply};
 use super::progress::{shown, Event, Progress};
 use super::streams::serve_streams;
 use super::tuning::{Streams, Tuning};
 use paceline_conduit::control::{short, Inbox, Outbox};
-use paceline_conduit::set_rate;
 use paceline_conduit::stream::Stream;
+use paceline_conduit::{look, set_rate};
 use paceline_conduit::{Error, Result};
 use paceline_transfer::chunk::{Queue, Tree, LEAST_BITE};
 use paceline_transfer::read::{walk, Filter, More, Place, Seen, Tops};
@@ -41,6 +43,8 @@ const WALKED: usize = 4096;
 const FIRST_ENTRIES: usize = 32;
 /// Acknowledgements take so long, as long as none has come.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
+/// Connections are looked at so often.
+const LOOK: Duration = Duration::from_millis(1);
 /// Streams may take so long to say that nothing more comes.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -84,6 +88,8 @@ struct State {
     ack_delay: Option<Duration>,
     /// Of all streams together, bits per second.
     rate_bps: Option<u64>,
+    /// What the path carries, as far as it is known: bytes per second.
+    path_rate: Option<u64>,
     /// Of streams, whose share of the rate changes with their number.
     sockets: HashMap<u16, OwnedFd>,
     /// Streams that are to end.
@@ -209,6 +215,7 @@ pub async fn run(
         lost = source.all_streams(&mut streams, &mut running) => Err(lost),
         never = source.announce(walked) => match never {},
         never = source.obey(orders) => match never {},
+        never = source.pace() => match never {},
     };
     source.lock().is_over = true;
     source.wake.notify_waiters();
@@ -235,8 +242,9 @@ enum Never {}
 impl State {
     /// A stream begins, or ends.
     fn share_rate(&self) {
-        if let Some(bps) = self.rate_bps {
-            self.pace(bps / 8);
+        let asked = self.rate_bps.map(|bps| bps / 8);
+        if let Some(rate) = asked.or(self.path_rate) {
+            self.pace(rate);
         }
     }
 
@@ -323,6 +331,54 @@ impl Source {
         }
     }
 
+    /// Keeps all streams together at what the path carries, where nobody says how fast.
+    async fn pace(&self) -> Never {
+        let mut pacer = Pacer::default();
+        // Of each stream: what it had delivered when it was seen last.
+        let mut before = HashMap::new();
+        let mut delivered = 0;
+        while !pacer.is_over() {
+            tokio::time::sleep(LOOK).await;
+            let mut state = self.lock();
+            let (mut in_flight, mut base, mut rtts, mut busy) = (0, u32::MAX, 0, 0);
+            for (number, socket) in &state.sockets {
+                let Ok(seen) = look(socket) else {
+                    continue;
+                };
+                let last = before.insert(*number, seen.delivered);
+                delivered += seen
+                    .delivered
+                    .saturating_sub(last.unwrap_or(seen.delivered));
+                in_flight += seen.in_flight;
+                if seen.least_rtt_us > 0 {
+                    base = base.min(seen.least_rtt_us);
+                }
+                if seen.in_flight > 0 && seen.rtt_us > 0 {
+                    rtts += u64::from(seen.rtt_us);
+                    busy += 1;
+                }
+            }
+            if busy == 0 || base == u32::MAX {
+                continue;
+            }
+            let look = Look {
+                now: self.now(),
+                delivered,
+                in_flight,
+                base: Duration::from_micros(base.into()),
+                rtt: Duration::from_micros(rtts / busy),
+            };
+            let rate = pacer.next(&look);
+            if rate != state.path_rate {
+                state.path_rate = rate;
+                if state.rate_bps.is_none() {
+                    state.pace(rate.unwrap_or(u64::MAX));
+                }
+            }
+        }
+        std::future::pending().await
+    }
+
     async fn obey(&self, mut orders: mpsc::UnboundedReceiver<Order>) -> Never {
         while let Some(order) = orders.recv().await {
             self.order(order);
@@ -337,7 +393,8 @@ impl Source {
             Order::Rate(rate_bps) => {
                 state.rate_bps = rate_bps;
                 // Sockets may have a limit from before.
-                state.pace(rate_bps.map_or(u64::MAX, |bps| bps / 8));
+                let asked = rate_bps.map(|bps| bps / 8);
+                state.pace(asked.or(state.path_rate).unwrap_or(u64::MAX));
             }
             Order::Retire(stream) if state.sockets.contains_key(&stream) => {
                 state.retired.insert(stream);

@@ -119,7 +119,11 @@ impl Source {
     ) -> Result<()> {
         let mut body = Vec::new();
         loop {
-            let Some(bite) = self.next_bite(carrier).await else {
+            let is_idle = || {
+                let flying = flying.lock().unwrap_or_else(PoisonError::into_inner);
+                flying.is_empty()
+            };
+            let Some(bite) = self.next_bite(carrier, is_idle).await else {
                 break;
             };
             let Some((header, cv)) = block_in_place(|| self.read(&bite, &mut body)) else {
@@ -154,7 +158,7 @@ impl Source {
     }
 
     /// `None` when all is over, or the stream is to end.
-    async fn next_bite(&self, carrier: usize) -> Option<Bite> {
+    async fn next_bite(&self, carrier: usize, is_idle: impl Fn() -> bool) -> Option<Bite> {
         loop {
             let woken = self.wake.notified();
             {
@@ -162,7 +166,9 @@ impl Source {
                 if state.is_over || state.retired.contains(&(carrier as u16)) {
                     return None;
                 }
-                if state.sent < state.credit {
+                // One bite of each before the sink has answered: all begin in the first round trip.
+                let may = state.is_taken || is_idle();
+                if may && state.sent < state.credit {
                     let late = 2 * state.ack_delay.unwrap_or(FIRST_DELAY) + LATE;
                     if let Some(bite) = state.queue.take(carrier, self.now(), late) {
                         return Some(bite);
