@@ -84,6 +84,8 @@ pub struct Queue {
     rates: Rates,
     /// Streams that leave the end to others, and since when.
     leaving: BTreeMap<usize, Duration>,
+    /// Bytes that each stream has taken since it was opened.
+    taken: BTreeMap<usize, u64>,
 }
 
 impl Queue {
@@ -99,6 +101,7 @@ impl Queue {
         self.streams.retain(|open| *open != stream);
         self.rates.remove(stream);
         self.leaving.remove(&stream);
+        self.taken.remove(&stream);
         let mut lost = Vec::new();
         for (id, flight) in &mut self.flight {
             flight.streams.retain(|carrier| *carrier != stream);
@@ -191,6 +194,7 @@ impl Queue {
             },
         };
         self.rest -= bytes;
+        *self.taken.entry(stream).or_default() += bytes;
         let id = self.next;
         self.next += 1;
         let flight = Flight {
@@ -213,8 +217,12 @@ impl Queue {
         }
     }
 
+    /// No more than the stream has taken before: a new connection sends little in a round trip,
+    /// and while one host reads a large bite for one, the others would wait.
     fn limit(&self, stream: usize, now: Duration) -> u64 {
-        (self.rest as f64 * self.share(stream, now)) as u64 / SPREAD
+        let taken = self.taken.get(&stream).copied().unwrap_or_default();
+        let share = (self.rest as f64 * self.share(stream, now)) as u64 / SPREAD;
+        share.min(taken)
     }
 
     /// When all streams are through with what is left, this one would still be at its next bite.
