@@ -516,6 +516,23 @@ mod tests {
     }
 
     #[test]
+    fn bites_of_a_new_stream_double() {
+        let mut queue = Queue::default();
+        queue.open(0);
+        queue.add_range(0, 1 << 30, 0, (0, 1 << 30), CHUNK);
+        let mut taken = 0;
+        while taken < CHUNK {
+            match queue.take(0, NOW, NEVER).expect("there is more").work {
+                Work::Range { length, .. } => {
+                    assert!(length <= taken.max(LEAST_BITE), "{length} after {taken}");
+                    taken += length;
+                }
+                Work::Pack(_) => panic!("there are no small files"),
+            }
+        }
+    }
+
+    #[test]
     fn an_idle_stream_repeats_the_oldest_and_the_first_copy_counts() {
         let mut queue = Queue::default();
         (0..3).for_each(|stream| queue.open(stream));

@@ -37,7 +37,8 @@ const KEPT: usize = 8;
 /// It rises by one part of so many in each round trip, as long as nothing has waited in the path,
 /// which may carry more; and before it ends.
 const STEP: u64 = 16;
-/// After so many round trips in a row that twice as much waits, it is others'.
+/// After so many round trips in which twice as much waits, or something although this side has
+/// given up a quarter, it is others'. Others that come and go may leave it empty in between.
 const OTHERS: u32 = 10;
 
 /// What all connections say at one moment.
@@ -77,7 +78,9 @@ struct Bound {
     rounds: u32,
     /// What was delivered in each of the last round trips, bytes per second.
     rates: VecDeque<u64>,
-    /// Round trips in a row that too much waited.
+    /// The most of all round trips.
+    most: u64,
+    /// Round trips in which too much waited, more than those in which it did not.
     waiting: u32,
     /// Something has waited: the path carries no more than what it did.
     is_known: bool,
@@ -154,6 +157,7 @@ impl Bound {
             at,
             rounds: 0,
             rates: VecDeque::new(),
+            most: 0,
             waiting: 0,
             is_known: false,
             is_free: false,
@@ -186,9 +190,11 @@ impl Bound {
         let wanted = LEAST_QUEUE.max(look.base / QUEUE_SHARE);
         let queue = look.rtt.saturating_sub(look.base);
         self.is_known |= queue > wanted;
-        self.waiting = match queue > 2 * wanted {
+        self.most = self.most.max(carried);
+        let has_given = carried < self.most / 4 * 3;
+        self.waiting = match queue > 2 * wanted || queue > wanted && has_given {
             true => self.waiting + 1,
-            false => 0,
+            false => self.waiting.saturating_sub(1),
         };
         self.is_free |= self.waiting >= OTHERS;
         if self.is_free || !self.is_known {
