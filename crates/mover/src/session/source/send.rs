@@ -12,7 +12,7 @@ use crate::fault;
 use crate::session::progress::{shown, Event};
 use paceline_conduit::stream::{tags, Stream, StreamReader, StreamWriter};
 use paceline_conduit::{Error, Result};
-use paceline_transfer::chunk::{hash_bite, Bite, Work, CV};
+use paceline_transfer::chunk::{hash_bite, Bite, Work, CV, LEAST_BITE};
 use paceline_transfer::read::{extents, open, read_bite, read_small, Small};
 use paceline_transfer::wire::{
     pack_sparse, Ack, Frame, Header, Kind, PackItem, Tags, HEADER, TRAILER,
@@ -121,7 +121,8 @@ impl Source {
         loop {
             let is_idle = || {
                 let flying = flying.lock().unwrap_or_else(PoisonError::into_inner);
-                flying.is_empty()
+                // A pack may have less: of files that the walk had found by then.
+                flying.values().map(|flight| flight.payload).sum::<u64>() < LEAST_BITE / 2
             };
             let Some(bite) = self.next_bite(carrier, is_idle).await else {
                 break;

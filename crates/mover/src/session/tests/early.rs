@@ -120,8 +120,10 @@ fn small_files_go_unasked_as_far_as_bites_would() {
     small_files(directory.path());
     let runtime = runtime();
     let went = runtime.block_on(unasked(directory.path(), options(), true));
+    // No stream takes more than half a bite and a pack, and none stops before it has half a bite.
     let most = usize::from(STREAMS) * LEAST_BITE as usize / SMALL;
-    assert_eq!(went.len(), most, "{went:?}");
+    let least = usize::from(STREAMS) * (LEAST_BITE as usize / 2).div_ceil(SMALL);
+    assert!((least..=most).contains(&went.len()), "{went:?}");
     let none: [u64; 0] = [];
     let went = runtime.block_on(unasked(directory.path(), options(), false));
     assert_eq!(went, none);
