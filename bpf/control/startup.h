@@ -163,8 +163,12 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		if (!full) {
 			if (path->window_bps < path->rate_bps)
 				path->window_bps = path->rate_bps;
-			/* Only after a whole round with the window that is tried already. */
-			if (s->round_cwnd >= pl_share_window(path, tcp) && path->window_bps < rate + rate / 16)
+			/*
+			 * Only after a whole round with the window that is tried already; the segment or two by
+			 * which the rate has moved since are not that.
+			 */
+			if (s->round_cwnd + s->round_cwnd / 256 >= pl_share_window(path, tcp) &&
+			    path->window_bps < rate + rate / 16)
 				path->window_bps += path->window_bps / 64 / pl_voices(s);
 			pl_lead_window(s, path, tcp, orders);
 		}
