@@ -118,7 +118,7 @@ within dpkg --install /tmp/this.deb >"$place/dpkg" 2>&1 || fail "$(cat "$place/d
 within paceline --version | grep -q '^paceline '
 within getent group paceline >/dev/null || fail "no group paceline"
 within ldconfig -p | grep -q 'libpaceline.so ' || fail "the linker does not know the library"
-within python3 -c 'import sys; sys.path.append("/usr/lib/python3/dist-packages"); import paceline'
+within python3 -B -c 'import sys; sys.path.append("/usr/lib/python3/dist-packages"); import paceline'
 within systemd-analyze verify --man=no paceline-agent.service paceline-agent.socket paceline-gateway.service 2>&1 |
 	grep -i paceline && fail "systemd has objections to the units"
 mkdir "$root/etc/paceline"
