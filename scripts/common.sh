@@ -28,6 +28,13 @@ heading() { # text: what comes next, and when
 	printf '\n== %s (%d:%02d)\n' "$1" $((SECONDS / 60)) $((SECONDS % 60))
 }
 
+has_cargo_tool() { # cargo subcommand: whether it is there; in CI it must be
+	cargo "$1" --version >/dev/null 2>&1 && return
+	[ "${CI:-}" != true ] || fail "cargo $1 is not installed; in CI it must be"
+	echo "skipped: cargo $1 is not installed"
+	return 1
+}
+
 build() { # one profile for everything, so that dependencies are compiled once
 	cargo build --release --locked --workspace
 	make --no-print-directory -C mpi OUT="$(realpath "$(dirname "$paceline")")"

@@ -6,26 +6,20 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
 results=$(mktemp -d)
-trap 'rm -rf "$results"' EXIT
+beside= # process group of what runs beside the tests
+finish() {
+	if [ -n "$beside" ]; then
+		kill -- "-$beside" 2>/dev/null && wait "$beside" || true
+	fi
+	rm -rf "$results"
+}
+trap finish EXIT
 export CARGO_TERM_COLOR=never
 # The same cases each time; `make torture` draws new ones.
 export PROPTEST_RNG_SEED=20
 
-lab() { # name, arguments of lab run...: must end with all claims holding
-	local name=$1
-	shift
-	"$paceline" lab run "$@" --backend virtual --out "$results/$name"
-}
-
-tool() { # cargo subcommand: whether it is there; in CI it must be
-	cargo "$1" --version >/dev/null 2>&1 && return
-	[ "${CI:-}" != true ] || fail "cargo $1 is not installed; in CI it must be"
-	echo "skipped: cargo $1 is not installed"
-	return 1
-}
-
 heading "format"
-if tool fmt; then
+if has_cargo_tool fmt; then
 	cargo fmt --all --check
 fi
 
@@ -36,6 +30,12 @@ heading "tests"
 if [ "$(id -u)" -ne 0 ]; then
 	echo "not root: tests that need it say \"skipped\"; sudo -E make test runs them all"
 fi
+# What is built for the tests first: after that the two do not wait for each other's build.
+cargo test --release --locked --workspace --no-run
+set -m
+nice -n 10 scripts/apart.sh >"$results/beside" 2>&1 &
+beside=$!
+set +m
 tests=0
 cargo test --release --locked --workspace --no-fail-fast 2>&1 | tee "$results/tests" || tests=$?
 counted=$(awk '/^test result: / { passed += $4; failed += $6 }
@@ -76,10 +76,6 @@ if [ "$(id -u)" -eq 0 ]; then
 	python3 tests/gateway/programs.py "$paceline"
 fi
 
-heading "control laws with UndefinedBehaviorSanitizer"
-# Which their build has without optimisation.
-cargo test --locked -p paceline-control
-
 heading "MPI shim"
 make --no-print-directory -C mpi test
 
@@ -88,59 +84,14 @@ for library in "$(dirname "$(realpath "$paceline")")/libpaceline.so" ""; do
 	PYTHONDONTWRITEBYTECODE=1 PACELINE_LIBRARY=$library python3 python/test_paceline.py
 done
 
-heading "lint"
-if tool clippy; then
-	cargo clippy --release --locked --workspace --all-targets -- -D warnings
-fi
-
-heading "public documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet --release --locked --workspace --no-deps
-
-heading "dependencies"
-# Licences, sources and bans were held against deny.toml by a test; what else there is
-# to say needs a tool and the network.
-if cargo deny --version >/dev/null 2>&1; then
-	cargo deny check licenses sources bans
-fi
-echo "not checked here: advisories (make audit)"
-
-heading "simulator: paths drawn at random"
-for seed in 1 2 3 4 5; do
-	"$paceline" lab run experiments/paths-sim.toml --backend sim --seed "$seed" --out "$results/paths-$seed"
-done
-
-if [ "$(uname -m)" = x86_64 ]; then
-	heading "lab: bursts after idle"
-	lab startup experiments/startup-pacing.toml --variant paceline
-
-	heading "lab: all-to-all and one-to-one in turn"
-	lab phases experiments/phase-switch.toml --quick --variant paceline
-
-	heading "lab: many senders at once, with and without the RTO law"
-	lab incast experiments/incast-timeouts.toml --quick
-
-	heading "lab: parallel streams under the coordinator"
-	lab decp experiments/decp-trouble.toml --quick --variant paceline
-
-	heading "lab: packets leave about as fast as the window asks for"
-	lab rates experiments/spacing-rates.toml --quick
-
-	heading "lab: the kernel's link and the emulator's are alike"
-	lab conformance experiments/conformance.toml --quick
-
-	heading "lab: a rate that comes back is found under fq, too"
-	lab fq experiments/host-fq.toml --quick --variant paceline
-
-	heading "lab: in short on other kernels"
-	scripts/kernels.sh --short trixie sid experimental
-
-	heading "lab: the same run twice gives the same bytes"
-	for number in 1 2; do
-		lab "same-$number" experiments/startup-initial-rate.toml --quick --variant paceline
-	done
-	cmp "$results/same-1/results.json" "$results/same-2/results.json"
-else
-	heading "lab: skipped, the virtual backend runs on x86_64 only"
+heading "what ran beside the tests: its times are from its own start"
+status=0
+wait "$beside" || status=$?
+beside=
+cat "$results/beside"
+if [ "$status" -ne 0 ]; then
+	echo "$counted"
+	exit "$status"
 fi
 
 heading "done"
