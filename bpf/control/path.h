@@ -358,13 +358,14 @@ static __always_inline __u32 pl_waiting_segs(__u64 rate_bps, const struct pl_tcp
 
 /*
  * The window that a share of the path fills, and a little to keep it busy. With TSO that is
- * a packet and a quarter: one waits for room, and a part of another is acknowledged before the
- * stack sends for it. With one alone a window delivers 5 % less than it is meant for; a short
- * queue has no room for two.
+ * a packet, which waits for room, of each share, and a quarter for what is acknowledged before
+ * the stack sends for it. Without, a window delivers less than it is meant for, 5 % of one
+ * alone and more of many, and the rate never rises; a short queue has no room for two.
  */
 static __always_inline __u32 pl_start_window(__u64 path_bps, __u32 active, __u32 rtt_us, const struct pl_tcp *tcp)
 {
-	__u32 spare = 5 * pl_packet_segs(path_bps / active, tcp) / 4;
+	__u32 packet = tcp->gso_segs > 1 ? pl_packet_segs(path_bps / active, tcp) : 0;
+	__u32 spare = packet * active + packet / 4;
 
 	if (spare < PL_LEAD_SEGS)
 		spare = PL_LEAD_SEGS;

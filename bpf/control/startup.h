@@ -120,6 +120,19 @@ static __always_inline void pl_lead_window(const struct pl_start *s, const struc
 }
 
 /*
+ * A larger window is tried: a little larger, and of those that share a path, which have no
+ * probe, the more the more this burst has found.
+ */
+static __always_inline void pl_grow_window(const struct pl_start *s, struct pl_path *path)
+{
+	__u64 more = path->window_bps / 64;
+
+	if (pl_voices(s) > 1 && !path->wary && path->window_bps > s->rate_bps)
+		more += (path->window_bps - s->rate_bps) / 4;
+	path->window_bps += more / pl_voices(s);
+}
+
+/*
  * The round trips of a long burst after its start, which is too short to measure a
  * path to a few percent. Once the window fills the path, what a round trip delivers
  * is the path's rate. While next to nothing waits in it, that is a least value, and a
@@ -164,12 +177,12 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			if (path->window_bps < path->rate_bps)
 				path->window_bps = path->rate_bps;
 			/*
-			 * Only after a whole round with the window that is tried already; the segment or two by
-			 * which the rate has moved since are not that.
+			 * Only after a whole round with the window that is tried already; the segment, or two of
+			 * a large window, by which the rate has moved since are not that.
 			 */
-			if (s->round_cwnd + s->round_cwnd / 256 >= pl_share_window(path, tcp) &&
+			if (s->round_cwnd + (s->round_cwnd + 255) / 256 >= pl_share_window(path, tcp) &&
 			    path->window_bps < rate + rate / 16)
-				path->window_bps += path->window_bps / 64 / pl_voices(s);
+				pl_grow_window(s, path);
 			pl_lead_window(s, path, tcp, orders);
 		}
 	}

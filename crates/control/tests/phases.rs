@@ -145,11 +145,11 @@ fn with_nothing_in_flight_the_next_burst_starts_at_the_phases_own_rate() {
     assert_eq!(c.paths[&1].active, 0, "the other phase's path was left");
 }
 
-/// Alone 41 segments, a packet of 400 Mbit/s and a quarter; sixteen share the initial window's ten.
+/// Alone 41 segments, a packet of 400 Mbit/s and a quarter; each of sixteen has one, of two segments.
 #[test]
 fn the_spare_of_a_window_is_a_packet_of_the_share() {
     let full = bdp(400) + 1;
-    for (others, window) in [(0, full + 41 + 1), (15, (full + 10) / 16 + 1)] {
+    for (others, window) in [(0, full + 41 + 1), (15, (full + 16 * 2) / 16 + 1)] {
         let mut c = Connection::new(delivery_rate());
         c.knows(0, 400);
         let path = c.paths.get_mut(&0).expect("it knows this path");

@@ -135,6 +135,26 @@ fn those_that_share_a_path_find_more_of_it() {
 
 /// Linux paces none of a connection's first ten segments: sixteen lose some of them, and
 /// make their path wary. What it allows a window beyond its share they have together.
+/// With TSO a packet of each share waits for room: windows without it delivered less than they were
+/// meant for, for ever.
+#[test]
+fn those_that_share_a_path_find_half_as_much_again_with_tso() {
+    for (rate, rtt, connections) in [(480, 5, 4), (480, 20, 16), (100, 60, 16)] {
+        let link = Link::new(mbit(rate * 65 / 100), rtt * MS, 1_000_000).with_tso();
+        let mut world = World::new(link, delivery_rate(), connections);
+        // Some twelve round trips of the first rate.
+        let segs = 3 * rate * rtt / 4 / connections as u64;
+        for _ in 0..5 {
+            world.burst(segs, SECOND);
+        }
+        world.link.rate = mbit(rate);
+        let took: Vec<_> = (0..8)
+            .map(|_| world.burst(segs, SECOND).permille())
+            .collect();
+        assert!(took[7] <= 1040, "{rate} Mbit/s, {rtt} ms: {took:?}");
+    }
+}
+
 #[test]
 fn new_connections_do_not_lose_again_on_the_path_that_they_made_wary() {
     for segs in [100, 200] {
