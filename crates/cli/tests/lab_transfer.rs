@@ -4,6 +4,11 @@
 
 mod common;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 /// Slow, so that a busy machine carries it.
@@ -36,27 +41,76 @@ congestion = "cubic"
 policy = "lfn"
 "#;
 
+/// A run of the experiment, whose results are printed.
+fn lab(place: &Path) -> Command {
+    let mut command = common::paceline();
+    command
+        .args(["lab", "run", "--backend", "live", "--quick", "--json"])
+        .arg("--out")
+        .args([place.join("out"), place.join("files.toml")]);
+    command
+}
+
+/// Where the files of process `lab` are.
+fn files_of(lab: u32) -> Option<PathBuf> {
+    let name = format!("paceline-transfer-{lab}-");
+    let entries = fs::read_dir("/dev/shm").expect("memory").flatten();
+    let mut ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&name));
+    ours.next().map(|entry| entry.path())
+}
+
+/// How many processes were told of this place.
+fn told_of(place: &Path) -> usize {
+    let place = place.to_str().expect("UTF-8");
+    let told = |entry: &fs::DirEntry| {
+        fs::read(entry.path().join("cmdline"))
+            .is_ok_and(|words| String::from_utf8_lossy(&words).contains(place))
+    };
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(told)
+        .count()
+}
+
+fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(done) = done() {
+            return done;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The files that a lab leaves which is killed while a receiver runs: no process has them open.
+fn killed(place: &Path) -> PathBuf {
+    let mut run = lab(place);
+    let mut run = run
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let files = until("files are made", || files_of(run.id()));
+    until("a receiver runs", || (told_of(&files) > 0).then_some(()));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    until("its processes end", || (told_of(&files) == 0).then_some(()));
+    assert!(files.is_dir());
+    files
+}
+
 #[test]
 fn files_move_between_the_hosts_of_a_lab() {
     let Some(_alone) = common::alone() else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
-    let (file, out) = (place.path().join("files.toml"), place.path().join("out"));
-    std::fs::write(&file, EXPERIMENT).unwrap();
-    let run = common::paceline()
-        .args([
-            "lab",
-            "run",
-            "--backend",
-            "live",
-            "--quick",
-            "--json",
-            "--out",
-        ])
-        .args([&out, &file])
-        .output()
-        .unwrap();
+    fs::write(place.path().join("files.toml"), EXPERIMENT).unwrap();
+    let files = killed(place.path());
+    let run = lab(place.path()).output().unwrap();
+    assert!(!files.exists(), "the next run removes {}", files.display());
     // 3: a busy machine, on which figures say nothing.
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");

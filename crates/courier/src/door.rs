@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use paceline_net::process::end_with_this_thread;
 use paceline_net::Doing;
 
 use crate::{Host, Result};
@@ -107,13 +108,15 @@ fn serve(mut stream: &TcpStream, words: &File) -> io::Result<()> {
     let mut command = text.split_whitespace();
     let program = command.next().ok_or(io::Error::other("it is empty"))?;
     let half = || Ok::<_, io::Error>(Stdio::from(OwnedFd::from(stream.try_clone()?)));
-    let mut child = Command::new(program)
+    let mut called = Command::new(program);
+    called
         .args(command)
         .stdin(half()?)
         .stdout(half()?)
-        .stderr(words.try_clone()?)
-        .spawn()?;
-    child.wait().map(drop)
+        .stderr(words.try_clone()?);
+    // This thread waits for it.
+    end_with_this_thread(&mut called);
+    called.spawn()?.wait().map(drop)
 }
 
 /// `paceline lab reach HOST COMMAND`: what the mover calls as it calls ssh.

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Hosts, and processes on them.
+//! Hosts, and files for them.
 
 use std::fs;
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::process::{Child, Command};
 
-use paceline_net::{Doing, Error, Namespace};
+use paceline_net::{scratch, Doing, Error, Namespace};
 
 use crate::Result;
 
@@ -26,25 +25,19 @@ pub struct Host<'a> {
     pub address: IpAddr,
 }
 
-impl Host<'_> {
-    /// Starts a process here.
-    pub(crate) fn spawn(&self, command: &mut Command) -> Result<Child> {
-        let start = || command.spawn().doing("starting paceline");
-        Ok(self.network.enter(start)?)
-    }
-}
+/// What its name begins with.
+const PREFIX: &str = "paceline-transfer-";
 
-/// A directory in memory: a disk is not what is measured.
+/// A directory in memory: a disk is not what is measured. Those of killed runs go.
 pub fn in_memory() -> std::result::Result<tempfile::TempDir, Error> {
     let memory = Path::new("/dev/shm");
-    let mut builder = tempfile::Builder::new();
-    let builder = builder.prefix("paceline-transfer-");
     // A guest's root is in memory.
-    let made = match memory.is_dir() {
-        true => builder.tempdir_in(memory),
-        false => builder.tempdir(),
+    let place = match memory.is_dir() {
+        true => memory.to_owned(),
+        false => std::env::temp_dir(),
     };
-    made.doing("making a directory for the files")
+    scratch::clean_stale(&place, PREFIX);
+    scratch::make(&place, PREFIX).doing("making a directory for the files")
 }
 
 /// A file that its owner alone may read.

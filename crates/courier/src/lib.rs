@@ -150,7 +150,10 @@ impl<'a> Prepared<'a> {
         let command = tell(&mut command, &output)?;
         let (told, ended) = mpsc::channel();
         let begun_ns = now_ns();
-        let mut child = self.near[0].spawn(command).map_err(E::from)?;
+        let mut child = self.near[0]
+            .network
+            .spawn(command)
+            .map_err(CourierError::from)?;
         let pid = nix::unistd::Pid::from_raw(child.id() as i32);
         // Who waits is told at once: how long it took is the result.
         std::thread::spawn(move || drop(told.send((child.wait(), now_ns()))));
@@ -235,7 +238,7 @@ impl<'a> Prepared<'a> {
         ] {
             command.arg(option).arg(self.path(file));
         }
-        let mut receiver = Receiver(host.spawn(tell(&mut command, &words)?)?);
+        let mut receiver = Receiver(host.network.spawn(tell(&mut command, &words)?)?);
         let begun = Instant::now();
         loop {
             let address = (host.address, PORT);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use paceline_experiment::hash::hash_of;
 use paceline_experiment::plan::Plan;
 use paceline_experiment::record::{Record, Stream};
+use paceline_net::{process, scratch};
 
 use super::cpio::{Archive, FILE};
 use super::image::{Entry, Image};
@@ -155,10 +156,8 @@ fn attend(
 ) -> Result<(), VirtualError> {
     let shard = || name.to_owned();
     let temporary = std::env::temp_dir();
-    let directory = tempfile::Builder::new()
-        .prefix(&format!("{DIRECTORY_PREFIX}{}-", std::process::id()))
-        .tempdir_in(&temporary)
-        .wrong("make a directory in", &temporary)?;
+    let directory =
+        scratch::make(&temporary, DIRECTORY_PREFIX).wrong("make a directory in", &temporary)?;
     let files = Files::create(directory.path(), &machine.image, task, beside)?;
     let mut guest = Guest::start(machine, &files)?;
     let mut last_word = Instant::now();
@@ -216,23 +215,7 @@ fn attend(
 
 /// Removes what runs that were killed left in the temporary directory.
 pub fn clean_stale() {
-    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| {
-            name.strip_prefix(DIRECTORY_PREFIX)?
-                .split('-')
-                .next()?
-                .parse::<u32>()
-                .ok()
-        });
-        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // Another user's, or another process was faster: not ours to report.
-            drop(fs::remove_dir_all(entry.path()));
-        }
-    }
+    scratch::clean_stale(&std::env::temp_dir(), DIRECTORY_PREFIX);
 }
 
 /// The kernel's command line for a machine of that speed, whose program logs so much.
@@ -370,17 +353,10 @@ impl Guest {
         let confine = processor
             .confine()
             .wrong("choose a CPU for", Path::new(PROGRAM))?;
-        let parent = std::process::id();
-        // SAFETY: all these system calls are async-signal-safe.
+        process::end_with_this_thread(&mut command);
+        // SAFETY: all its system calls are async-signal-safe.
         unsafe {
-            command.pre_exec(move || {
-                nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
-                // The parent may have died before the line above.
-                if nix::unistd::getppid().as_raw() as u32 != parent {
-                    return Err(io::ErrorKind::BrokenPipe.into());
-                }
-                confine()
-            });
+            command.pre_exec(confine);
         }
         command
             .spawn()

@@ -7,7 +7,8 @@
 //! - [`nft`]: rules of nftables, and what this kernel lacks for them;
 //! - [`receive`]: packets with the kernel's time of arrival;
 //! - [`capture`]: the headers of packets at an interface, and when they passed;
-//! - [`clock`], [`tick`], [`ethernet`]: the kernel's clocks, and what a frame costs.
+//! - [`clock`], [`tick`], [`ethernet`]: the kernel's clocks, and what a frame costs;
+//! - [`process`], [`scratch`]: processes and directories that a killed run does not leave.
 //!
 //! Making namespaces needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN).
 
@@ -22,8 +23,11 @@ mod error;
 pub mod ethernet;
 pub mod namespace;
 pub mod nft;
+#[allow(unsafe_code, reason = "what is done between fork and exec")]
+pub mod process;
 pub mod queues;
 pub mod receive;
+pub mod scratch;
 pub mod shaper;
 #[allow(unsafe_code, reason = "clock_getres")]
 pub mod tick;

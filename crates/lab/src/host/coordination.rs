@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use paceline_coordinator::algorithm::Choice;
+use paceline_net::process::end_with_this_thread;
 use paceline_net::Doing;
 
 use super::adaptation::GROUP;
@@ -130,9 +130,6 @@ fn arguments(arguments: &[&str], socket: &Path) -> Command {
 fn command(of: &[&str], socket: &Path) -> Result<Child, CaseError> {
     let mut command = arguments(of, socket);
     command.stdout(Stdio::null());
-    // SAFETY: only an async-signal-safe call between fork and exec.
-    unsafe {
-        command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?));
-    }
+    end_with_this_thread(&mut command);
     Ok(command.spawn().doing("starting a coordinator")?)
 }

@@ -18,9 +18,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sched::{setns, CloneFlags};
-use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::Signal;
 use paceline_experiment::plan::Gateway;
 use paceline_experiment::record::GatewayRecord;
 use paceline_net::{Doing, Namespace};
@@ -197,7 +194,6 @@ fn program() -> Command {
 }
 
 fn serve(place: &Path, name: &str, host: &Namespace) -> Result<Child, CaseError> {
-    let namespace = host.duplicate()?;
     let log = File::create(place.join(format!("{name}.log"))).doing("making a gateway's log")?;
     let mut command = program();
     command
@@ -205,15 +201,8 @@ fn serve(place: &Path, name: &str, host: &Namespace) -> Result<Child, CaseError>
         .arg(place.join(format!("{name}.toml")))
         .stdout(Stdio::null())
         .stderr(log);
-    // SAFETY: two system calls, one on a descriptor that is open until the spawn below returns.
-    unsafe {
-        command.pre_exec(move || {
-            // However the lab ends, they do.
-            set_pdeathsig(Signal::SIGKILL)?;
-            Ok(setns(&namespace, CloneFlags::CLONE_NEWNET)?)
-        });
-    }
-    Ok(command.spawn().doing("starting a gateway")?)
+    // However the lab ends, they do.
+    Ok(host.spawn(&mut command)?)
 }
 
 /// The far one's certificate and key: its fingerprint.
