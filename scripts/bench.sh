@@ -42,6 +42,9 @@ python3 tests/peers/compare.py "$place/ns3/table.md" "$place/ns3/simulator/resul
 
 heading "live: paceline send beside rsync, rclone, lftp and aria2"
 as_root python3 tests/peers/movers.py --paceline "$paceline" --out "$place/peers" || failed+=("peers")
+
+heading "live: paceline gateway beside haproxy and kcptun"
+as_root python3 tests/peers/gateways.py --paceline "$paceline" --out "$place/peers" || failed+=("gateways")
 [ ! -d "$place/peers" ] || as_root chown -R "$(id -u):$(id -g)" "$place/peers"
 
 heading "simulator: speed beside ns-3, and from a thousand clients to a hundred thousand"

@@ -55,6 +55,7 @@ fi
 if [ "${1:-}" = bench ]; then
 	packages+=(
 		g++ libns3-dev # ns-3, which the simulator is held against
+		haproxy kcptun ethtool # other gateways, and what makes their path honest
 	)
 fi
 

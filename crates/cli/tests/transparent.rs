@@ -14,6 +14,7 @@ use common::packets::{Packet, Packets, FIN, RST, SYN};
 use common::sites::{
     arrived, bytes, ended_by, ip, is_able, is_reset, received, reset, send, Sites, PATIENCE,
 };
+use nix::sys::socket::{setsockopt, sockopt};
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 /// Kills of `make test`; `make torture` has more, by PACELINE_KILLS.
@@ -306,30 +307,54 @@ fn a_gateway_killed_at_any_moment_is_a_reset_and_never_a_clean_end() {
             let sent = (&from).write_all(&vec![7; 256 << 20]);
             (from, sent.expect_err("reset").kind())
         });
-        // And others that may end in the very moment.
-        let content = bytes(1_000 + random.next_u32() as usize % 2_000_000, kill as u64);
+        // And others that may end in the very moment: the kill comes when the first of them has
+        // read a random share of what it is sent, or soon after it has read all.
+        let content = bytes(1_000 + random.next_u32() as usize % 16_000_000, kill as u64);
+        let until = random.next_u32() as usize % (content.len() * 8 / 7);
+        let (progress, has_read) = std::sync::mpsc::channel();
+        let pairs: Vec<_> = (0..3).map(|_| sites.connection(true, is_v6)).collect();
         let endings: Vec<_> = (0..3)
-            .map(|_| {
-                let (from, mut to, _) = sites.connection(true, is_v6);
+            .zip(pairs)
+            .map(|(number, (client, server, _))| {
+                let (from, mut to) = match is_to_client {
+                    true => (server, client),
+                    false => (client, server),
+                };
+                // Most of it is in the gateways, not in the reader's kernel.
+                setsockopt(&to, sockopt::RcvBuf, &65_536).expect("set");
                 let (sent, length) = (content.clone(), content.len());
                 let sender = std::thread::spawn(move || {
                     let sent = (&from).write_all(&sent);
                     let _ = sent.and_then(|()| from.shutdown(Shutdown::Write));
                     from
                 });
+                let progress = (number == 0).then(|| progress.clone());
                 let reader = std::thread::spawn(move || {
                     let mut got = Vec::with_capacity(length);
-                    (to.read_to_end(&mut got).is_ok(), got)
+                    let mut some = vec![0; 16 << 10];
+                    loop {
+                        match to.read(&mut some) {
+                            Ok(0) => return (true, got),
+                            Ok(count) => got.extend_from_slice(&some[..count]),
+                            Err(_) => return (false, got),
+                        }
+                        if let Some(progress) = &progress {
+                            // Nobody hears of it after the kill.
+                            let _ = progress.send(got.len());
+                        }
+                    }
                 });
                 (sender, reader)
             })
             .collect();
-        let mut some = vec![0; random.next_u32() as usize % 4_000_000 + 1];
-        to.read_exact(&mut some).expect("it comes");
+        drop(progress);
+        to.read_exact(&mut [0; 1_000]).expect("it comes");
+        let reader = std::thread::spawn(move || is_reset(&to));
+        while has_read.recv().is_ok_and(|count| count < until) {}
         sites.kill(gateway);
         // The other side hears of it when it is back.
         sites.start(gateway);
-        is_reset(&to);
+        reader.join().expect("a reset");
         for (sender, reader) in endings {
             let (is_end, got) = reader.join().expect("it ends");
             let is_all = got == content;

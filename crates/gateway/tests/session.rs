@@ -65,7 +65,33 @@ fn a_thousand_streams_fill_a_long_path_that_loses() {
     assert!((0.97..=1.005).contains(&share), "{share}");
 }
 
-/// kamezawa-2004, 6.2.1, at a hundredth of its rate: 82 Mbit/s, 350 ms, 16 streams.
+/// What arrives of one connection on a path that loses waits for the repair of what was lost
+/// before it: a round trip, and one more where the repair is lost. It is so much behind, from its
+/// beginning on, and no more.
+#[test]
+fn one_connection_is_behind_by_its_repairs_alone() {
+    for seed in 1..5 {
+        let settings = Settings {
+            rtt: 350 * MS,
+            ..Settings::new(Side::Client, Rate::Reserve(19_450_000))
+        };
+        let path = Path {
+            loss: 0.01,
+            ..Path::new(20_000_000, 175 * MS)
+        };
+        let mut world = World::new(&path, &settings, seed);
+        let flow = world.idle();
+        world.run_for(SECOND);
+        let begin = world.now;
+        world.write(flow);
+        world.run_for(20 * SECOND);
+        let bound = 19_450_000.0 * payload_share(&settings) * 0.99;
+        let behind = 20.0 * (1.0 - world.goodput(begin, begin + 20 * SECOND) / bound);
+        println!("seed {seed}: {behind:.2} s behind, of which 0.175 s are one way");
+        assert!(behind < 0.175 + 3.0 * 0.36, "{behind} s");
+    }
+}
+
 /// Connections that were opened one after another and were idle since begin together, with the
 /// memory that a gateway has by default: the time without data that their start costs, at the
 /// rate, beside the way there.
@@ -103,6 +129,7 @@ fn a_start_costs_no_round_trip() {
     }
 }
 
+/// kamezawa-2004, 6.2.1, at a hundredth of its rate: 82 Mbit/s, 350 ms, 16 streams.
 fn after_a_cut(seconds: f64) {
     let settings = reserve(82_000_000);
     let cut = (seconds * SECOND as f64) as u64;

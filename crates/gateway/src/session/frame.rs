@@ -138,11 +138,17 @@ pub enum Record<'a> {
         /// The stream ends after them.
         fin: bool,
         /// May be none, with `fin`.
-        #[serde(borrow)]
+        #[serde(borrow, serialize_with = "at_once")]
         bytes: &'a [u8],
     },
     /// What became of this side's connections that ended in order, from the session's beginning.
     Receipts(Receipts),
+}
+
+/// Bytes as such: serde takes a slice for a sequence, one byte after the other. On the wire it is
+/// the same.
+fn at_once<S: serde::Serializer>(bytes: &&[u8], to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_bytes(bytes)
 }
 
 /// Connections whose both directions ended in order.

@@ -160,7 +160,12 @@ impl ReceiveHalf {
     /// Bytes in order, to the end of `to`.
     pub fn read(&mut self, most: usize, to: &mut Vec<u8>) -> usize {
         let count = most.min(self.ordered.len());
-        to.extend(self.ordered.drain(..count));
+        // Slices, for `drain` gives one byte after the other.
+        let (first, second) = self.ordered.as_slices();
+        let middle = first.len().min(count);
+        to.extend_from_slice(&first[..middle]);
+        to.extend_from_slice(&second[..count - middle]);
+        self.ordered.drain(..count);
         self.read += count as u64;
         buffer::trim(&mut self.ordered);
         count

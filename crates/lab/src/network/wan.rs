@@ -13,10 +13,10 @@ use paceline_net::{clock, Namespace};
 
 use crate::CaseError;
 
-/// Windows of a millisecond, of which so many are looked at together.
-const WINDOW_NS: u64 = 1_000_000;
-const TOGETHER: usize = 10;
-/// From one look at the counters to the next: they hold a minute.
+/// Any 10 ms, wherever they begin, lie within so many windows of 0.1 ms together.
+const WINDOW_NS: u64 = 100_000;
+const TOGETHER: usize = 101;
+/// From one look at the counters to the next: they hold far more.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A count that is running, in a thread of its own: the meter must be taken away in the
@@ -50,7 +50,7 @@ impl WanMeter {
         Ok(WanMeter { stop, counting })
     }
 
-    /// Ends: most that was given in any ten milliseconds, bytes with framing.
+    /// Ends: most that was given in any 10.1 ms, bytes with framing.
     pub fn stop(self) -> Result<u64, CaseError> {
         drop(self.stop);
         let counted = self.counting.join();
@@ -98,14 +98,14 @@ mod tests {
     #[test]
     fn any_ten_milliseconds_count_with_framing() {
         let mut most = Most::default();
-        for ms in 0..30 {
-            let packets = u64::from((5..16).contains(&ms));
+        for window in 0..300 {
+            let packets = u64::from((50..160).contains(&window));
             most.add(Counts {
                 packets,
                 bytes: packets * 1000,
             });
         }
-        // Eleven in a row, of which ten are in any ten milliseconds.
-        assert_eq!(most.most_bytes, 10 * (1000 + u64::from(FRAMING_BYTES)));
+        // 11 ms of them, and 10 that begin within a window touch 101.
+        assert_eq!(most.most_bytes, 101 * (1000 + u64::from(FRAMING_BYTES)));
     }
 }

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The configuration file.
+
+mod check;
+mod keys;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use ipnet::IpNet;
+use paceline_input::{Document, Problems, Reader};
+use serde_json::Value;
+
+use self::check::checked;
+use self::keys::File;
+pub use self::keys::{Connect, Leg};
+use crate::local::Allow;
+use crate::session::Rate;
+use crate::weights::Weights;
+
+/// How a peer is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The token.
+    pub token: Option<PathBuf>,
+    /// Certificate and key.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Authorities.
+    pub authorities: Option<PathBuf>,
+}
+
+/// A peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Where it is reached; `None`: it comes.
+    pub address: Option<String>,
+    /// By what; `None`: UDP, or TCP where UDP gets no answer.
+    pub leg: Option<Leg>,
+    /// Of its certificate.
+    pub fingerprint: Option<[u8; 32]>,
+    /// How fast this side sends.
+    pub rate: Rate,
+    /// Bytes.
+    pub memory: u64,
+    /// UDP payload, bytes.
+    pub mtu: u16,
+    /// In each direction.
+    pub connections: u64,
+    /// Of connections that this side makes, by their destination.
+    pub weights: Weights,
+    /// Nanoseconds.
+    pub patience: u64,
+}
+
+/// A proxy for programs here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proxy {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Name of the peer.
+    pub peer: String,
+}
+
+/// Connections that are taken on their way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transparent {
+    /// Interface by which the hosts' packets come in; `None`: programs of this host alone.
+    pub interface: Option<String>,
+    /// Name of the peer.
+    pub peer: String,
+    /// Destinations.
+    pub to: Allow,
+    /// `None`: honest where the kernel can, else fast.
+    pub connect: Option<Connect>,
+    /// Own port.
+    pub port: u16,
+}
+
+/// A gateway's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Own name.
+    pub name: String,
+    /// Where peers are awaited.
+    pub listen: Option<SocketAddr>,
+    /// How this side is known, and knows others.
+    pub identity: Identity,
+    /// For `status`; `None`: the usual place.
+    pub control: Option<PathBuf>,
+    /// By name.
+    pub peers: IndexMap<String, Peer>,
+    /// SOCKS5.
+    pub socks: Option<Proxy>,
+    /// HTTP CONNECT.
+    pub http: Option<Proxy>,
+    /// Of hosts that are routed through this gateway.
+    pub transparent: Option<Transparent>,
+    /// Where peers may connect to.
+    pub allow: Allow,
+    /// Destinations see the host that connects.
+    pub is_source_kept: bool,
+}
+
+/// A file that is none.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        /// Its path.
+        file: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// All that is wrong with it.
+    #[error(transparent)]
+    Invalid(#[from] Problems),
+}
+
+/// The schema of the file, for editors.
+pub fn schema() -> Value {
+    paceline_input::schema::<File>()
+}
+
+impl Config {
+    /// Reads a file. Paths in it are relative to its directory.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            file: file.clone(),
+            source,
+        })?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        Ok(Self::parse(&text, &file, directory)?)
+    }
+
+    /// Networks whose hosts' addresses a peer's connections have here; `None`: they have this
+    /// gateway's. A peer speaks only for the site that its connections come from.
+    pub fn sources(&self, peer: &str) -> Option<Vec<IpNet>> {
+        let site = self.transparent.as_ref().filter(|to| to.peer == peer);
+        let networks = site.map_or_else(Vec::new, |to| to.to.networks.clone());
+        self.is_source_kept.then_some(networks)
+    }
+
+    /// Reads a text. `file` is its name in messages.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn parse(text: &str, file: &str, directory: &Path) -> Result<Self, Problems> {
+        let document = Document::new(file, text);
+        let read: File = Reader::default().read(&document, &[])?;
+        document.check(|place| Ok(checked(&read, place, directory)))
+    }
+}
+
+/// For the fuzzer.
+pub fn fuzz(text: &str) -> Option<Problems> {
+    Config::parse(text, "file.toml", Path::new("")).err()
+}
