@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Properties on a hundred thousand new cases, two hundred kills at random moments and ten
+# Properties on a hundred thousand new cases, two hundred kills of each kind at random moments and ten
 # thousand short jobs: nothing may be left, nothing may grow. It needs root and a host where
 # no job of Paceline runs; an hour and a half.
 # Other numbers: scripts/torture.sh KILLS JOBS [SEED]
@@ -15,6 +15,8 @@ PROPTEST_CASES=100000 cargo test --release --locked -p paceline-control -p pacel
 	-p paceline-phase
 heading "kills"
 python3 tests/torture/kills.py --paceline "$paceline" --rounds "${1:-200}" --seed "${3:-1}"
+heading "kills of transfers"
+python3 tests/torture/transfer_kills.py --paceline "$paceline" --kills "${1:-200}" --seed "${3:-1}"
 heading "kills of gateways"
 PACELINE_KILLS="${1:-200}" cargo test --release --locked -p paceline-cli --test transparent -- \
 	--nocapture a_gateway_killed_at_any_moment

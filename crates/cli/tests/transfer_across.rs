@@ -63,7 +63,12 @@ fn the_head_carries_no_data_and_passes_on_what_its_user_changes() {
         .paceline(&["transfers", "set", &id, "--rate", "none"])
         .ok();
     let ended = Ended(child.wait_with_output().expect("it ends")).ok();
-    assert!(text(&ended.stdout).contains("\"placed\":1"), "{ended:?}");
+    let said = text(&ended.stdout);
+    let last: serde_json::Value =
+        serde_json::from_str(said.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(last["placed"], 1, "{said}");
+    // Also what was sent since the last report of the source.
+    assert!(last["bytes_sent"].as_u64() >= Some(40_000_000), "{said}");
     assert_same(&scratch.path("from/huge"), &scratch.path("to/huge"));
 }
 

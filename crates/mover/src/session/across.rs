@@ -63,11 +63,45 @@ pub(super) struct Side {
 
 impl Side {
     pub async fn begin(ssh: &Ssh, host: &SshHost, session: [u8; 16], start: Start) -> Result<Self> {
-        let (mut helper, raw) = Helper::start(ssh, host, start.direction)?;
+        let side = Self::call(ssh, host, session, start.direction).await?;
+        side.control.outbox.send(Message::Start(Box::new(start)));
+        Ok(side)
+    }
+
+    /// Without a `Start`, which is all that it waits for: it has looked at nothing yet.
+    async fn call(
+        ssh: &Ssh,
+        host: &SshHost,
+        session: [u8; 16],
+        direction: Direction,
+    ) -> Result<Self> {
+        let (mut helper, raw) = Helper::start(ssh, host, direction)?;
         let joined = join(raw, None, &Intent::Control { session }).await;
         let control = joined.map_err(|error| helper.explain(error))?;
-        control.outbox.send(Message::Start(Box::new(start)));
         Ok(Self { helper, control })
+    }
+}
+
+/// Both sides of a session that has not begun.
+pub(super) struct Sides {
+    source: Side,
+    sink: Side,
+}
+
+impl Sides {
+    /// Starts both at the same time.
+    pub async fn call(ssh: &Ssh, from: &SshHost, to: &SshHost) -> Result<Self> {
+        let session = draw()?;
+        let (source, sink) = tokio::try_join!(
+            Side::call(ssh, from, session, Direction::Across),
+            Side::call(ssh, to, session, Direction::Push),
+        )?;
+        Ok(Self { source, sink })
+    }
+
+    /// They are not needed any more, because of an error.
+    pub async fn leave<T>(self, error: Error) -> Result<T> {
+        end_both(self.source, self.sink, Err(error), true).await
     }
 }
 
@@ -77,23 +111,25 @@ impl Side {
 /// What ends the transfer early.
 pub async fn across(transfer: Across, tuning: &Tuning, progress: Arc<Progress>) -> Result<Summary> {
     let id = transfer.identity();
-    across_as(id, transfer, tuning, progress).await
+    let sides = Sides::call(&transfer.ssh, &transfer.from.0, &transfer.to.0).await?;
+    across_as(id, sides, transfer, tuning, progress).await
 }
 
 /// As a part of the transfer `id`.
 pub(super) async fn across_as(
     id: [u8; 32],
+    sides: Sides,
     transfer: Across,
     tuning: &Tuning,
     progress: Arc<Progress>,
 ) -> Result<Summary> {
     let Across {
-        ssh,
-        from: (from, sources),
+        from: (_, sources),
         to: (to, destination),
         options,
+        ..
     } = &transfer;
-    let (session, secret) = (draw()?, draw()?);
+    let secret = draw()?;
     // What several pairs of hosts have sent before.
     let before = progress.bytes_sent.load(Ordering::Relaxed);
     let start = |direction, paths| Start {
@@ -104,9 +140,13 @@ pub(super) async fn across_as(
         options: options.clone(),
     };
     let push = start(Direction::Push, vec![destination.clone()]);
-    let mut sink = Side::begin(ssh, to, session, push).await?;
     let send = start(Direction::Across, sources.clone());
-    let mut source = Side::begin(ssh, from, session, send).await?;
+    let Sides {
+        mut source,
+        mut sink,
+    } = sides;
+    sink.control.outbox.send(Message::Start(Box::new(push)));
+    source.control.outbox.send(Message::Start(Box::new(send)));
 
     let (to_source, to_sink) = (source.control.outbox.clone(), sink.control.outbox.clone());
     let (result, is_sinks) = {

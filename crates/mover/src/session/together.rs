@@ -20,7 +20,7 @@ use paceline_transfer::wire::{
 use tokio::sync::{watch, Notify};
 use tokio::task::JoinSet;
 
-use super::across::{across_as, end_both, pass_on, Across, Side};
+use super::across::{across_as, end_both, pass_on, Across, Side, Sides};
 use super::identity::identity;
 use super::progress::{Event, Progress};
 use super::share::{Load, Shares};
@@ -110,9 +110,26 @@ pub async fn together(
     progress: Arc<Progress>,
 ) -> Result<Summary> {
     let (mut last, id) = (transfer.last()?, transfer.identity());
-    let carried = match transfer.options.dry_run {
-        true => Summary::default(),
-        false => carry(&transfer, tuning, &progress).await?,
+    let ending = Arc::new(Notify::new());
+    let call = || Sides::call(&last.ssh, &last.from.0, &last.to.0);
+    // The last session's two sides start while the others bring what they still have.
+    let early = async {
+        ending.notified().await;
+        call().await
+    };
+    let (carried, sides) = {
+        let carried = carry(&transfer, tuning, &progress, &ending);
+        tokio::pin!(early, carried);
+        tokio::select! {
+            sides = &mut early => (carried.await, Some(sides)),
+            carried = &mut carried => (carried, None),
+        }
+    };
+    let (carried, sides) = match (carried, sides) {
+        (Ok(carried), Some(sides)) => (carried, sides?),
+        (Ok(carried), None) => (carried, call().await?),
+        (Err(error), Some(Ok(sides))) => return sides.leave(error).await,
+        (Err(error), _) => return Err(error),
     };
     // The user may have changed it.
     (_, last.options.rate_bps) = tuning.now();
@@ -121,7 +138,7 @@ pub async fn together(
         counter.store(0, Ordering::Relaxed);
     }
     progress.is_walked.store(false, Ordering::Relaxed);
-    let sum = across_as(id, last, tuning, progress).await?;
+    let sum = across_as(id, sides, last, tuning, progress).await?;
     Ok(Summary {
         placed: sum.placed + carried.placed,
         unchanged: sum.unchanged.saturating_sub(carried.placed),
@@ -131,8 +148,16 @@ pub async fn together(
     })
 }
 
-/// All pairs, until nothing is left for any of them.
-async fn carry(transfer: &Together, tuning: &Tuning, progress: &Arc<Progress>) -> Result<Summary> {
+/// All pairs, until nothing is left for any of them. `ending`: one has all that it will get.
+async fn carry(
+    transfer: &Together,
+    tuning: &Tuning,
+    progress: &Arc<Progress>,
+    ending: &Arc<Notify>,
+) -> Result<Summary> {
+    if transfer.options.dry_run {
+        return Ok(Summary::default());
+    }
     let pairs = transfer.pairs();
     let count = pairs.len() as u64;
     let shares = Arc::new(Shares::new(count));
@@ -161,6 +186,7 @@ async fn carry(transfer: &Together, tuning: &Tuning, progress: &Arc<Progress>) -
             to,
             shares: Arc::clone(&shares),
             progress: Arc::clone(progress),
+            ending: Arc::clone(ending),
             state: Mutex::default(),
             wake: Notify::new(),
         };
@@ -206,6 +232,7 @@ struct Pair {
     to: SshHost,
     shares: Arc<Shares>,
     progress: Arc<Progress>,
+    ending: Arc<Notify>,
     state: Mutex<State>,
     wake: Notify,
 }
@@ -426,6 +453,9 @@ impl Pair {
         loop {
             if !is_over {
                 is_over = self.feed_once(source, sink);
+                if is_over {
+                    self.ending.notify_one();
+                }
             }
             let _ = tokio::time::timeout(LOOK, self.wake.notified()).await;
         }

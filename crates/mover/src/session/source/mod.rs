@@ -319,7 +319,8 @@ impl Source {
                 Message::Finished(summary) => {
                     self.lock().is_over = true;
                     self.wake.notify_waiters();
-                    if self.options.part.is_some() {
+                    // Only where a head passes messages on: what was sent since the last report.
+                    if self.tuning.is_some() {
                         report_once(&self.outbox, &self.progress);
                     }
                     self.outbox.send(Message::Bye);
