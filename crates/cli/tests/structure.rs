@@ -26,7 +26,7 @@ const FLOORS: [&[&str]; 9] = [
     &["conduit", "control", "phase", "policy"],
     &["burst", "coordinator", "emulator", "gateway", "mover"],
     &["agent", "experiment", "simulator"],
-    &["collect", "courier", "machine", "testbed", "top"],
+    &["collect", "courier", "limits", "machine", "testbed", "top"],
     &["lab"],
     &["cli"],
     &["fuzz"],
