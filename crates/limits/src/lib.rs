@@ -2,7 +2,7 @@
 //! `paceline doctor --job`: what limits each connection of a job now, with evidence and remedy.
 //!
 //! The job's connections are looked at several times by sock_diag ([`sockets`]), whose
-//! counters say how long each of them waited, and for what ([`judge`]).
+//! counters say how long each of them waited, and for what ([`mod@judge`]).
 
 #![forbid(unsafe_code)]
 
