@@ -23,6 +23,20 @@ class Phases(unittest.TestCase):
         # These tests do not run under Paceline.
         self.assertIs(paceline.active(), False)
 
+    def test_phases_in_vain_are_told_once_and_only_in_a_job(self):
+        program = "import paceline\nfor _ in range(3):\n with paceline.phase(1): pass\npaceline.class_new()"
+        here = os.path.dirname(os.path.abspath(__file__))
+        for job, library, times in (
+            ("/nonexistent/pages", os.environ.get("PACELINE_LIBRARY") or "/nonexistent.so", 1),
+            ("/nonexistent/pages", "/nonexistent.so", 1),
+            ("/nonexistent/pages", "", 0),
+            ("", "/nonexistent.so", 0),
+        ):
+            environment = dict(os.environ, PYTHONPATH=here, PACELINE_LIBRARY=library, PACELINE_SOCKET=job)
+            done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.count("phases switch nothing"), times, (job, library, done.stderr))
+
     def test_enters_nest_and_a_leave_too_many_raises(self):
         for _ in range(3):
             paceline.enter(1)
@@ -120,7 +134,7 @@ class Phases(unittest.TestCase):
             "if child:\n"
             "    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
         )
-        path = os.path.dirname(os.path.abspath(paceline.__file__))
+        path = os.path.dirname(os.path.abspath(__file__))
         environment = dict(os.environ, PYTHONPATH=path)
         subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 

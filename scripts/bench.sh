@@ -3,7 +3,7 @@
 # The cost of the control laws on the host, the cost of Paceline on this machine's
 # kernel (root, idle machine), the study's scenario in ns-3, and every experiment in full
 # on the virtual backend.
-# Into results/bench/: peers, control.txt, phases.txt, burst.txt, live-overhead.json, ns3,
+# Into results/bench/: peers, control.txt, torch.txt, phases.txt, burst.txt, live-overhead.json, ns3,
 # simulator-speed.txt, transfer.txt, virtual/EXPERIMENT, virtual/small-bursts.csv and
 # kernels/SUITE.
 # What is to be kept goes to docs/results/EXPERIMENT by hand: results.json and table.txt.
@@ -39,6 +39,9 @@ heading "ns-3: Table 1 of feng-2000"
 tests/peers/ns3.sh "$place/ns3" || failed+=("ns3")
 "$paceline" sim sweep tests/peers/ns3-dumbbell.toml --out "$place/ns3/simulator" || failed+=("ns3-dumbbell")
 python3 tests/peers/compare.py "$place/ns3/table.md" "$place/ns3/simulator/results.json" | tee "$place/ns3/simulator.md"
+
+heading "PyTorch: classes of two ranks of Gloo"
+as_root /usr/bin/python3 -B tests/torch/test.py "$(realpath "$paceline")" 2>&1 | tee "$place/torch.txt" || failed+=("torch")
 
 heading "live: paceline send beside rsync, rclone, lftp and aria2"
 as_root python3 tests/peers/movers.py --paceline "$paceline" --out "$place/peers" || failed+=("peers")

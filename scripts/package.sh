@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Builds the Debian package, a tarball of the same files, where rpmbuild is installed an .rpm of
-# them, too, and the list of what is linked in (SBOM, CycloneDX), into target/package or the directory given. The same source, compiler and
+# them, too, a wheel of the Python module with its library, and the list of what is linked in (SBOM, CycloneDX), into target/package or the directory given. The same source, compiler and
 # packages give the same bytes, wherever it is built.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -90,6 +90,15 @@ tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH
 	| xz -T1 -"$level" >"$out/$name.tar.xz"
 install -m 644 "$work/paceline.cdx.json" "$out/paceline.cdx.json"
 
+# The wheel: the Python module with the library, from a copy, so that no build is left in the source.
+cp -r python "$work/python"
+rm -rf "$work/python/paceline/__pycache__"
+isolated=
+# Debian's python3-hatchling if it is there; else pip fetches it.
+python3 -c 'import hatchling' 2>/dev/null && isolated=--no-build-isolation
+PACELINE_WHEEL_LIBRARY=$work/$name/lib/libpaceline.so PIP_ROOT_USER_ACTION=ignore \
+	python3 -m pip --quiet --disable-pip-version-check wheel --no-deps $isolated -w "$out" "$work/python"
+
 # The .rpm: the same files at the places that its distributions have for them.
 if command -v rpmbuild >/dev/null; then
 	tree=$work/rpm
@@ -99,7 +108,7 @@ if command -v rpmbuild >/dev/null; then
 	mkdir -p "$tree/usr/lib64" "$tree/usr/share/licenses/paceline" "$tree/usr/share/paceline/python" "$tree/usr/share/zsh/site-functions"
 	mv "$tree/usr/lib/libpaceline.so" "$tree/usr/lib64/"
 	ln -sf ../../lib64/libpaceline.so "$tree/usr/lib/paceline/libpaceline.so"
-	mv "$tree/usr/lib/python3/dist-packages/paceline.py" "$tree/usr/share/paceline/python/"
+	mv "$tree/usr/lib/python3/dist-packages/paceline" "$tree/usr/share/paceline/python/"
 	rm -r "$tree/usr/lib/python3"
 	mv "$tree/usr/share/zsh/vendor-completions/_paceline" "$tree/usr/share/zsh/site-functions/"
 	rmdir "$tree/usr/share/zsh/vendor-completions"
@@ -118,4 +127,4 @@ if command -v rpmbuild >/dev/null; then
 		fail "rpmbuild: $(cat "$work/rpm.log")"
 fi
 shopt -s nullglob
-(cd "$out" && sha256sum paceline_*.deb paceline-*.rpm paceline-*.tar.xz paceline.cdx.json | tee paceline-sha256sums)
+(cd "$out" && sha256sum paceline_*.deb paceline-*.rpm paceline-*.tar.xz paceline-*.whl paceline.cdx.json | tee paceline-sha256sums)

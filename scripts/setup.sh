@@ -31,7 +31,7 @@ if [ "$architecture" = x86_64 ]; then
 fi
 
 case ${1:-} in
-package | test | bench) packages+=(dpkg-dev git python3 python3-pip) ;; # and its SBOM, below
+package | test | bench) packages+=(dpkg-dev git python3 python3-pip python3-hatchling) ;; # its SBOM, below, and wheel
 esac
 
 if [ "${1:-}" = test ] || [ "${1:-}" = bench ]; then
@@ -56,6 +56,7 @@ if [ "${1:-}" = bench ]; then
 	packages+=(
 		g++ libns3-dev # ns-3, which the simulator is held against
 		haproxy kcptun ethtool # other gateways, and what makes their path honest
+		python3-torch # paceline.torch; with what it needs 150 MB to fetch, 640 MB installed
 	)
 fi
 

@@ -16,7 +16,9 @@ stage() { # directory, prefix: everything below the directory as it is below the
 	put 644 "$built/libpaceline-yield.so" lib/paceline/libpaceline-yield.so
 	# The shim looks for the library beside itself: there is one, wherever it is found.
 	ln -sf ../libpaceline.so "$to/lib/paceline/libpaceline.so"
-	put 644 python/paceline.py lib/python3/dist-packages/paceline.py
+	for name in __init__.py torch.py; do
+		put 644 "python/paceline/$name" "lib/python3/dist-packages/paceline/$name"
+	done
 	# Where systemd looks below /usr and /usr/local.
 	for name in paceline-agent.service paceline-agent.socket paceline-gateway.service; do
 		put 644 "packaging/$name" "lib/systemd/system/$name"

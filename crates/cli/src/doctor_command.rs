@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use paceline_agent::doctor::{self, Check, Level, PathOptions, Report};
+use paceline_agent::service;
 use paceline_gateway::config::Config;
 use paceline_gateway::probe::{probes, Probe};
 use paceline_input::units;
 
-/// Exits 1 when Paceline cannot run here, or the gateway of `--gateway`.
+/// Exits 1 when Paceline cannot run here, or the gateway of `--gateway`. With `--job`: 0 when
+/// the job was looked at, whatever was found, else 1.
 #[derive(clap::Args)]
 pub struct Args {
     /// Machine-readable output
@@ -26,9 +28,27 @@ pub struct Args {
     /// peers carry
     #[arg(long, value_name = "FILE")]
     gateway: Option<PathBuf>,
+    /// Say what limits each connection of a running job, and what would help: its id, its
+    /// cgroup, or the last part of that (paceline.1234.1)
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["rate", "rtt", "gateway"])]
+    job: Option<String>,
+    /// How long to look at the job, 100ms to 10min
+    #[arg(long = "for", value_name = "TIME", default_value = "1s", requires = "job", value_parser = units::parse_duration)]
+    time: Duration,
+    /// Without root: directory of the agent's sockets
+    #[arg(long, value_name = "DIR", default_value = service::DIRECTORY, requires = "job")]
+    agent: PathBuf,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(job) = &args.job {
+        let report = paceline_limits::examine(job, &args.agent, args.time)?;
+        match args.json {
+            true => crate::output::print_json(&report)?,
+            false => crate::output::print(&report.text())?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let gateway = args.gateway.as_deref().map(Config::load).transpose()?;
     let mut report = doctor::examine(PathOptions {
         rate_bits_per_s: args.rate,

@@ -16,7 +16,6 @@ mod generate_command;
 mod interface;
 mod lab_command;
 mod metrics;
-mod output;
 mod policy_command;
 mod receive_command;
 mod report_command;
@@ -27,7 +26,6 @@ mod set_command;
 mod sim_command;
 mod status_command;
 mod through_gateway;
-mod top_command;
 mod transfer;
 mod transfers_command;
 mod trusted_path;
@@ -35,6 +33,7 @@ mod trusted_path;
 use std::process::ExitCode;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use paceline_terminal as output;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -83,7 +82,7 @@ enum Command {
     /// Show the jobs, the changes to each connection, and the reasons
     Status(status_command::Args),
     /// Live view of jobs, connections and groups of parallel streams
-    Top(top_command::Args),
+    Top(paceline_top::Args),
     /// Check this kernel and host, with a remedy for each failed check
     Doctor(doctor_command::Args),
     /// List, show and check policies
@@ -140,7 +139,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report_command::run(args),
         Command::Agent(args) => agent_command::run(&args),
         Command::Status(args) => status_command::run(args),
-        Command::Top(args) => top_command::run(&args),
+        Command::Top(args) => paceline_top::run(&args),
         Command::Doctor(args) => doctor_command::run(args),
         Command::Policy(args) => policy_command::run(args),
         Command::Lab(args) => lab_command::run(args, guest_log(cli.verbose)),

@@ -4,13 +4,11 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use paceline_agent::status::{
-    self, milliseconds, rate, without, GroupStatus, JobStatus, KeyStatus, Status,
-};
-
+use paceline_agent::status::{self, milliseconds, rate, GroupStatus, JobStatus, Status};
 use paceline_history::Traffic;
+use paceline_top::value;
 
-use crate::output::{self, foreign};
+use crate::output::{self, age, foreign};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -130,14 +128,6 @@ pub fn traffic(traffic: &Traffic) -> String {
     )
 }
 
-/// A key's value; of one that was left out, what holds without it.
-pub fn value(key: &KeyStatus) -> String {
-    match &key.value {
-        Some(value) => foreign(value),
-        None => without(&key.key).to_owned(),
-    }
-}
-
 /// Each key of the policy, and where it is from.
 fn keys(job: &JobStatus) -> String {
     if job.keys.is_empty() {
@@ -250,13 +240,4 @@ fn groups(groups: &[GroupStatus]) -> String {
         })
         .collect();
     format!("groups:\n{}", output::table("    ", &rows))
-}
-
-/// Of a job, or a view.
-pub fn age(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min", seconds / 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-    }
 }

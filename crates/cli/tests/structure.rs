@@ -19,13 +19,14 @@ const LONGEST_FILE: usize = 600;
 /// Each crate uses those of floors below its own, and no others. From the ground up.
 const FLOORS: [&[&str]; 9] = [
     &[
-        "abi", "bpf", "callers", "cgroup", "launch", "metrics", "net", "report", "transfer",
+        "abi", "bpf", "callers", "cgroup", "launch", "metrics", "net", "report", "terminal",
+        "transfer",
     ],
     &["history", "input", "security"],
     &["conduit", "control", "phase", "policy"],
     &["burst", "coordinator", "emulator", "gateway", "mover"],
     &["agent", "experiment", "simulator"],
-    &["collect", "courier", "machine", "testbed"],
+    &["collect", "courier", "limits", "machine", "testbed", "top"],
     &["lab"],
     &["cli"],
     &["fuzz"],

@@ -15,9 +15,12 @@ program does not run under Paceline, the functions switch nothing; wrong use rai
 same exceptions either way. A call that raises has changed nothing: an enter() that
 raised is not to be left.
 
-The library is found if the program has loaded it already, in PREFIX/lib if this file is
-in PREFIX/lib/python3/dist-packages, or where the dynamic linker looks. PACELINE_LIBRARY
-names another one; empty, none.
+The library is found if the program has loaded it already, beside this file (a wheel brings
+it), in PREFIX/lib if this package is in PREFIX/lib/python3/dist-packages, or where the
+dynamic linker looks. PACELINE_LIBRARY names another one; empty, none.
+
+In a job that has phases, the first phase of a process whose phases do not reach the job
+gives a RuntimeWarning: once, and not if PACELINE_LIBRARY is empty.
 """
 
 import contextlib
@@ -25,6 +28,7 @@ import ctypes
 import operator
 import os
 import threading
+import warnings
 
 __all__ = [
     "CLASSES",
@@ -67,7 +71,8 @@ def _candidates():
         (None, ctypes.DEFAULT_MODE),  # what the program is linked with
         # What the process has opened: the MPI shim may have.
         ("libpaceline.so", ctypes.DEFAULT_MODE | getattr(os, "RTLD_NOLOAD", 0)),
-        (os.path.join(here, "..", "..", "libpaceline.so"), ctypes.DEFAULT_MODE),
+        (os.path.join(here, "libpaceline.so"), ctypes.DEFAULT_MODE),
+        (os.path.join(here, "..", "..", "..", "libpaceline.so"), ctypes.DEFAULT_MODE),
         ("libpaceline.so", ctypes.DEFAULT_MODE),
     ]
 
@@ -101,6 +106,8 @@ class _State:
         self.next_token = 0
         # Given out where the library gives out none.
         self.given = set()
+        # Whether it was said that all of this has no effect.
+        self.told = False
 
 
 _library = _load()
@@ -114,6 +121,30 @@ def _forget():
 
 
 os.register_at_fork(after_in_child=_forget)
+
+
+def _warn_if_in_vain():
+    """Says so where the process is in a job with phases, and its own do not reach it."""
+    if _state.told:
+        return
+    _state.told = True
+    # `paceline run` and the plugin for Slurm set it where the policy has phases.
+    if not os.environ.get("PACELINE_SOCKET") or os.environ.get("PACELINE_LIBRARY") == "":
+        return
+    if _library is None:
+        why = (
+            "libpaceline was not found: install the wheel or the package that brings it, "
+            "or name it by PACELINE_LIBRARY"
+        )
+    elif not active():
+        why = f"nothing answers at {os.environ['PACELINE_SOCKET']}, or not for this process"
+    else:
+        return
+    warnings.warn(
+        f"this program runs in a Paceline job, but its phases switch nothing: {why}",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def _checked(class_id):
@@ -146,6 +177,7 @@ def enter(class_id):
     Raises ValueError if there is no such class, RuntimeError if too many are active.
     """
     number = _checked(class_id)
+    _warn_if_in_vain()
     if _library is not None and _library.paceline_enter(number) == _EFULL:
         # It counts this one all the same.
         _library.paceline_leave()
@@ -174,6 +206,7 @@ def begin(class_id):
     Raises ValueError if there is no such class, RuntimeError if too many are active.
     """
     number = _checked(class_id)
+    _warn_if_in_vain()
     theirs = 0 if _library is None else _library.paceline_begin(number)
     if theirs == _EFULL:
         raise _full()
@@ -200,6 +233,7 @@ def class_new():
 
     Raises RuntimeError if all are given out.
     """
+    _warn_if_in_vain()
     if active():
         number = _library.paceline_class_new()
     else:

@@ -4,6 +4,8 @@
 //! [`seen`] keeps what the last looks saw, [`table`] makes rows of it, [`view`] is what
 //! keys change, and [`draw`] puts all of that on a screen without looking at anything else.
 
+#![forbid(unsafe_code)]
+
 mod draw;
 mod gateway;
 mod history;
@@ -26,6 +28,7 @@ use paceline_input::units::Time;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::DefaultTerminal;
 
+pub use table::value;
 use view::{Next, View};
 
 /// Intervals that can be asked for. A look takes some milliseconds of a CPU; what is slower
@@ -34,7 +37,8 @@ const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::f
 /// How soon a new look, or a signal, is noticed. Keys are noticed at once.
 const NOTICE: Duration = Duration::from_millis(50);
 
-#[derive(clap::Args)]
+/// The command line of `paceline top`.
+#[derive(Debug, clap::Args)]
 pub struct Args {
     /// Refresh interval, 100ms to 60s
     #[arg(long, value_name = "TIME", default_value = "1s")]
@@ -51,6 +55,10 @@ struct Look {
     gateway: Option<GatewayStatus>,
 }
 
+/// Shows the view until it is left, or a signal comes.
+///
+/// # Errors
+/// A bad interval, no terminal, or a kernel side that cannot be read.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let interval = args.interval.duration();
     if !(INTERVALS.0..=INTERVALS.1).contains(&interval) {

@@ -4,11 +4,20 @@
 use std::cmp::Ordering;
 use std::net::SocketAddr;
 
-use paceline_agent::status::{milliseconds, rate, Connection, JobStatus, KeyStatus, Origin};
+use paceline_agent::status::{
+    milliseconds, rate, without, Connection, JobStatus, KeyStatus, Origin,
+};
 
 use super::seen::{Seen, SeenGroup};
-use crate::output::foreign;
-use crate::status_command::{age, value};
+use paceline_terminal::{age, foreign};
+
+/// The value of a policy's key; of one that was left out, what holds without it.
+pub fn value(key: &KeyStatus) -> String {
+    match &key.value {
+        Some(value) => foreign(value),
+        None => without(&key.key).to_owned(),
+    }
+}
 
 /// A view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

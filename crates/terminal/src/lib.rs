@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Writing results to stdout.
+//! Results on a terminal, or wherever stdout leads: text, JSON and tables.
+
+#![forbid(unsafe_code)]
 
 use std::io::{self, IsTerminal, Write};
 
@@ -104,6 +106,15 @@ pub fn table(indent: &str, rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A duration for people, of a job or a view: `41 s`, `3 min`, `2 h 5 min`.
+pub fn age(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ use ratatui::Frame;
 use super::history::Point;
 use super::table::{Column, Pane, Row};
 use super::view::View;
-use crate::output::foreign;
-use crate::status_command::age;
+use paceline_terminal::{age, foreign};
 
 /// Columns of text beyond the first are shown where this many characters are left for them.
 const ROOM_FOR_WORDS: u16 = 40;

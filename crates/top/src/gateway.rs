@@ -8,7 +8,7 @@ use std::time::Duration;
 use paceline_gateway::service::{status, Status};
 use serde_json::Value;
 
-use crate::output::foreign;
+use paceline_terminal::foreign;
 
 /// Lines at most: what is left of the screen is for jobs.
 const MOST: usize = 4;
