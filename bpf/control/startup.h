@@ -121,15 +121,17 @@ static __always_inline void pl_lead_window(const struct pl_start *s, const struc
 
 /*
  * A larger window is tried: a little larger, and of those that share a path, which have no
- * probe, the more the more this burst has found.
+ * probe, the more the more this burst has found; the less, the longer the path stays wary.
+ * Without branches, each of which the verifier follows to the end.
  */
 static __always_inline void pl_grow_window(const struct pl_start *s, struct pl_path *path)
 {
-	__u64 more = path->window_bps / 64;
+	__u64 found = path->window_bps - s->rate_bps;
+	__u32 voices = pl_voices(s);
 
-	if (pl_voices(s) > 1 && !path->wary && path->window_bps > s->rate_bps)
-		more += (path->window_bps - s->rate_bps) / 4;
-	path->window_bps += more / pl_voices(s);
+	found &= (found >> 63) - 1;
+	found = found * (voices - 1) / (4 * voices * (1 + path->wary));
+	path->window_bps += (path->window_bps / 64 + found) / voices;
 }
 
 /*
