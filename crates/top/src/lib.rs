@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline top`: what Paceline does on this host, again and again.
 //!
-//! [`seen`] keeps what the last looks saw, [`table`] makes rows of it, [`view`] is what
-//! keys change, and [`draw`] puts all of that on a screen without looking at anything else.
+//! `seen` keeps what the last looks saw, `table` makes rows of it, `view` is what
+//! keys change, and `draw` puts all of that on a screen without looking at anything else.
 
 #![forbid(unsafe_code)]
 
