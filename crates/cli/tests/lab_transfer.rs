@@ -59,18 +59,17 @@ fn files_of(lab: u32) -> Option<PathBuf> {
     ours.next().map(|entry| entry.path())
 }
 
-/// How many processes were told of this place.
-fn told_of(place: &Path) -> usize {
+/// How many receivers write to this place. (Making a token is told of it, too, and is soon over.)
+fn receivers(place: &Path) -> usize {
     let place = place.to_str().expect("UTF-8");
-    let told = |entry: &fs::DirEntry| {
-        fs::read(entry.path().join("cmdline"))
-            .is_ok_and(|words| String::from_utf8_lossy(&words).contains(place))
+    let receives = |entry: &fs::DirEntry| {
+        fs::read(entry.path().join("cmdline")).is_ok_and(|words| {
+            let words = String::from_utf8_lossy(&words);
+            words.contains("\0receive\0") && words.contains(place)
+        })
     };
-    fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter(told)
-        .count()
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(receives).count()
 }
 
 fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
@@ -93,10 +92,10 @@ fn killed(place: &Path) -> PathBuf {
         .spawn()
         .unwrap();
     let files = until("files are made", || files_of(run.id()));
-    until("a receiver runs", || (told_of(&files) > 0).then_some(()));
+    until("a receiver runs", || (receivers(&files) > 0).then_some(()));
     run.kill().unwrap();
     run.wait().unwrap();
-    until("its processes end", || (told_of(&files) == 0).then_some(()));
+    until("it ends", || (receivers(&files) == 0).then_some(()));
     assert!(files.is_dir());
     files
 }
