@@ -12,6 +12,8 @@ use nix::unistd::Pid;
 
 const STREAMS: usize = 4;
 const BYTES: usize = 2_000_000;
+/// Changes of the window's size together with a key.
+const CHANGES: u16 = 2000;
 
 fn top() -> Terminal {
     let mut command = paceline();
@@ -125,6 +127,25 @@ fn a_gateway_has_its_line() {
     top.until("the gateway is gone", |screen| {
         !screen.contains("gateway near")
     });
+    top.press("q");
+    assert_eq!(top.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_key_that_comes_with_a_new_size_of_the_window_is_taken() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let mut top = top();
+    top.until_shown("No job runs:");
+    // Now and then both are there when it looks.
+    for round in 0..CHANGES {
+        top.resize(30 + round % 2, 100);
+        top.press("?");
+        top.until_shown("any key returns");
+        top.press("x");
+        top.until_shown("No job runs:");
+    }
     top.press("q");
     assert_eq!(top.end().0.code(), Some(0));
 }

@@ -321,9 +321,9 @@ fn help(frame: &mut Frame) {
 mod tests {
     use std::time::Duration;
 
+    use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use paceline_input::units::Time;
     use ratatui::backend::TestBackend;
-    use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use ratatui::Terminal;
 
     use super::super::seen::tests as example;

@@ -22,10 +22,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
+use crossterm::event::{self, Event};
 use paceline_agent::status::{Reader, Status};
 use paceline_gateway::service::{control_socket, Status as GatewayStatus};
 use paceline_input::units::Time;
-use ratatui::crossterm::event::{self, Event};
 use ratatui::DefaultTerminal;
 
 pub use table::value;

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use paceline_agent::status::Status;
 use paceline_input::units::Time;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::gateway::Gateway;
 use super::seen::Seen;
