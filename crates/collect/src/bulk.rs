@@ -39,7 +39,7 @@ impl Collector {
             let rates: Vec<Vec<f64>> = each
                 .map(|flows| flows.iter().map(|flow| goodput(flow)).collect())
                 .collect();
-            let sums = rates.iter().map(|rates| rates.iter().sum()).collect();
+            let sums: Vec<f64> = rates.iter().map(|rates| rates.iter().sum()).collect();
             let bound = share_of_link
                 * topology
                     .frame()
@@ -47,12 +47,18 @@ impl Collector {
             self.put(
                 place,
                 &place.metric("goodput_bps", &tails),
-                sums,
+                sums.clone(),
                 Some(bound),
             )?;
             if group.flows > 1 {
                 let indices = rates.iter().map(|rates| jain(rates)).collect();
                 self.put(place, &place.metric("jain", &tails), indices, None)?;
+                let least = || rates.iter().map(|rates| striped(rates));
+                let evenness = least().zip(&sums).map(|(least, sum)| least / sum).collect();
+                let metric = place.metric("least_to_mean", &tails);
+                self.put(place, &metric, evenness, Some(1.0))?;
+                let metric = place.metric("striped_bps", &tails);
+                self.put(place, &metric, least().collect(), Some(bound))?;
             }
             let shares = share(
                 of_group
@@ -199,6 +205,12 @@ fn mean_rate_bps(topology: &Topology, duration_ns: u64) -> u64 {
 
 fn goodput(flow: &FlowRecord) -> f64 {
     flow.bytes as f64 * 8e9 / flow.active_ns.max(1) as f64
+}
+
+/// What a program gets that gives each flow as much, and goes on when all are through: the
+/// slowest flow's rate times their number.
+fn striped(rates: &[f64]) -> f64 {
+    rates.iter().copied().fold(f64::INFINITY, f64::min) * rates.len() as f64
 }
 
 /// Jain's fairness index: 1 if all are equal, 1/n if one has everything.

@@ -293,6 +293,23 @@ pub struct StreamSample {
     pub total_inflight: u64,
 }
 
+impl StreamSample {
+    /// Of each stream what has arrived, and its inflight unless it is complete.
+    pub fn of(streams: &[(u64, Option<u32>)]) -> Self {
+        let arrived = || streams.iter().map(|(arrived, _)| *arrived);
+        let inflight = || streams.iter().filter_map(|(_, inflight)| *inflight);
+        Self {
+            active: inflight().count().try_into().unwrap_or(u32::MAX),
+            arrived_bytes: arrived().sum(),
+            slowest_bytes: arrived().min().unwrap_or(u64::MAX),
+            fastest_bytes: arrived().max().unwrap_or(0),
+            least_inflight: inflight().min().unwrap_or(0),
+            most_inflight: inflight().max().unwrap_or(0),
+            total_inflight: inflight().map(u64::from).sum(),
+        }
+    }
+}
+
 /// One run of messages between two hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MessagesRecord {

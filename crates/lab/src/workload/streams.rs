@@ -245,31 +245,17 @@ fn watch(
         if let Some(coordination) = coordination.take_if(|_| dies) {
             coordination.kill_server();
         }
-        let mut sample = StreamSample {
-            slowest_bytes: u64::MAX,
-            least_inflight: u32::MAX,
-            ..StreamSample::default()
-        };
-        for stream in streams {
+        let look = |stream: &Stream| -> Result<_, CaseError> {
             let arrived = Counters::of(&stream.receiver)?.received_bytes;
-            sample.arrived_bytes += arrived;
-            sample.slowest_bytes = sample.slowest_bytes.min(arrived);
-            sample.fastest_bytes = sample.fastest_bytes.max(arrived);
-            if arrived >= size {
-                continue;
-            }
-            let inflight = Counters::of(&stream.sender)?.inflight;
-            sample.active += 1;
-            sample.least_inflight = sample.least_inflight.min(inflight);
-            sample.most_inflight = sample.most_inflight.max(inflight);
-            sample.total_inflight += u64::from(inflight);
-        }
+            let inflight = || Ok(Counters::of(&stream.sender)?.inflight);
+            let inflight: Result<_, CaseError> = (arrived < size).then(inflight).transpose();
+            Ok((arrived, inflight?))
+        };
+        let each = streams.iter().map(look).collect::<Result<Vec<_>, _>>()?;
+        let sample = StreamSample::of(&each);
         let over = sample.active == 0
             || streams.iter().all(|stream| stream.receiving.is_finished())
             || streams.iter().any(failed);
-        if sample.active == 0 {
-            sample.least_inflight = 0;
-        }
         samples.push(sample);
         if over {
             return Ok(samples);

@@ -351,7 +351,8 @@ impl Runner<'_, '_> {
             }
             let mut samples = Vec::new();
             loop {
-                let sample = sample(&world, streams.size_bytes);
+                let each = look(&world, streams.size_bytes);
+                let sample = StreamSample::of(&each);
                 samples.push(sample);
                 if sample.active == 0 {
                     break;
@@ -402,32 +403,15 @@ impl Runner<'_, '_> {
     }
 }
 
-/// All streams at one moment.
-fn sample(world: &World, size: u64) -> StreamSample {
-    let mut sample = StreamSample {
-        slowest_bytes: u64::MAX,
-        least_inflight: u32::MAX,
-        ..StreamSample::default()
-    };
+/// Of each stream what has arrived, and its inflight unless it is complete.
+fn look(world: &World, size: u64) -> Vec<(u64, Option<u32>)> {
     let group = &world.groups[0];
-    for number in group.flows.clone() {
-        let flow = &world.flows[number as usize];
+    let flows = &world.flows[group.flows.start as usize..group.flows.end as usize];
+    let each = flows.iter().map(|flow| {
         let arrived = arrived_bytes(flow.receiver.distinct(), &group.sender).min(size);
-        sample.arrived_bytes += arrived;
-        sample.slowest_bytes = sample.slowest_bytes.min(arrived);
-        sample.fastest_bytes = sample.fastest_bytes.max(arrived);
         // Before it has begun nothing is complete.
-        if flow.completed != NEVER {
-            continue;
-        }
-        let inflight = flow.sender.outstanding();
-        sample.active += 1;
-        sample.least_inflight = sample.least_inflight.min(inflight);
-        sample.most_inflight = sample.most_inflight.max(inflight);
-        sample.total_inflight += u64::from(inflight);
-    }
-    if sample.active == 0 {
-        sample.least_inflight = 0;
-    }
-    sample
+        let under_way = flow.completed == NEVER;
+        (arrived, under_way.then(|| flow.sender.outstanding()))
+    });
+    each.collect()
 }
