@@ -262,7 +262,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	/* It began under an earlier policy, or its listener did. */
 	else if (fresh && set && set->had_rto_min)
 		bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_RTO_MIN, &usual_us, sizeof(usual_us));
-	if (policy->target != PL_TARGET_OFF)
+	if (policy->target != PL_TARGET_OFF || policy->even)
 		path_of(conn);
 	conn->error = apply(socket, conn, fresh);
 	if (conn->error) {

@@ -4,6 +4,7 @@
 #define PACELINE_MAPS_H
 
 #include "kernel.h"
+#include "control/even.h"
 #include "control/phases.h"
 #include "control/spacing.h"
 #include "control/window_cap.h"
@@ -50,6 +51,7 @@ struct pl_connection {
 	u64 spacing_bps; /* of what is spaced */
 	struct pl_group_key group;
 	struct pl_window window;
+	struct pl_even even;
 	struct pl_counted counted;
 	char former[PL_CC_NAME_LEN]; /* congestion control before ours */
 };

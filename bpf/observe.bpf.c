@@ -4,6 +4,15 @@
 #include "held.h"
 #include "tuned.h"
 
+/* With how many connections this one shares a window, itself included; 0: with none. */
+static __noinline u32 streams_with(struct pl_connection *conn)
+{
+	struct pl_path_key key = conn->path; /* Linux 6.1 takes no key from an iterator's value */
+	struct pl_path_slot *slot = bpf_map_lookup_elem(&pl_paths, &key);
+
+	return slot && pl_even_is_in(&conn->even, &slot->path) ? slot->path.even_streams : 0;
+}
+
 /* IPv4 as ::ffff:a.b.c.d, network order. */
 static __always_inline void local_address(struct sock *sk, u32 to[4])
 {
@@ -74,6 +83,7 @@ int pl_status(struct bpf_iter__bpf_sk_storage_map *ctx)
 		r.new_segs = tp->data_segs_out - conn->counted.segs;
 		r.new_retransmitted_segs = tp->total_retrans - conn->counted.retransmitted_segs;
 	}
+	r.even_streams = streams_with(conn);
 	bpf_probe_read_kernel_str(r.congestion, sizeof(r.congestion),
 				  (void *)tp->inet_conn.icsk_ca_ops +
 					  bpf_core_field_offset(struct tcp_congestion_ops, name));

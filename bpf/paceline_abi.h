@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 11
+#define PL_ABI_VERSION 12
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
@@ -73,7 +73,8 @@ struct pl_policy {
 	__u32 rto_jitter_us; /* spread added to it, per connection */
 	__u32 delayed_ack_us; /* TCP_BPF_DELACK_MAX; 0: the kernel's 40-200 ms */
 	__u32 tick_us; /* the kernel's 1/HZ: the jitter is drawn in whole ticks */
-	__u16 phases; /* 1: connections follow their process's phases */
+	__u8 phases; /* 1: connections follow their process's phases */
+	__u8 even; /* 1: those to one destination share one window (control/even.h) */
 	__u16 rto_linear; /* 1: TCP_THIN_LINEAR_TIMEOUTS */
 	__u64 line_rate_bps; /* of the interface, framing included; 0: no gap is asked for */
 	__u16 gap_bytes; /* between packets, in addition to the interface's own (control/spacing.h) */
@@ -314,6 +315,13 @@ struct pl_path {
 	__u8 filled; /* 1: while it was learned it was seen to be full */
 	__u8 room_segs; /* half of what waited in it when a burst overflowed it; 0: not known, or more than matters (loss.h) */
 	__u16 block_first; /* segments of the ACK with which a train, and its block, began; 0: within a train */
+	/* Even streams (even.h). */
+	__u64 even_since_us; /* when the first of them began; names them */
+	__u64 even_progress; /* segments that they delivered, each since it is one */
+	__u32 even_streams; /* that share the window */
+	__u32 even_segs; /* of the window */
+	__u32 even_full; /* 1: one of them has lost, or has left slow start */
+	__u32 reserved;
 };
 
 /* Whose turn it is among a job's connections in one network namespace (control/turns.h). */
@@ -426,6 +434,8 @@ struct pl_connection_record {
 	__u32 quick; /* enum pl_quick */
 	__u64 new_bytes; /* of struct pl_counters, what is not added up yet */
 	__u32 new_segs, new_retransmitted_segs;
+	__u32 even_streams; /* with which it shares one window, itself included; 0: it does not */
+	__u32 reserved;
 };
 
 /* A socket of a job's process that is not the job's (bpf_iter over the tasks' files). */
@@ -499,13 +509,13 @@ _Static_assert(sizeof(struct pl_changed_record) == 8, "pl_changed_record");
 _Static_assert(sizeof(struct pl_path_key) == 40, "pl_path_key");
 _Static_assert(sizeof(struct pl_process_key) == 16, "pl_process_key");
 _Static_assert(sizeof(struct pl_phase_page) == 520, "pl_phase_page");
-_Static_assert(sizeof(struct pl_path) == 152, "pl_path");
-_Static_assert(sizeof(struct pl_path_slot) == 160, "pl_path_slot");
+_Static_assert(sizeof(struct pl_path) == 184, "pl_path");
+_Static_assert(sizeof(struct pl_path_slot) == 192, "pl_path_slot");
 _Static_assert(sizeof(struct pl_place_key) == 16, "pl_place_key");
 _Static_assert(sizeof(struct pl_place) == 56, "pl_place");
 _Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");
 _Static_assert(sizeof(struct pl_turn_slot) == 56, "pl_turn_slot");
-_Static_assert(sizeof(struct pl_connection_record) == 248, "pl_connection_record");
+_Static_assert(sizeof(struct pl_connection_record) == 256, "pl_connection_record");
 _Static_assert(sizeof(struct pl_counters_key) == 16, "pl_counters_key");
 _Static_assert(sizeof(struct pl_counters) == 120, "pl_counters");
 _Static_assert(sizeof(struct pl_trial_key) == 16, "pl_trial_key");

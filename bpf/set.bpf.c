@@ -20,7 +20,7 @@ static __always_inline bool laws_differ(const struct pl_policy *was, const struc
 	return was->base != is->base || was->wrap != is->wrap || was->target != is->target ||
 	       was->clustered != is->clustered || was->gap_bytes != is->gap_bytes || was->tuned != is->tuned ||
 	       was->ack_every != is->ack_every || was->window_fixed_segs != is->window_fixed_segs ||
-	       was->window_again != is->window_again;
+	       was->window_again != is->window_again || was->even != is->even;
 }
 
 /* The kernel's own algorithm of a policy; of one that has none, what the socket had before. */
@@ -76,7 +76,7 @@ static __noinline int change_laws(struct tcp_sock *tp, struct pl_connection *con
 		bpf_getsockopt(tp, IPPROTO_TCP, TCP_CONGESTION, conn->former, sizeof(conn->former));
 	begin_again(conn);
 	conn->policy = *is;
-	if (is->target != PL_TARGET_OFF)
+	if (is->target != PL_TARGET_OFF || is->even)
 		path_of(conn);
 	error = set_base(tp, conn, is->base, is->wrap);
 	if (!error && is->wrap && !is->window_fixed_segs)

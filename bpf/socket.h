@@ -103,12 +103,4 @@ static __always_inline bool has_start(const struct pl_connection *conn)
 	return conn->policy.target != PL_TARGET_OFF;
 }
 
-/* The same of one whose policy asks for a start-up law. */
-static __always_inline struct pl_connection *started(struct sock *sk)
-{
-	struct pl_connection *conn = governed(sk);
-
-	return conn && has_start(conn) ? conn : NULL;
-}
-
 #endif

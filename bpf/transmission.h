@@ -7,19 +7,20 @@
  *
  *     phases      the parameters of the class that the program is in
  *     start-up    window and pace of a burst that begins; incast and turns with it
+ *     even        its part of the path's window, where no start leads it
  *     spacing     the smaller pace of its own and of the start
  *     window cap  the smaller window of its own and of all others; where it lifts, the
  *                 larger one; and the pace with which it grows
  *     tuned       a fixed window, or the initial one again; neither goes with the others
  *
- * Phases, start-up and spacing leave bursts alone that are held out (counters.h).
+ * Phases, start-up, even and spacing leave bursts alone that are held out (counters.h).
  */
 #ifndef PACELINE_TRANSMISSION_H
 #define PACELINE_TRANSMISSION_H
 
 #include "counters.h"
+#include "even_streams.h"
 #include "groups.h"
-#include "socket.h"
 #include "tuned.h"
 
 /*
@@ -88,6 +89,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 	leave_turn(conn, &tcp, &orders);
 	bpf_spin_lock(&slot->lock);
 	pl_phase_leave(&conn->phases, &conn->start, &slot->path, &tcp, &orders);
+	pl_even_leave(&conn->even, &slot->path);
 	bpf_spin_unlock(&slot->lock);
 	stale = pl_phase_stale(&conn->phases, phase);
 	if (stale) {
@@ -246,6 +248,8 @@ static __always_inline bool before_growth(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 base_cwnd;
 
+	if (conn && conn->even.since_us && !tp->packets_out && tp->write_seq == tp->snd_nxt)
+		leave_even(conn);
 	/* A connection with a fixed window is in no group. */
 	if (!conn || !conn->slot)
 		return !conn || !conn->policy.window_fixed_segs;
@@ -272,6 +276,8 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 	pl_see_send(conn, tcp_sk(sk));
 	if (has_start(conn) && !conn->counted.held)
 		settled = start_before_send(sk, conn, repairs);
+	if (is_even(conn))
+		share_evenly(sk, conn);
 	if ((conn->policy.clustered || conn->policy.gap_bytes) && !conn->counted.held)
 		space(sk, conn);
 	if (conn->slot)
@@ -385,18 +391,22 @@ static __always_inline void before_loss(struct sock *sk)
 /* ssthresh after a loss, where the base would set it to `base`. */
 static __always_inline u32 after_loss(struct sock *sk, u32 base)
 {
-	struct pl_connection *conn = started(sk);
+	struct pl_connection *conn = governed(sk);
 	struct pl_path_slot *slot;
+	u32 ssthresh = base;
 	struct pl_tcp tcp;
 
-	if (!conn || conn->policy.target != PL_TARGET_DELIVERY_RATE || conn->counted.held)
+	if (!conn)
 		return base;
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
-	if (!slot)
-		return base;
-	see(sk, conn, &tcp);
-	/* Words of the path are read, a byte is written: no lock. */
-	return pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, base);
+	if (slot && conn->policy.target == PL_TARGET_DELIVERY_RATE && !conn->counted.held) {
+		see(sk, conn, &tcp);
+		/* Words of the path are read, a byte is written: no lock. */
+		ssthresh = pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, base);
+	}
+	if (conn->even.since_us)
+		lose_evenly(sk, conn, ssthresh);
+	return ssthresh;
 }
 
 /* The window that an undo gives back, where the base gives `base`. */
@@ -404,6 +414,8 @@ static __always_inline u32 after_undo(struct sock *sk, u32 base)
 {
 	struct pl_connection *conn = governed(sk);
 
+	if (conn && conn->even.since_us)
+		lose_evenly(sk, conn, 0);
 	return conn && conn->slot ? pl_window_undo(&conn->window, base) : base;
 }
 
@@ -446,6 +458,7 @@ static __always_inline void leave(struct sock *sk)
 	if (slot) {
 		bpf_spin_lock(&slot->lock);
 		pl_leave_path(&conn->start, &slot->path);
+		pl_even_leave(&conn->even, &slot->path);
 		bpf_spin_unlock(&slot->lock);
 	}
 	if (conn->own_pacing)

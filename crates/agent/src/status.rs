@@ -226,6 +226,8 @@ pub struct Connection {
     /// The effective cwnd, where a bound makes it differ from `cwnd_segs`, segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uwnd_segs: Option<u32>,
+    /// Connections that share one window, itself included (`streams.even`); 0: it is alone.
+    pub even_streams: u32,
     /// Rate at which its packets are spaced now, payload in bits per second; 0: they are
     /// not.
     pub spacing_bits_per_s: u64,
@@ -502,6 +504,7 @@ fn connection(record: &pl_connection_record, policy: &pl_policy) -> Connection {
         process: record.process,
         group: Some(name_text(&record.group)).filter(|group| !group.is_empty()),
         uwnd_segs: Some(record.uwnd_segs).filter(|segs| *segs != 0),
+        even_streams: record.even_streams,
         spacing_bits_per_s: record.spacing_bps.saturating_mul(8),
         quick: quick(record.quick),
         quick_acks: record.quick_acks,

@@ -35,13 +35,15 @@
 //! ```
 
 mod bindings;
+mod even;
 mod window;
 
+pub use even::Even;
 pub use window::{uwnd_add, Window};
 
 pub use bindings::{
     pl_orders, pl_phases, pl_start, pl_tcp, pl_window, PL_FRAME_BYTES, PL_GAP_LOSING,
-    PL_GAP_SEGS_MAX, PL_LEAD_SEGS, PL_LEAD_SPEEDUP, PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS,
+    PL_GAP_SEGS_MAX, PL_LEAD_SEGS, PL_LEAD_SPEEDUP, PL_LED, PL_NO_SSTHRESH, PL_PHASE_CLASS_BITS,
     PL_PHASE_SLOTS, PL_RATE_MIN_BPS, PL_SPREAD_MAX_US, PL_THIN_SEGS, PL_TRAIN_FROM,
     PL_TURN_GAP_MAX_US, PL_TURN_GAP_MIN_US, PL_TURN_GAP_SEGS, PL_TURN_LEASE_US,
     PL_TURN_WINDOW_LEAST, PL_TURN_WINDOW_MOST, PL_TURN_WINDOW_UNIT, PL_WARY_STARTS,

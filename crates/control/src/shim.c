@@ -133,3 +133,24 @@ __u64 paceline_spacing_rate(const struct pl_policy *policy, const struct pl_tcp 
 {
 	return pl_spacing_rate(policy, tcp, started);
 }
+
+void paceline_even_before_send(struct pl_even *even, struct pl_path *path, const struct pl_tcp *tcp,
+			       struct pl_orders *orders)
+{
+	pl_even_before_send(even, path, tcp, orders);
+}
+
+void paceline_even_lost(struct pl_even *even, struct pl_path *path, __u32 cwnd, __u32 ssthresh)
+{
+	pl_even_lost(even, path, cwnd, ssthresh);
+}
+
+void paceline_even_undo(struct pl_even *even, struct pl_path *path)
+{
+	pl_even_undo(even, path);
+}
+
+void paceline_even_leave(struct pl_even *even, struct pl_path *path)
+{
+	pl_even_leave(even, path);
+}

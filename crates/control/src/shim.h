@@ -3,6 +3,7 @@
 #ifndef PACELINE_CONTROL_SHIM_H
 #define PACELINE_CONTROL_SHIM_H
 
+#include "control/even.h"
 #include "control/phases.h"
 #include "control/spacing.h"
 #include "control/window_cap.h"
@@ -39,5 +40,10 @@ __u32 paceline_window_after_ack(const struct pl_window *window, __u32 cwnd);
 __u32 paceline_window_undo(struct pl_window *window, __u32 cwnd);
 void paceline_window_set(struct pl_window *window);
 __u64 paceline_spacing_rate(const struct pl_policy *policy, const struct pl_tcp *tcp, int started);
+void paceline_even_before_send(struct pl_even *even, struct pl_path *path, const struct pl_tcp *tcp,
+			       struct pl_orders *orders);
+void paceline_even_lost(struct pl_even *even, struct pl_path *path, __u32 cwnd, __u32 ssthresh);
+void paceline_even_undo(struct pl_even *even, struct pl_path *path);
+void paceline_even_leave(struct pl_even *even, struct pl_path *path);
 
 #endif

@@ -71,7 +71,7 @@ pub enum Owner {
 }
 
 /// One row for each key of a policy file.
-const KEYS: [(&str, Running, Owner); 27] = [
+const KEYS: [(&str, Running, Owner); 28] = [
     ("base", Running::Now, Owner::Nothing),
     ("startup.target", Running::Now, Owner::Nothing),
     ("startup.initial_rate", Running::Now, Owner::Nothing),
@@ -91,6 +91,7 @@ const KEYS: [(&str, Running, Owner); 27] = [
     ("window.fixed", Running::Now, Owner::Nothing),
     ("socket.nodelay", Running::Now, Owner::Any),
     ("window.initial", Running::Never, Owner::NotMore),
+    ("streams.even", Running::Now, Owner::Nothing),
     ("spacing.clustered", Running::Now, Owner::Nothing),
     ("spacing.line_rate", Running::Now, Owner::Nothing),
     ("spacing.gap", Running::Now, Owner::Nothing),

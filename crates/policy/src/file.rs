@@ -81,6 +81,8 @@ pub(crate) struct File {
     pub ack: Option<Ack>,
     /// Windows of a new connection.
     pub window: Option<Window>,
+    /// Connections of the job to one destination, side by side.
+    pub streams: Option<Streams>,
     /// Spacing of packets.
     pub spacing: Option<Spacing>,
     /// Options of each socket that a program could set itself.
@@ -231,6 +233,14 @@ pub(crate) struct Report {
     /// Absent: none.
     #[schemars(extend("x-range" = [LEAST_HELD_OUT, MOST_HELD_OUT], "examples" = ["5%"]))]
     pub held_out: Option<Share>,
+}
+
+/// Connections of the job to one destination, side by side.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Streams {
+    /// They share one window, each an equal part of it; absent: false.
+    pub even: Option<bool>,
 }
 
 /// Spacing of packets.

@@ -19,5 +19,5 @@ pub use error::{NotText, PolicyError};
 pub use file::{inline_schema, schema, FORMATS};
 pub use policy::{
     Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, Raised, Report, Rto, Socket,
-    Spacing, Startup, Target, TickTime, Window,
+    Spacing, Startup, Streams, Target, TickTime, Window,
 };

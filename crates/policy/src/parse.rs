@@ -10,7 +10,7 @@ use crate::error::PolicyError;
 use crate::file::{self, BreakerKey, File, FORMATS};
 use crate::policy::{
     Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, Report, Rto, Socket, Spacing,
-    Startup, Target, TickTime, Window, MOST_TIMER, QUICK,
+    Startup, Streams, Target, TickTime, Window, MOST_TIMER, QUICK,
 };
 
 const HALF_LIFE: Time = Time::from_secs(60);
@@ -18,6 +18,7 @@ const HALF_LIFE: Time = Time::from_secs(60);
 const LONGEST_TICK: Time = Time::from_millis(10);
 
 const NEEDS_BASE: &str = "needs a wrapped algorithm, and base is \"keep\": write base = \"cubic\" (or \"reno\", \"bbr\")";
+const BBRS_WINDOW: &str = "has no effect with base \"bbr\", which sets its window at each ACK: leave this out, or write base = \"cubic\"";
 const NEEDS_TARGET: &str = "has no effect while startup.target is off: write target = \"delivery-rate\" (or \"ssthresh\"), or leave this out";
 
 impl Policy {
@@ -70,6 +71,9 @@ fn from(file: File, place: &Place<'_>) -> Policy {
         window: file
             .window
             .and_then(|keys| window(&keys, base, &place.key("window"))),
+        streams: file
+            .streams
+            .and_then(|keys| streams(&keys, base, &place.key("streams"))),
         spacing: file
             .spacing
             .and_then(|keys| spacing(&keys, base, &place.key("spacing"))),
@@ -244,8 +248,12 @@ fn fixed_alone(keys: &file::Window, file: &File, place: &Place<'_>) {
     if file.spacing.is_some() {
         fixed.wrong_key("does not grow, and packets are spaced by a window that does: leave this or the table spacing out");
     }
+    let even = file.streams.as_ref().and_then(|keys| keys.even);
+    if even == Some(true) {
+        fixed.wrong_key("does not change, and with streams.even a window is an equal part of the path's: leave one of the two out");
+    }
     if file.base == Base::Bbr {
-        fixed.wrong_key("has no effect with base \"bbr\", which sets its window at each ACK: leave this out, or write base = \"cubic\"");
+        fixed.wrong_key(BBRS_WINDOW);
     }
     let why = "has no effect with window.fixed, which is the window from the start: leave one of the two out";
     let others = [
@@ -289,7 +297,10 @@ fn options(keys: file::Options, place: &Place<'_>) -> Option<Options> {
 fn has_law(file: &File) -> bool {
     let targeted = |keys: &file::Startup| !matches!(keys.target, None | Some(file::Target::Off));
     let spaced = |keys: &file::Spacing| keys.clustered == Some(true) || keys.gap.is_some();
-    file.startup.as_ref().is_some_and(targeted) || file.spacing.as_ref().is_some_and(spaced)
+    let even = |keys: &file::Streams| keys.even == Some(true);
+    file.startup.as_ref().is_some_and(targeted)
+        || file.spacing.as_ref().is_some_and(spaced)
+        || file.streams.as_ref().is_some_and(even)
 }
 
 fn report(keys: &file::Report, has_law: bool, place: &Place<'_>) -> Option<Report> {
@@ -305,6 +316,21 @@ fn report(keys: &file::Report, has_law: bool, place: &Place<'_>) -> Option<Repor
         place.wrong_key("has no effect where no law changes a burst: write startup.target = \"delivery-rate\", or leave this out");
     }
     Some(Report { held_out })
+}
+
+fn streams(keys: &file::Streams, base: Base, place: &Place<'_>) -> Option<Streams> {
+    let even = place.key("even");
+    match (keys.even, base) {
+        (Some(_), Base::Keep) => {
+            even.wrong_key(NEEDS_BASE);
+        }
+        (Some(true), Base::Bbr) => {
+            even.wrong_key(BBRS_WINDOW);
+        }
+        _ => {}
+    }
+    let even = keys.even == Some(true);
+    even.then_some(Streams { even })
 }
 
 fn spacing(keys: &file::Spacing, base: Base, place: &Place<'_>) -> Option<Spacing> {

@@ -39,6 +39,9 @@ pub struct Policy {
     /// Windows; `None`: the kernel's and the base algorithm's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
+    /// Connections side by side; `None`: each by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<Streams>,
     /// Spacing of packets; `None`: as they come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spacing: Option<Spacing>,
@@ -307,6 +310,13 @@ pub struct Report {
     pub held_out: Share,
 }
 
+/// Connections of the job to one destination, side by side (`bpf/control/even.h`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Streams {
+    /// They share one window, each an equal part of it.
+    pub even: bool,
+}
+
 /// Spacing of packets (kamezawa-2004, 4). Asks for one of the two at least.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spacing {
@@ -362,7 +372,8 @@ impl Policy {
     /// Whether its connections get Paceline's wrapper of the base algorithm, rather than
     /// the kernel's own.
     pub fn wraps(&self) -> bool {
-        let needed = self.startup.is_some() || self.spacing.is_some() || self.is_tuned();
+        let laws = self.startup.is_some() || self.spacing.is_some() || self.streams.is_some();
+        let needed = laws || self.is_tuned();
         self.base != Base::Keep && needed
     }
 
@@ -427,7 +438,7 @@ impl Policy {
             } as u8;
             abi.initial_rate_bps = startup.initial_rate.map_or(0, Rate::bytes_per_second);
             abi.half_life_ms = startup.half_life.map_or(0, millis);
-            abi.phases = u16::from(startup.phases);
+            abi.phases = startup.phases.into();
             if let Some(breaker) = &startup.breaker {
                 abi.breaker_permille = saturating_u32(breaker.loss.permille());
                 abi.breaker_starts = breaker.starts;
@@ -464,6 +475,11 @@ impl Policy {
             .into();
         abi.without = self.options.as_ref().map_or(0, Options::without);
         abi.tuned = self.is_tuned().into();
+        abi.even = self
+            .streams
+            .as_ref()
+            .is_some_and(|streams| streams.even)
+            .into();
         if let Some(spacing) = &self.spacing {
             abi.clustered = spacing.clustered.into();
             if let Some(gap) = &spacing.gap {

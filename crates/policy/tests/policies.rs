@@ -8,7 +8,7 @@ use paceline_abi::{pl_base, pl_policy, pl_target};
 use paceline_input::units::{Rate, Share, Size, Time};
 use paceline_policy::{
     presets, Ack, Backoff, Base, Breaker, Gap, MinimumRto, Options, Policy, PolicyError, Report,
-    Rto, Socket, Spacing, Startup, Target, TickTime, Window,
+    Rto, Socket, Spacing, Startup, Streams, Target, TickTime, Window,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -416,11 +416,12 @@ prop_compose! {
         ack in option::of(ack()),
         window in option::of(window()),
         spacing in option::of(spacing()),
+        even in any::<bool>(),
         tuned in tuned(),
         nodelay in any::<bool>(),
         options in option::of(options()),
     ) -> Policy {
-        let has_laws = startup.is_some() || spacing.is_some();
+        let has_laws = startup.is_some() || spacing.is_some() || even;
         let (ack, window) = match tuned {
             (quick, tuned) if !has_laws => (quick.or(ack), tuned.or(window)),
             _ => (ack, window),
@@ -435,6 +436,7 @@ prop_compose! {
             rto,
             ack,
             window,
+            streams: even.then_some(Streams { even }),
             spacing,
             socket: nodelay.then_some(Socket { nodelay }),
             options,
@@ -479,6 +481,8 @@ fn nearly_a_policy() -> impl Strategy<Value = String> {
             "socket.nodelay",
             "window",
             "window.initial",
+            "streams",
+            "streams.even",
             "spacing",
             "spacing.clustered",
             "spacing.line_rate",

@@ -152,6 +152,7 @@ pub mod tests {
             process: 7,
             group: Some("bulk".to_owned()),
             uwnd_segs: None,
+            even_streams: 0,
             spacing_bits_per_s: 0,
             quick: "none",
             quick_acks: 0,

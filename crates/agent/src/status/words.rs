@@ -25,6 +25,9 @@ pub(super) fn changes(job: &pl_job) -> Vec<String> {
             "windows read and bounded as group {group}, so {base} is wrapped"
         ));
     }
+    if policy.even != 0 {
+        changes.push("one window for all connections to a destination, in equal parts".to_owned());
+    }
     if policy.clustered != 0 {
         changes.push("slow start paced over the round trip".to_owned());
     }
@@ -168,6 +171,12 @@ pub(super) fn why(record: &pl_connection_record, policy: &pl_policy) -> String {
     }
     if record.uwnd_segs != 0 {
         parts.push(format!("window bounded to {} segments", record.uwnd_segs));
+    }
+    if record.even_streams > 1 {
+        parts.push(format!(
+            "an equal part of {} streams' window",
+            record.even_streams
+        ));
     }
     if record.spacing_bps != 0 {
         parts.push(format!(

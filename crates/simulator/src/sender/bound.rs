@@ -31,6 +31,11 @@ impl Bounded {
         self.window.raw().pacing != 0
     }
 
+    /// Something bounds the window.
+    pub fn binds(&self) -> bool {
+        self.window.raw().ceiling != 0
+    }
+
     /// Another law has set the window.
     pub fn set(&mut self) {
         self.window.set();

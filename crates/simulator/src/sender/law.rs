@@ -3,7 +3,7 @@
 //! lets it (`bpf/congestion.bpf.c`): before a transmission, after an ACK, after a loss.
 
 use paceline_abi::{pl_path, pl_policy, pl_target, pl_turn};
-use paceline_control::{pl_orders, pl_tcp, spacing_rate, Startup, State, PL_NO_SSTHRESH};
+use paceline_control::{pl_orders, pl_tcp, spacing_rate, Even, Startup, State, PL_NO_SSTHRESH};
 
 use super::board::Change;
 use super::config::SenderConfig;
@@ -26,7 +26,8 @@ pub struct Known<'a> {
 /// The law's side of a connection, and the pacing that it orders.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Law {
-    startup: Startup,
+    pub startup: Startup,
+    pub even: Even,
     paced: bool,
     /// The spacing law paces.
     spaced: bool,
@@ -42,7 +43,7 @@ pub(super) struct Law {
 }
 
 /// Whether the policy asks for a start-up law.
-fn has_start(policy: &pl_policy) -> bool {
+pub(super) fn has_start(policy: &pl_policy) -> bool {
     policy.target != pl_target::PL_TARGET_OFF as u8
 }
 
@@ -164,6 +165,7 @@ impl Sender {
         }
         if let Some(known) = known {
             self.start_before_send(now, config, known);
+            self.share_evenly(now, config, known);
             self.space(now, config, known.policy);
         }
         self.bound(now, config);
@@ -256,9 +258,11 @@ impl Sender {
             law.carried = change.carried;
             law.carried_us = (change.carried_ns / US) as u32;
         }
-        let Some(Known { policy, path, turn }) = known else {
+        let Some(known) = known else {
             return;
         };
+        self.leave_even(known);
+        let Known { policy, path, turn } = known;
         if !has_start(policy) {
             return;
         }
@@ -292,27 +296,27 @@ impl Sender {
         law.pacing_bps = (u128::from(bytes) * u128::from(SECOND) / u128::from(srtt)) as u64;
     }
 
-    /// ssthresh after a loss in the first round trips of a burst.
+    /// ssthresh after a loss, and what the path's window loses by it.
     pub(super) fn law_after_loss(
         &mut self,
         now: u64,
         config: &SenderConfig,
         known: Option<&mut Known>,
     ) {
-        let Some(Known { policy, path, .. }) = known else {
+        let Some(known) = known else {
             return;
         };
-        if policy.target != pl_target::PL_TARGET_DELIVERY_RATE as u8 {
-            return;
+        if known.policy.target == pl_target::PL_TARGET_DELIVERY_RATE as u8 {
+            let tcp = self.tcp(now, config);
+            let law = self
+                .law
+                .as_mut()
+                .expect("asked only of a sender with a law");
+            let base = self.window.ssthresh as u32;
+            let ssthresh = law.startup.ssthresh_after_loss(known.path, &tcp, base);
+            self.window.ssthresh = f64::from(ssthresh);
         }
-        let tcp = self.tcp(now, config);
-        let law = self
-            .law
-            .as_mut()
-            .expect("asked only of a sender with a law");
-        let base = self.window.ssthresh as u32;
-        let ssthresh = law.startup.ssthresh_after_loss(path, &tcp, base);
-        self.window.ssthresh = f64::from(ssthresh);
+        self.lose_evenly(known);
     }
 
     /// A timeout: only what is delivered after it shows that the path works.

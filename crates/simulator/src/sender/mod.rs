@@ -11,6 +11,7 @@ mod bound;
 pub mod config;
 pub mod control;
 mod cubic;
+mod even;
 mod law;
 mod linux;
 mod reno;
