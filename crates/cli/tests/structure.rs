@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The house's plan, held against the source: which crate may use which, no circle among a
-//! crate's modules, no crate and no file too long (ARCHITECTURE.md, "The house").
+//! crate's modules, no crate, no file and not the repository too long (ARCHITECTURE.md, "The
+//! house").
 
 #[path = "structure/modules.rs"]
 mod modules;
@@ -8,6 +9,7 @@ mod modules;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use modules::{circles, named_crates, Source};
 
@@ -81,37 +83,82 @@ fn floor(package: &str) -> usize {
     place.unwrap_or_else(|| panic!("crates/{package} is on no floor: see FLOORS"))
 }
 
+/// Crates of the workspace that a manifest's tables with this ending name, also those of one
+/// target alone.
+fn named_in(manifest: &toml::Table, table: &str) -> BTreeSet<String> {
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let targets = targets.into_iter().flat_map(toml::Table::values);
+    let tables = targets.filter_map(toml::Value::as_table);
+    tables
+        .chain([manifest])
+        .filter_map(|holder| holder.get(table).and_then(toml::Value::as_table))
+        .flat_map(toml::Table::keys)
+        .filter_map(|name| name.strip_prefix("paceline-"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What a crate's manifest and source have against the floors.
+fn ties<'t>(
+    package: &str,
+    manifest: &str,
+    texts: impl IntoIterator<Item = &'t String>,
+) -> Vec<String> {
+    let manifest: toml::Table = toml::from_str(manifest).expect("TOML");
+    let said = named_in(&manifest, "dependencies");
+    let all = ["dependencies", "build-dependencies", "dev-dependencies"];
+    let all: BTreeSet<String> = all.iter().flat_map(|t| named_in(&manifest, t)).collect();
+    let texts = texts.into_iter();
+    let mut used: BTreeSet<String> = texts.flat_map(|text| named_crates(text)).collect();
+    // The crate itself, under its own name.
+    used.remove(package);
+    // A name like that of a crate, which is none.
+    used.retain(|name| FLOORS.iter().any(|floor| floor.contains(&name.as_str())));
+    let above = all
+        .union(&used)
+        .filter(|&name| floor(name) >= floor(package));
+    let upwards = above.map(|name| format!("{package} uses {name}, which is not below it"));
+    let unused = said.difference(&used);
+    let unused = unused.map(|name| format!("{package} depends on {name} and does not use it"));
+    upwards.chain(unused).collect()
+}
+
 #[test]
 fn crates_use_those_of_lower_floors_and_no_more_than_they_say() {
     let mut wrong = Vec::new();
     for (package, directory) in packages() {
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).expect("Cargo.toml");
-        let manifest: toml::Table = toml::from_str(&manifest).expect("TOML");
-        let own = |table: &str| -> BTreeSet<String> {
-            let table = manifest.get(table).and_then(toml::Value::as_table);
-            let names = table.into_iter().flat_map(toml::Table::keys);
-            names
-                .filter_map(|name| name.strip_prefix("paceline-"))
-                .map(str::to_owned)
-                .collect()
-        };
-        let said = own("dependencies");
-        for dependency in &said {
-            if floor(dependency) >= floor(&package) {
-                wrong.push(format!(
-                    "{package} uses {dependency}, which is not below it"
-                ));
-            }
-        }
         let sources = files(&directory.join("src"), &["rs"]);
         let targets = files(&directory.join("fuzz_targets"), &["rs"]);
-        let texts = sources.iter().chain(&targets);
-        let used: BTreeSet<String> = texts.flat_map(|(_, text)| named_crates(text)).collect();
-        for unused in said.difference(&used) {
-            wrong.push(format!("{package} depends on {unused} and does not use it"));
-        }
+        let texts = sources.iter().chain(&targets).map(|(_, text)| text);
+        wrong.extend(ties(&package, &manifest, texts));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_tie_upwards_is_found_in_source_and_in_each_kind_of_dependency() {
+    let (net, lab) = (
+        "use paceline_net::x;".to_owned(),
+        "paceline_lab::y();".to_owned(),
+    );
+    let table = |name: &str| format!("[{name}]\npaceline-lab.workspace = true");
+    let own = "[dependencies]\npaceline-net.workspace = true";
+    assert!(ties("agent", own, [&net]).is_empty());
+    let up = "agent uses lab, which is not below it";
+    assert_eq!(ties("agent", own, [&net, &lab]), [up]);
+    let unused = "agent depends on net and does not use it";
+    assert_eq!(ties("agent", own, []), [unused]);
+    for name in ["build-dependencies", "dev-dependencies"] {
+        assert_eq!(ties("agent", &table(name), []), [up], "{name}");
+        let of_a_target = table(&format!("target.'cfg(unix)'.{name}"));
+        assert_eq!(ties("agent", &of_a_target, []), [up], "{name}");
+    }
+    let beside = table("dependencies").replace("-lab", "-simulator");
+    assert_eq!(
+        ties("agent", &beside, [&"paceline_simulator".to_owned()]),
+        ["agent uses simulator, which is not below it"]
+    );
 }
 
 #[test]
@@ -167,4 +214,30 @@ fn no_crate_and_no_file_is_too_long() {
     }
     wrong.extend(long);
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The repository without its history: more than this is a record that a command makes again.
+#[test]
+fn the_repository_is_at_most_12_mb() {
+    const MOST_BYTES: u64 = 12_000_000;
+    let listed = Command::new("git")
+        .args(["ls-files", "-z"])
+        .current_dir(root())
+        .output()
+        .expect("git");
+    if !listed.status.success() {
+        eprintln!("skipped: this is no checkout of git, or another user's");
+        return;
+    }
+    let names = String::from_utf8(listed.stdout).expect("UTF-8");
+    let mut sizes: Vec<(u64, &str)> = names
+        .split_terminator('\0')
+        // A file that is deleted and not committed yet has none.
+        .filter_map(|name| Some((fs::symlink_metadata(root().join(name)).ok()?.len(), name)))
+        .collect();
+    assert!(sizes.len() > 100, "only {} files", sizes.len());
+    sizes.sort_unstable_by(|one, other| other.cmp(one));
+    let all: u64 = sizes.iter().map(|(bytes, _)| bytes).sum();
+    let largest = &sizes[..20];
+    assert!(all <= MOST_BYTES, "{all} bytes; the largest: {largest:#?}");
 }

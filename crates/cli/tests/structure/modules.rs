@@ -51,8 +51,8 @@ fn collect_idents(tokens: TokenStream, idents: &mut Vec<String>) {
     }
 }
 
-/// Circles among the modules at the top of a crate, and among the folders of each folder.
-/// Files of one folder may refer to each other: they change together.
+/// Circles among the modules at the top of a crate, and in each folder between a folder and
+/// its siblings. Files of one folder may refer to each other: they change together.
 pub fn circles(sources: &[Source]) -> Vec<String> {
     let mut modules: BTreeMap<Name, Module> = BTreeMap::new();
     for source in sources {
@@ -252,8 +252,8 @@ fn origin(mut full: Name, modules: &BTreeMap<Name, Module>) -> Name {
     full
 }
 
-/// Circles among the children of a folder; below the crate's top among those of them alone
-/// that are folders.
+/// Circles among the children of a folder; below the crate's top those alone that a folder is
+/// part of.
 fn circles_in(
     folder: &Name,
     modules: &BTreeMap<Name, Module>,
@@ -268,7 +268,7 @@ fn circles_in(
             continue;
         }
         let (user, used) = (from[..=depth].to_vec(), to[..=depth].to_vec());
-        if user != used && counts(&user) && counts(&used) {
+        if user != used && (counts(&user) || counts(&used)) {
             let said = format!("{} names {said}", from.join("::"));
             uses.entry(user).or_default().entry(used).or_insert(said);
         }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_a_folder_make_none_and_its_files_may() {
+    fn a_folder_and_its_siblings_make_none_and_files_of_a_folder_may() {
         let inside = [
             ("a/mod.rs", "mod x; mod y;"),
             ("a/x.rs", "use super::y::Y;"),
@@ -368,6 +368,9 @@ mod tests {
         assert!(found(&inside).is_empty());
         let deeper = [inside.as_slice(), &[("a/x/z.rs", ""), ("a/y/z.rs", "")]].concat();
         assert_eq!(found(&deeper).len(), 1);
+        // One of them is enough.
+        let beside = [inside.as_slice(), &[("a/x/z.rs", "")]].concat();
+        assert_eq!(found(&beside).len(), 1);
     }
 
     #[test]
