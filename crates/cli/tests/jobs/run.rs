@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline run`: inside the job the policy, outside the kernel's own.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use paceline_agent::cgroup::Hierarchy;
 
-use common::{
+use crate::common::{
     alone, connect, jobs, output, paceline, status, transfer, Net, Peer, PolicyFile, SERVER4,
     SERVER6,
 };
@@ -210,7 +208,7 @@ fn the_last_job_takes_the_kernel_side_with_it() {
     let path = client.ask("cgroup");
     assert!(available().contains("paceline_cubic"));
     client.end();
-    let directory = common::own_cgroup().join(path.rsplit('/').next().unwrap());
+    let directory = crate::common::own_cgroup().join(path.rsplit('/').next().unwrap());
     assert!(!directory.exists(), "{}", directory.display());
     if status()["jobs"].as_array().unwrap().is_empty() {
         assert!(!available().contains("paceline"), "{}", available());
@@ -235,10 +233,10 @@ fn processes_in_the_background_keep_the_policy() {
     assert!(started.wait().unwrap().success());
     assert_eq!(jobs(&status(), &part).len(), 1);
     drop(input);
-    common::wait_for("the end of the background process", |status| {
+    crate::common::wait_for("the end of the background process", |status| {
         jobs(status, &part).is_empty()
     });
-    let left = std::fs::read_dir(common::own_cgroup())
+    let left = std::fs::read_dir(crate::common::own_cgroup())
         .unwrap()
         .flatten()
         .any(|entry| entry.file_name().to_string_lossy().starts_with(&part));
@@ -298,7 +296,7 @@ fn the_command_can_run_as_another_user() {
     ]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.starts_with("nobody\n"), "{output:?}");
-    let output = common::output(&["run", "--user", "no-such-user", "--", "true"]);
+    let output = crate::common::output(&["run", "--user", "no-such-user", "--", "true"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-user"));
 }

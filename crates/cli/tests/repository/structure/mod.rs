@@ -3,7 +3,6 @@
 //! crate's modules, no crate, no file and not the repository too long (ARCHITECTURE.md, "The
 //! house").
 
-#[path = "structure/modules.rs"]
 mod modules;
 
 use std::collections::BTreeSet;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline doctor --job`: what limits a job's connections is told apart.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::agent::{group_id, until, Agent, GROUP, OTHER_USER, USER};
-use common::lab::Lab;
-use common::setting::{connected, id_of, job_of};
-use common::{alone, jobs, output, transfer, Net, SERVER4};
+use crate::common::agent::{group_id, until, Agent, GROUP, OTHER_USER, USER};
+use crate::common::lab::Lab;
+use crate::common::setting::{connected, id_of, job_of};
+use crate::common::{alone, jobs, output, transfer, Net, SERVER4};
 use serde_json::Value;
 
 /// A link whose rate and round trip limit whoever has large buffers.
@@ -102,7 +100,11 @@ fn each_limit_is_told_from_the_others() {
     let (client, locals) = limited(command, &arguments);
     let locals: Vec<&str> = locals.split(' ').collect();
 
-    let job = jobs(&common::status(), &format!("paceline.{}.", client.id())).remove(0);
+    let job = jobs(
+        &crate::common::status(),
+        &format!("paceline.{}.", client.id()),
+    )
+    .remove(0);
     let id = job["id"].to_string();
     // Limited so they are from the first full window on; how soon that is, and whether this
     // machine always lets the link work, is not what is tested.
@@ -178,7 +180,7 @@ fn users_without_root_look_at_their_own_jobs() {
     let net = Net::new();
     let mut server = net.peer(1);
     let mut client = agent.peer(USER, &net, "lfn");
-    common::connect(&mut client, &mut server, SERVER4);
+    crate::common::connect(&mut client, &mut server, SERVER4);
     transfer(&mut client, &mut server, 10_000);
     let id = id_of(&client);
     let directory = agent.socket();

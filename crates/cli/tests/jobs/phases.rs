@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Phases from the program's call to what status says about its connections.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{
+use crate::common::{
     alone, connect, is_root, jobs, status, transfer, transfer_on_all, wait_for, Net, Peer, SERVER4,
 };
 use serde_json::Value;
@@ -210,7 +208,7 @@ except RuntimeError:
     let Some(_alone) = alone() else {
         return;
     };
-    let started = common::paceline()
+    let started = crate::common::paceline()
         .args(["run", "--", "python3", "-c", program])
         .env("PYTHONPATH", module)
         .env("PYTHONDONTWRITEBYTECODE", "1")

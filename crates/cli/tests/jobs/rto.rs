@@ -2,12 +2,12 @@
 //! The RTO that the kernel really has for a connection: its jitter, whoever connected,
 //! and none of it for connections that are left alone.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::capture::Capture;
-use common::{alone, is_root, jobs, status, transfer_on_all, Net, Peer, PolicyFile, SERVER4};
+use crate::common::capture::Capture;
+use crate::common::{
+    alone, is_root, jobs, status, transfer_on_all, Net, Peer, PolicyFile, SERVER4,
+};
 use serde_json::Value;
 
 /// Without Paceline: TCP_RTO_MIN, include/net/tcp.h.

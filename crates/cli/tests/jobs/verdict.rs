@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A job whose policy had nothing to do says so when it ends, and why; others say nothing.
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::agent::{Agent, USER};
-use common::{alone, paceline, Net, SERVER4};
+use crate::common::agent::{Agent, USER};
+use crate::common::{alone, paceline, Net, SERVER4};
 
 const LINE: &str = "no connection of the job to another host got the policy lfn: ";
 

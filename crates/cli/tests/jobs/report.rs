@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a job's connections did outlives them, and, with an agent, the job; `paceline report`.
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::agent::{directory_of, until, until_gone, Agent, OTHER_USER, USER};
-use common::setting::{complained, connected, id_of, job_of, said, set};
-use common::{
+use crate::common::agent::{directory_of, until, until_gone, Agent, OTHER_USER, USER};
+use crate::common::setting::{complained, connected, id_of, job_of, said, set};
+use crate::common::{
     alone, output, paceline, transfer, transfer_on_all, wait_for, Net, PolicyFile, SERVER4,
 };
 use serde_json::Value;
@@ -192,7 +190,7 @@ fn a_share_of_bursts_is_held_out_and_compared() {
 fn report(agent: &Agent, user: u32, arguments: &[&str]) -> Command {
     let mut command = agent.as_user(
         user,
-        Some(common::agent::group_id(common::agent::GROUP)),
+        Some(crate::common::agent::group_id(crate::common::agent::GROUP)),
         None,
     );
     command
@@ -212,7 +210,7 @@ fn the_agent_remembers_ended_jobs_for_their_owner() {
     let mut server = net.peer(1);
     let mut client = agent.peer(USER, &net, "lfn");
     let process = client.process.id();
-    common::connect(&mut client, &mut server, SERVER4);
+    crate::common::connect(&mut client, &mut server, SERVER4);
     transfer(&mut client, &mut server, BYTES);
     let name = directory_of(process);
     let name = name.file_name().unwrap().to_str().unwrap().to_owned();

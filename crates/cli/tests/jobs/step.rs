@@ -2,8 +2,6 @@
 //! `paceline run` in a scheduler's step: a tree of cgroups with the names that Slurm gives
 //! them. tests/slurm.sh does the same with Slurm itself.
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -12,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::agent::{Agent, NEVER, OTHER_USER, USER};
-use common::{alone, connect, is_root, jobs, own_cgroup, paceline, status, Net, Peer, SERVER4};
+use crate::common::agent::{Agent, NEVER, OTHER_USER, USER};
+use crate::common::{
+    alone, connect, is_root, jobs, own_cgroup, paceline, status, Net, Peer, SERVER4,
+};
 use libbpf_rs::query::ProgInfoIter;
 
 /// `job_7/step_0` with tasks, below the test's own cgroup.
@@ -260,7 +260,7 @@ fn a_step_of_many_ranks_is_one_job_of_its_user() {
     ranks.into_iter().for_each(Rank::end);
     // The agent ends it, not the next command: it takes no processes away with it.
     let gone = || programs("pl_connection") == 0;
-    common::agent::until("the end of the step's job", gone);
+    crate::common::agent::until("the end of the step's job", gone);
     step.remove();
 }
 
@@ -291,7 +291,7 @@ fn a_step_ends_under_the_agent_whatever_is_killed() {
     third.end();
     drop(second.input);
     let gone = || programs("pl_connection") == 0;
-    common::agent::until("the end of the step's job", gone);
+    crate::common::agent::until("the end of the step's job", gone);
     step.remove();
 }
 

@@ -2,8 +2,6 @@
 //! `paceline agent`: jobs of users who are not root, from their `paceline run` to what
 //! root's `paceline status` says.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -13,9 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Output, Stdio};
 
-use common::agent::{directory_of, until_gone, Agent, GROUP, OTHER_USER, USER};
-use common::packets::{Packets, SYN};
-use common::{alone, connect, jobs, status, transfer, Net, SERVER4};
+use crate::common::agent::{directory_of, until_gone, Agent, GROUP, OTHER_USER, USER};
+use crate::common::packets::{Packets, SYN};
+use crate::common::{alone, connect, jobs, status, transfer, Net, SERVER4};
 
 fn part_of(process: u32) -> String {
     format!("paceline.{process}.")

@@ -3,11 +3,8 @@
 //! between `<!-- table: NAME -->` and `<!-- end of table -->`. With
 //! `PACELINE_SNAPSHOTS=write` the tables are written anew.
 
-#[path = "result_tables/markdown.rs"]
 mod markdown;
-#[path = "result_tables/record.rs"]
 mod record;
-#[path = "result_tables/tables.rs"]
 mod tables;
 
 use std::fs;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline attach` and `detach`: a policy for what runs already.
 
-mod common;
-
-use common::service::Service;
-use common::{alone, connect, jobs, output, status, transfer, Net, Peer, SERVER4, SERVER6};
+use crate::common::service::Service;
+use crate::common::{alone, connect, jobs, output, status, transfer, Net, Peer, SERVER4, SERVER6};
 
 /// A cgroup with a client in it, and a server outside.
 fn serving() -> (Net, Service, Peer, Peer) {
@@ -125,7 +123,7 @@ fn a_connection_that_set_does_not_reach_is_counted() {
     assert!(set("ack.delay=12ms").contains("1 running connection changed"));
     assert_eq!(earlier(), (1.into(), 0.into()));
     // Its process leaves, and nobody is left who tells where its sockets are.
-    let own = common::own_cgroup().join("cgroup.procs");
+    let own = crate::common::own_cgroup().join("cgroup.procs");
     std::fs::write(own, client.ask("pid")).unwrap();
     assert!(set("ack.delay=16ms").contains("0 running connections changed"));
     assert_eq!(earlier(), (2.into(), 1.into()));

@@ -2,18 +2,16 @@
 //! Groups of parallel streams, from outside: the socket options of a program that knows
 //! nothing of Paceline, what leaves the host under a bound, and who can reach whom.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::agent::{group_id, Agent, GROUP, OTHER_USER, USER};
-use common::lab::Lab;
-use common::noise::measured;
-use common::service::Service;
-use common::streams::{connect, streams, Program};
-use common::{alone, is_root, output, paceline, status, Net, PolicyFile, SERVER4};
+use crate::common::agent::{group_id, Agent, GROUP, OTHER_USER, USER};
+use crate::common::lab::Lab;
+use crate::common::noise::measured;
+use crate::common::service::Service;
+use crate::common::streams::{connect, streams, Program};
+use crate::common::{alone, is_root, output, paceline, status, Net, PolicyFile, SERVER4};
 use paceline_agent::group::{Bounds, Group, Stream};
 use serde_json::Value;
 

@@ -3,14 +3,12 @@
 //! (docs/policies.md, "When only one side runs Paceline"): read from the packets
 //! that reach the receiver.
 
-mod common;
-
 use std::collections::HashSet;
 use std::time::Duration;
 
-use common::capture::Capture;
-use common::noise::measured;
-use common::{alone, Net, Peer, PolicyFile, SERVER4};
+use crate::common::capture::Capture;
+use crate::common::noise::measured;
+use crate::common::{alone, Net, Peer, PolicyFile, SERVER4};
 
 /// More than a delayed ACK's 40 ms, and less than what makes Linux ACK at once.
 const PAUSE: Duration = Duration::from_millis(60);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What others than the caller can do to a host with Paceline: names, numbers, locks, places.
 
-mod common;
-
 use std::process::Stdio;
 
-use common::{alone, output, paceline, wait_for};
+use crate::common::{alone, output, paceline, wait_for};
 
 #[test]
 fn a_name_with_escapes_controls_no_terminal() {
@@ -27,7 +25,7 @@ fn a_name_with_escapes_controls_no_terminal() {
         .unwrap();
     let mine = format!("paceline.{}.", job.id());
     wait_for("the process's name", |status| {
-        let jobs = common::jobs(status, &mine);
+        let jobs = crate::common::jobs(status, &mine);
         let shown = jobs.first().map(|job| job["processes"][0]["name"] == name);
         shown == Some(true)
     });
@@ -124,7 +122,7 @@ fn an_empty_cgroup_that_looks_like_a_jobs_stays() {
     let Some(_alone) = alone() else {
         return;
     };
-    let own = common::own_cgroup();
+    let own = crate::common::own_cgroup();
     let number = std::process::id();
     let places: Vec<_> = ["anything", "12.x", "007.1", &format!("{number}.77")]
         .map(|name| own.join(format!("paceline.{name}")))
