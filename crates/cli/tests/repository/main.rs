@@ -2,6 +2,7 @@
 //! What must hold in the repository itself: its structure, licences, and generated files.
 
 mod dependencies;
+mod links;
 mod result_tables;
 mod schemas;
 mod structure;
