@@ -35,7 +35,7 @@ has_cargo_tool() { # cargo subcommand: whether it is there; in CI it must be
 	return 1
 }
 
-build() { # one profile for everything, so that dependencies are compiled once
-	cargo build --release --locked --workspace
+build() { # [cargo options]: one profile for everything, so that dependencies are compiled once
+	cargo build --release --locked --workspace "$@"
 	make --no-print-directory -C mpi OUT="$(realpath "$(dirname "$paceline")")"
 }

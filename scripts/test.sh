@@ -24,14 +24,15 @@ if has_cargo_tool fmt; then
 fi
 
 heading "build"
-build
+# Everything that the tests need, in one command: they ask for more features of tokio, so
+# what depends on tokio would be compiled a second time after a build without them. And what
+# runs beside the tests does not wait for a build.
+build --lib --bins --tests --examples
 
 heading "tests"
 if [ "$(id -u)" -ne 0 ]; then
 	echo "not root: tests that need it say \"skipped\"; sudo -E make test runs them all"
 fi
-# What is built for the tests first: after that the two do not wait for each other's build.
-cargo test --release --locked --workspace --no-run
 set -m
 nice -n 10 scripts/apart.sh >"$results/beside" 2>&1 &
 beside=$!

@@ -11,28 +11,28 @@ use paceline_gateway::config::Config;
 use paceline_gateway::probe::{probes, Probe};
 use paceline_input::units;
 
-/// Exits 1 when Paceline cannot run here, or the gateway of `--gateway`. With `--job`: 0 when
-/// the job was looked at, whatever was found, else 1.
+/// Exits 1 if Paceline, or the gateway of `--gateway`, cannot run here. With `--job`: 0 if the
+/// job was sampled, whatever was found, else 1.
 #[derive(clap::Args)]
 pub struct Args {
     /// Machine-readable output
     #[arg(long)]
     json: bool,
-    /// Rate of the path that buffers are judged against
+    /// Rate of the path whose bandwidth-delay product the buffers must hold
     #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = units::parse_rate)]
     rate: u64,
     /// Round-trip time of that path
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = units::parse_duration)]
     rtt: Duration,
-    /// Check what the gateway of this configuration file needs, too, and what the paths to its
-    /// peers carry
+    /// Also check the requirements of the gateway of this configuration file, and the paths to
+    /// its peers
     #[arg(long, value_name = "FILE")]
     gateway: Option<PathBuf>,
-    /// Say what limits each connection of a running job, and what would help: its id, its
-    /// cgroup, or the last part of that (paceline.1234.1)
+    /// Show what limits each connection of this running job, with a remedy: its id, its cgroup,
+    /// or the last part of that (paceline.1234.1)
     #[arg(long, value_name = "JOB", conflicts_with_all = ["rate", "rtt", "gateway"])]
     job: Option<String>,
-    /// How long to look at the job, 100ms to 10min
+    /// How long to sample the job, 100ms to 10min
     #[arg(long = "for", value_name = "TIME", default_value = "1s", requires = "job", value_parser = units::parse_duration)]
     time: Duration,
     /// Without root: directory of the agent's sockets

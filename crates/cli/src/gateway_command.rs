@@ -35,7 +35,7 @@ enum Command {
     },
     /// Show the peers of the gateway that runs on this host
     Status {
-        /// Its control socket, if the configuration moves it
+        /// Its control socket, if the configuration has another
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
         /// As JSON

@@ -44,7 +44,7 @@ pub struct Args {
         conflicts_with = "paths"
     )]
     listen: Option<String>,
-    /// Standing receiver: all that it receives comes below this directory
+    /// Standing receiver: directory below which all files are written
     #[arg(long, value_name = "DIR", requires = "listen")]
     root: Option<PathBuf>,
     /// Standing receiver: file with the token that clients must prove
@@ -59,10 +59,10 @@ pub struct Args {
     /// Standing receiver: clients must present a certificate that this CA (PEM) issued
     #[arg(long, value_name = "FILE", requires = "cert")]
     ca: Option<PathBuf>,
-    /// Standing receiver: most bytes of one transfer's files, holes included [default: any]
+    /// Standing receiver: limit of the bytes of a transfer, holes included [default: none]
     #[arg(long, value_name = "SIZE", requires = "listen")]
     quota: Option<Size>,
-    /// Standing receiver: most entries of one transfer [default: 10 million]
+    /// Standing receiver: limit of the entries of a transfer [default: 10 million]
     #[arg(long, value_name = "N", requires = "listen")]
     max_entries: Option<u64>,
     /// Standing receiver: serve metrics for Prometheus: at a Unix socket's path, or a loopback

@@ -31,11 +31,11 @@ pub struct Args {
     /// Run the command as this user (with sudo: --user "$USER")
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Lead its connections through the gateway of this host, to the site of this peer
+    /// Route its connections through this host's gateway to the site of this peer
     /// (docs/gateway.md); takes root
     #[arg(long, value_name = "PEER")]
     gateway: Option<String>,
-    /// The gateway's control socket, if its file moves it
+    /// The gateway's control socket, if its configuration has another
     #[arg(long, value_name = "PATH", requires = "gateway")]
     gateway_socket: Option<PathBuf>,
     /// Without root: directory of the agent's sockets
@@ -44,7 +44,7 @@ pub struct Args {
     /// Preload the MPI shim into the command, whatever it is (docs/phases.md)
     #[arg(long, conflicts_with = "no_preload")]
     preload: bool,
-    /// No line at the job's end about what its connections did; warnings and errors as ever
+    /// No summary of the connections at the job's end; warnings and errors remain
     #[arg(short, long)]
     pub quiet: bool,
     /// Never preload it [default: only into MPI launchers and their ranks]

@@ -40,10 +40,10 @@ pub struct Args {
     access: AccessArgs,
     #[command(flatten)]
     adapt: AdaptArgs,
-    /// Hosts that all see SRC on a shared file system, as [USER@]HOST: each sends a share of it
+    /// Hosts with SRC on a shared file system, as [USER@]HOST: each sends a part of it
     #[arg(long, value_name = "HOST,...", value_delimiter = ',', requires = "to")]
     from: Vec<String>,
-    /// Hosts that all see DST: each writes a share
+    /// Hosts with DST on a shared file system: each writes a part
     #[arg(
         long,
         value_name = "HOST,...",

@@ -36,14 +36,14 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 enum TransfersCommand {
-    /// Change a transfer that runs
+    /// Change a running transfer
     Set {
         /// The beginning of its ID
         id: String,
         #[command(flatten)]
         change: SetArgs,
     },
-    /// End a transfer; its command continues it
+    /// End a transfer; the same send or receive command continues it later
     Stop {
         /// The beginning of its ID
         id: String,

@@ -43,7 +43,7 @@ pub struct Args {
     /// Refresh interval, 100ms to 60s
     #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Time,
-    /// Control socket of this host's gateway, if its configuration moves it
+    /// Control socket of this host's gateway, if its configuration has another
     #[arg(long, value_name = "PATH")]
     gateway: Option<PathBuf>,
 }

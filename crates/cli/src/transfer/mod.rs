@@ -33,7 +33,7 @@ const THREADS: usize = 4;
 /// Exit codes of `send` and `receive`.
 pub const EXIT_CODES: &str = "\
 Exit codes:
-  0  all is there and verified
+  0  everything is at the destination and verified
   1  some entries failed: they are listed
   2  wrong usage
   3  verification failed

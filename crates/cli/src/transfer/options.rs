@@ -30,7 +30,7 @@ enum Update {
     /// Files whose size or modification time differs
     #[value(name = "size,mtime")]
     SizeMtime,
-    /// Files whose content differs: both sides read what has the same size
+    /// Files whose content differs: both sides read files of the same size
     Hash,
     /// All files
     Always,
@@ -40,15 +40,15 @@ enum Update {
 enum Verify {
     /// Trust what an earlier run has synced to the disk
     None,
-    /// Hash again what an earlier run left
+    /// Hash data of an earlier run again
     Resume,
-    /// Also read back each file before it gets its name
+    /// Also read back each file before it is renamed
     All,
 }
 
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Parallel data connections: 1 to 256, or auto: 8, and one more as long as a step brings 5 %
+    /// Parallel data connections: 1 to 256, or auto: 12, and up to 16 while each adds 5 %
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = streams)]
     streams: Streams,
     /// Send no faster than this, all connections together
@@ -57,56 +57,56 @@ pub struct Options {
     /// Protection of the data connections
     #[arg(long, value_enum, default_value = "tls")]
     data: Data,
-    /// Largest piece that a connection takes at once: a power of two, 64KiB to 16MiB
+    /// Largest piece of a file on one connection: a power of two, 64KiB to 16MiB
     /// [default: 1MiB, more for files above 64 GiB]
     #[arg(long, value_name = "SIZE")]
     chunk: Option<Size>,
-    /// Files that are sent
+    /// Which files are sent
     #[arg(long, value_enum, default_value = "size,mtime")]
     update: Update,
-    /// What is read back from the destination's disk and hashed
+    /// Which data are read back from the destination's disk and hashed
     #[arg(long, value_enum, default_value = "resume")]
     verify: Verify,
     /// Keep extended attributes (user.*) of files and directories
     #[arg(long)]
     xattrs: bool,
-    /// Keep owners by their numbers, and with them setuid and setgid: root writes the destination
+    /// Keep owners by number, and setuid and setgid; needs root at the destination
     #[arg(long)]
     owner: bool,
-    /// Keep hard links: names of one file, if both are sent
+    /// Keep hard links between files of the transfer
     #[arg(long)]
     hard_links: bool,
     /// Keep devices (root writes the destination), FIFOs and sockets
     #[arg(long)]
     specials: bool,
-    /// Read what is on a block device, and write onto one that is the destination
+    /// Copy the content of a block device; the destination may be one, too
     #[arg(long, conflicts_with_all = ["delete", "specials"])]
     device: bool,
     /// Keep access control lists, by the numbers of users and groups
     #[arg(long)]
     acls: bool,
-    /// Write the hashes of all files that are at the destination, as b3sum does
+    /// Write the hashes of all files at the destination to FILE, in the format of b3sum
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub hash_file: Option<PathBuf>,
-    /// Throw away what an earlier run left
+    /// Discard the data of an earlier, incomplete run
     #[arg(long)]
     fresh: bool,
-    /// Where the destination is full, wait for room
+    /// If the destination is full, wait for free space
     #[arg(long)]
     wait_space: bool,
-    /// Delete at the destination what the source does not have
+    /// Delete entries at the destination that the source does not have
     #[arg(long)]
     delete: bool,
-    /// Delete nothing if it would be more entries than this
+    /// Delete nothing if more entries than this would be deleted
     #[arg(long, value_name = "N", requires = "delete")]
     max_delete: Option<u64>,
-    /// Leave out entries that fit this pattern: *.o, build/, /docs/**/old
+    /// Exclude entries that match this pattern: *.o, build/, /docs/**/old
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Take entries that fit this pattern even if they fit an --exclude
+    /// Include entries that match this pattern, even if an --exclude matches them
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
-    /// Show what would be done, and do nothing
+    /// Only show what would be done
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     /// No progress, only errors
@@ -121,7 +121,7 @@ pub struct Options {
     /// The ssh command, with its options [default: $PACELINE_SSH, or ssh]
     #[arg(long, value_name = "COMMAND")]
     ssh: Option<String>,
-    /// Paceline at the other side of ssh, as its shell takes it
+    /// Command that runs paceline at the other side of ssh, for its shell
     #[arg(long, value_name = "COMMAND", default_value = "paceline")]
     remote_command: String,
     /// Ports for data connections at the other side of ssh [default: any]

@@ -13,7 +13,7 @@ use paceline_input::{did_you_mean, nearest, Place, Reported};
 use paceline_policy::Policy;
 
 use super::controls::Preset;
-use super::file::{File, FlowsTable, QueueTable, SenderTable, SourceTable};
+use super::file::{File, FlowsTable, QueueTable, SenderTable, SourceTable, WINDOW_PARTS};
 use crate::event::US;
 use crate::link::Link;
 use crate::sender::config::{Algorithm, SenderConfig, Stack};
@@ -45,9 +45,6 @@ pub struct Plan {
     /// When its steady part begins, if it has one.
     pub steady_ns: Option<u64>,
 }
-
-/// Parts of a window that arrivals are counted in, for other time scales.
-pub const WINDOW_PARTS: u64 = 4;
 
 fn ns(time: Time) -> u64 {
     time.micros() * US

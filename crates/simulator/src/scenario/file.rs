@@ -11,6 +11,8 @@ use super::controls::{AtoTable, Preset, RtoTable, RttTable};
 use crate::red::RedConfig;
 use crate::sender::config::{Algorithm, Halves, Stack};
 
+/// Parts of a window that arrivals are counted in, for other time scales.
+pub const WINDOW_PARTS: u64 = 4;
 /// Runs of a point at most.
 const MOST_SEEDS: u32 = 10_000;
 /// Four months: all times fit 64 bits of nanoseconds, with room.
@@ -19,7 +21,7 @@ pub(super) const LONGEST: Time = Time::from_secs(10_000_000);
 const MOST_SEGMENTS: u32 = 1_000_000_000;
 pub(super) const MICROSECOND: Time = Time::from_micros(1);
 /// A window of so many parts, each a microsecond.
-const LEAST_WINDOW: Time = Time::from_micros(super::WINDOW_PARTS);
+const LEAST_WINDOW: Time = Time::from_micros(WINDOW_PARTS);
 /// What a packet's length may be.
 const LEAST_PACKET: Size = Size::from_bytes(1);
 const MOST_PACKET: Size = Size::from_bytes(1 << 16);

@@ -13,9 +13,10 @@ use paceline_coordinator::algorithm::Choice;
 use paceline_input::{Document, Format, Place, Reader, Reported};
 use paceline_report::claims::Claim;
 
-pub use build::{Plan, WINDOW_PARTS};
+pub use build::Plan;
 pub use error::ScenarioError;
 use file::File;
+pub use file::WINDOW_PARTS;
 pub use points::{label, Point, ONLY};
 
 /// What the strings of a file must be.

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a path's queue holds, and messages of about an initial window. Whole bursts on such paths
+//! are experiments/paths-sim.toml.
+
+use crate::support::{delivery_rate, mbit, MSS};
+use paceline_abi::pl_path;
+use paceline_control::{pl_tcp, Startup, State};
+
+const RTT_US: u32 = 4_000;
+
+fn path(rate_bps: u64) -> pl_path {
+    pl_path {
+        rate_bps,
+        confirmed_us: 1_000_000,
+        min_rtt_us: RTT_US,
+        min_rtt_at_us: 1_000_000,
+        ..pl_path::default()
+    }
+}
+
+fn quiet(segs: u32) -> pl_tcp {
+    pl_tcp {
+        now_us: 1_000_000,
+        cwnd: 10,
+        ssthresh: 100,
+        srtt_us: RTT_US,
+        min_rtt_us: RTT_US,
+        mss: MSS as u32,
+        unsent: segs * MSS as u32,
+        ..pl_tcp::default()
+    }
+}
+
+/// The start has sent `segs` and sees the first ACK, whose segment waited for `waited_us`.
+fn started(path: &mut pl_path, segs: u32, waited_us: u32) -> (Startup, pl_tcp) {
+    let (mut startup, mut tcp) = (Startup::default(), quiet(700));
+    for _ in 0..segs {
+        startup.before_send(path, &delivery_rate(), &tcp);
+        tcp.now_us += 20;
+        tcp.unsent -= MSS as u32;
+        tcp.sent_segs += 1;
+        tcp.packets_out += 1;
+        tcp.nxt = tcp.nxt.wrapping_add(MSS as u32);
+    }
+    tcp.now_us += u64::from(RTT_US + waited_us);
+    tcp.rtt_us = RTT_US + waited_us;
+    tcp.delivered_segs += 2;
+    tcp.packets_out -= 2;
+    tcp.una = tcp.una.wrapping_add(2 * MSS as u32);
+    startup.on_ack(path, &delivery_rate(), &tcp);
+    assert_eq!(startup.state(), State::Measured);
+    (startup, tcp)
+}
+
+/// Time in which so many segments leave at a rate.
+fn takes_us(segs: u64, rate_bps: u64) -> u32 {
+    (segs * MSS * 1_000_000 / rate_bps) as u32
+}
+
+#[test]
+fn half_of_what_waited_at_a_loss_is_the_room_of_a_short_queue() {
+    let rate = mbit(320);
+    for (waited, room) in [(16, 8), (24, 12), (2, 4), (0, 4), (60, 0)] {
+        let mut path = path(rate);
+        let (startup, tcp) = started(&mut path, 60, takes_us(waited, rate));
+        startup.ssthresh_after_loss(&mut path, &tcp, 70);
+        // What waited is rounded up to a segment.
+        let found = u64::from(path.room_segs);
+        assert!(found == room || found == room + 1, "{waited}: {found}");
+    }
+}
+
+#[test]
+fn a_loss_of_no_start_of_ours_says_nothing_of_the_queue() {
+    let mut path = path(mbit(320));
+    Startup::default().ssthresh_after_loss(&mut path, &quiet(10), 70);
+    assert_eq!(path.room_segs, 0);
+}
+
+/// What is forgotten of a path includes how short its queue is.
+#[test]
+fn a_path_that_is_believed_no_more_has_an_unknown_queue() {
+    let mut path = path(mbit(320));
+    path.room_segs = 8;
+    let mut tcp = quiet(700);
+    tcp.now_us += 24 * 3600 * 1_000_000;
+    Startup::default().before_send(&mut path, &delivery_rate(), &tcp);
+    assert_eq!((path.rate_bps, path.room_segs), (0, 0));
+}
+
+/// The window of a start of `segs` by one that remembers a rate and a flight.
+fn window(rate_bps: u64, flight_segs: u32, burst_segs: u32, expected: u32) -> (State, u32) {
+    let mut path = pl_path {
+        flight_segs,
+        burst_segs,
+        expected,
+        peak: expected,
+        ..path(rate_bps)
+    };
+    let mut startup = Startup::default();
+    let mut tcp = quiet(21);
+    let mut window = 0;
+    for _ in 0..12 {
+        let orders = startup.before_send(&mut path, &delivery_rate(), &tcp);
+        window = orders.cwnd;
+        tcp.now_us += 20;
+        tcp.unsent -= MSS as u32;
+        tcp.sent_segs += 1;
+        tcp.packets_out += 1;
+        tcp.nxt = tcp.nxt.wrapping_add(MSS as u32);
+    }
+    assert_eq!(path.rate_bps, rate_bps, "it is no more than tried");
+    (startup.state(), window)
+}
+
+#[test]
+fn a_message_starts_with_what_was_in_flight_before() {
+    // Nine segments in a round trip.
+    let nearly = 9 * MSS * 1_000_000 / u64::from(RTT_US);
+    let (state, cwnd) = window(nearly, 15, 21, 1);
+    assert_eq!(state, State::Paced);
+    assert!(cwnd >= 15, "{cwnd}");
+    for (rate, flight, burst, expected) in [
+        // Nothing more than the initial window was ever in flight.
+        (nearly, 10, 21, 1),
+        // Longer bursts have shown the rate by their ACKs, and what waited was in flight, too.
+        (nearly, 30, 210, 1),
+        // The initial window is twice what the path needs.
+        (nearly / 2, 15, 21, 1),
+        // Others start with it.
+        (nearly, 15, 21, 4),
+    ] {
+        let (state, _) = window(rate, flight, burst, expected);
+        assert_eq!(state, State::Base, "{rate} {flight} {burst} {expected}");
+    }
+}
