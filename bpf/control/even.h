@@ -22,6 +22,10 @@
  * and those that are ahead have as much less. What one delivered before another began does
  * not count.
  *
+ * A connection whose program does not keep it busy is no stream: it would have a part that
+ * it does not use, and the others' would grow as slowly as if it did. It takes what it has in
+ * flight with it, and comes back with its window.
+ *
  * What a stream is below its part it is given in small steps, as ACKs come in, and not as
  * one burst. The slow start of a stream that begins beside others ends at once when their
  * window is known to be full: one of them has lost, or has left slow start. Else it would
@@ -139,7 +143,7 @@ static __always_inline void pl_even_join(struct pl_even *e, struct pl_path *path
 	path->even_segs += tcp->cwnd < part ? tcp->cwnd : part;
 }
 
-/* A stream has nothing more to send, or ends. */
+/* A stream has nothing more to send, or ends: its part is the others'. */
 static __always_inline void pl_even_leave(struct pl_even *e, struct pl_path *path)
 {
 	if (pl_even_is_in(e, path) && path->even_streams) {
@@ -147,6 +151,16 @@ static __always_inline void pl_even_leave(struct pl_even *e, struct pl_path *pat
 		path->even_progress -= e->progress_segs;
 	}
 	e->since_us = 0;
+}
+
+/* It waits for its program: what it has in flight goes on, and is not the others'. */
+static __always_inline void pl_even_rest(struct pl_even *e, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	__u32 part = pl_even_part(e, path, tcp->now_us);
+
+	if (pl_even_is_in(e, path))
+		pl_even_change(path, -(__s32)(tcp->in_flight < part ? tcp->in_flight : part));
+	pl_even_leave(e, path);
 }
 
 /* Before each transmission; orders->cwnd is the window, orders->ssthresh ends a slow start. */
@@ -162,6 +176,10 @@ static __always_inline void pl_even_before_send(struct pl_even *e, struct pl_pat
 		return;
 	}
 	e->lost_segs = 0;
+	if (tcp->app_limited) {
+		pl_even_rest(e, path, tcp);
+		return;
+	}
 	if (!pl_even_is_in(e, path))
 		pl_even_join(e, path, tcp);
 	else if (e->cwnd)

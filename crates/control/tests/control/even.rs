@@ -17,6 +17,7 @@ struct Stream {
     ssthresh: u32,
     in_flight: u32,
     delivered: u32,
+    waiting: bool,
     recovering: bool,
 }
 
@@ -50,6 +51,7 @@ impl Stream {
             ssthresh: self.ssthresh,
             in_flight: self.in_flight,
             delivered_segs: self.delivered,
+            app_limited: self.waiting.into(),
             recovering: self.recovering.into(),
             ..pl_tcp::default()
         };
@@ -293,6 +295,36 @@ fn what_a_stream_had_no_data_for_is_not_made_up_for_without_end() {
         took += 1;
     }
     assert!((8..80).contains(&took), "{took}");
+}
+
+#[test]
+fn who_waits_for_its_program_has_no_part() {
+    let mut host = Host::default();
+    let mut streams = vec![Stream::old(50); 8];
+    settle(&mut host, &mut streams);
+    for stream in &mut streams[1..] {
+        stream.waiting = true;
+        stream.in_flight = 4;
+        stream.send(&mut host);
+        assert_eq!(stream.cwnd, 50, "its window is its own");
+    }
+    // What the one that is left grows by is its own, and what those have in flight is theirs.
+    let left = 400 - 7 * 4;
+    settle(&mut host, &mut streams[..1]);
+    assert_eq!((streams[0].cwnd, host.path.even_streams), (left, 1));
+    streams[0].cwnd += 1;
+    settle(&mut host, &mut streams[..1]);
+    assert_eq!(streams[0].cwnd, left + 1);
+    // And back again, for no more than an equal part.
+    for stream in &mut streams[1..] {
+        stream.waiting = false;
+    }
+    settle(&mut host, &mut streams);
+    assert_eq!(host.path.even_streams, 8);
+    let part = host.path.even_segs / 8;
+    assert!(streams
+        .iter()
+        .all(|one| one.cwnd == part || one.cwnd == part + 1));
 }
 
 #[test]
