@@ -17,7 +17,7 @@ use paceline_transfer::wire::{Message, Ready, Reason, MOST_BODY, MOST_TEXT};
 /// The service, and the version of its messages.
 pub const SERVICE: Service = Service {
     purpose: Purpose::Move,
-    version: 3,
+    version: 4,
     most_frame: MOST_BODY,
 };
 

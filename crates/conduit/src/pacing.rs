@@ -37,6 +37,8 @@ pub struct Seen {
     pub delivered: u64,
     /// On their way, bytes.
     pub in_flight: u64,
+    /// Not sent yet, bytes.
+    pub unsent: u64,
     /// Smoothed round trip, microseconds; 0: not measured yet.
     pub rtt_us: u32,
     /// Least round trip, microseconds.
@@ -76,6 +78,7 @@ pub fn look(socket: impl AsFd) -> io::Result<Seen> {
     Ok(Seen {
         delivered: u64::from(info.tcpi_delivered) * segment,
         in_flight: u64::from(in_flight) * segment,
+        unsent: info.tcpi_notsent_bytes.into(),
         rtt_us: info.tcpi_rtt,
         least_rtt_us: match info.tcpi_min_rtt {
             u32::MAX => 0,

@@ -208,6 +208,7 @@ impl Options {
             specials: self.specials,
             device: self.device,
             part: None,
+            pairs: 1,
             tell_hashes: self.hash_file.is_some(),
         })
     }

@@ -25,8 +25,9 @@ use paceline_conduit::{Error, Result};
 
 /// The source says as often how far it is.
 const REPORT: Duration = Duration::from_secs(1);
-/// One of several sources does so more often: it gets more to do then.
-const REPORT_OF_MANY: Duration = Duration::from_millis(100);
+/// One of several sources does so more often: it gets more to do then. What two of them have to do
+/// at the end differs by what is sent in this time.
+const REPORT_OF_MANY: Duration = Duration::from_millis(25);
 /// How long the source may take to say good bye.
 const BYE: Duration = Duration::from_secs(10);
 
@@ -225,6 +226,7 @@ async fn from_source(
                 bytes_done,
                 bytes_sent,
                 streams,
+                ..
             } => {
                 let set = |counter: &AtomicU64, value| counter.store(value, Ordering::Relaxed);
                 set(&progress.entries_done, *entries_done);
@@ -334,6 +336,7 @@ pub(super) fn own_supply(
     start: &Start,
     session: [u8; 16],
 ) -> (Supply, Arc<Tuning>, Arc<Progress>) {
+    let pairs = start.options.pairs;
     let (secret, is_plain, first) = (start.secret, start.options.plain, start.options.streams);
     let tuning = Arc::new(Tuning::new(Streams::Fixed(first), start.options.rate_bps));
     let (streams, rate) = tuning.watch();
@@ -359,6 +362,7 @@ pub(super) fn own_supply(
             orders,
             streams,
             rate,
+            pairs,
             progress: pools,
         };
         tokio::spawn(pool.run());
@@ -390,5 +394,6 @@ pub(super) fn report_once(outbox: &Outbox, progress: &Progress) {
         bytes_done: count(&progress.bytes_done),
         bytes_sent: count(&progress.bytes_sent),
         streams: count(&progress.streams),
+        path: (count(&progress.path[0]), count(&progress.path[1])),
     });
 }

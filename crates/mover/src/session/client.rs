@@ -194,6 +194,7 @@ impl Session {
                 orders,
                 streams,
                 rate,
+                pairs: 1,
                 progress,
             };
             tokio::spawn(pool.run());

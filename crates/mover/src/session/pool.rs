@@ -101,6 +101,8 @@ pub(super) struct Pool {
     pub orders: mpsc::UnboundedSender<Order>,
     pub streams: watch::Receiver<Streams>,
     pub rate: watch::Receiver<Option<u64>>,
+    /// Pairs of hosts that begin together.
+    pub pairs: u16,
     pub progress: Arc<Progress>,
 }
 
@@ -123,7 +125,7 @@ impl Pool {
         let (ended, mut ends) = mpsc::unbounded_channel();
         let mut count = Count {
             next: self.making.len() as u16,
-            wanted: self.streams.borrow_and_update().first(),
+            wanted: self.streams.borrow_and_update().first_of(self.pairs),
             live: BTreeSet::new(),
             failures: 0,
             bytes: 0,
@@ -141,7 +143,7 @@ impl Pool {
             tokio::select! {
                 () = self.made.closed() => return,
                 Ok(()) = self.streams.changed() => {
-                    count.wanted = self.streams.borrow_and_update().first();
+                    count.wanted = self.streams.borrow_and_update().first_of(self.pairs);
                     steps = Steps::default();
                     sent_before = None;
                 }

@@ -95,6 +95,9 @@ pub struct Progress {
     pub bytes_sent: AtomicU64,
     /// Data connections.
     pub streams: AtomicU64,
+    /// What the path was seen to carry, and what it carried in the last round trip, bytes per
+    /// second.
+    pub(super) path: [AtomicU64; 2],
     tell: Box<dyn Fn(Event) + Send + Sync>,
 }
 
@@ -115,6 +118,7 @@ impl Progress {
             bytes_done: AtomicU64::new(0),
             bytes_sent: AtomicU64::new(0),
             streams: AtomicU64::new(0),
+            path: Default::default(),
             tell: Box::new(tell),
         })
     }
@@ -130,6 +134,12 @@ impl Progress {
             path: shown(path),
             blake3: blake3::Hash::from_bytes(*root).to_hex().to_string(),
         });
+    }
+
+    /// What a source sees of its path: see [`Progress::path`].
+    pub(super) fn sees(&self, most: u64, now: u64) {
+        self.path[0].store(most, Ordering::Relaxed);
+        self.path[1].store(now, Ordering::Relaxed);
     }
 
     /// An entry was found.

@@ -11,15 +11,17 @@ use paceline_transfer::wire::{Entry, EntryKind, Stamp, LEAST_SHARED};
 /// A part of a large file, bytes. What is left is cut into so many parts for each pair, so parts
 /// shrink towards the end.
 const SPREAD: u64 = 4;
-const LEAST_PART: u64 = 1 << 20;
+const LEAST_PART: u64 = 128 << 10;
 const MOST_PART: u64 = 64 << 20;
 /// A pair has as much to do as it carries in so long, so that it gets more before it is idle.
 const AHEAD_S: f64 = 0.5;
 /// And between so many bytes: its rate is not known at the beginning.
 const LEAST_WINDOW: u64 = 4 << 20;
 const MOST_WINDOW: u64 = 512 << 20;
-/// Weight of a new rate in the smoothed one.
-const WEIGHT: f64 = 0.25;
+/// Rates of round trips are compared with rates of trains, which may be too low by one part of so many.
+const MARGIN: u64 = 16;
+/// Rates are smoothed over so long.
+const SMOOTHED_S: f64 = 0.35;
 
 /// What of a large file nobody has.
 struct Left {
@@ -43,6 +45,16 @@ struct Work {
 pub(super) struct Shares {
     pairs: u64,
     work: Mutex<Work>,
+    paths: Mutex<Paths>,
+}
+
+/// What the sources see of their paths. At first each is told to take its part of what it sees, as if
+/// all shared one narrowest link.
+#[derive(Default)]
+struct Paths {
+    /// By the pair: what it was seen to carry, and what it carries, bytes per second.
+    seen: HashMap<u16, (u64, u64)>,
+    are_apart: bool,
 }
 
 fn key(entry: &Entry) -> [u8; 16] {
@@ -51,8 +63,22 @@ fn key(entry: &Entry) -> [u8; 16] {
     key
 }
 
-fn is_large(entry: &Entry) -> bool {
+/// A file that pairs have in parts.
+pub(super) fn is_large(entry: &Entry) -> bool {
     matches!(entry.kind, EntryKind::File { .. }) && entry.stamp.size > LEAST_SHARED
+}
+
+/// Bytes of a message.
+pub(super) fn weight(entry: &Entry) -> usize {
+    let attributes = entry.attributes.iter();
+    let attributes: usize = attributes
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    let link = match &entry.kind {
+        EntryKind::Link(to) | EntryKind::HardLink(to) => to.len(),
+        _ => 0,
+    };
+    entry.path.len() + 128 + attributes + link
 }
 
 impl Shares {
@@ -60,7 +86,20 @@ impl Shares {
         Self {
             pairs,
             work: Mutex::default(),
+            paths: Mutex::default(),
         }
+    }
+
+    /// What a pair's source sees of its path. True if the pairs do not share a narrowest link: together
+    /// they carry more than any of them saw one to carry.
+    pub fn saw(&self, pair: Option<u16>, path: (u64, u64)) -> bool {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        paths.seen.insert(pair.unwrap_or(0), path);
+        let most = paths.seen.values().map(|(most, _)| *most).max();
+        let all: u64 = paths.seen.values().map(|(_, now)| *now).sum();
+        let most = most.unwrap_or(0);
+        paths.are_apart |= most > 0 && all > most + most / MARGIN;
+        paths.are_apart
     }
 
     fn lock(&self) -> MutexGuard<'_, Work> {
@@ -203,7 +242,7 @@ impl Load {
         if let Some(before) = self.reported.replace(now) {
             let took = (now - before).as_secs_f64().max(0.001);
             let rate = sent.saturating_sub(self.sent) as f64 / took;
-            self.rate += WEIGHT * (rate - self.rate);
+            self.rate += (took / SMOOTHED_S).min(1.0) * (rate - self.rate);
         }
         self.sent = sent;
         if self.sent >= self.given {
@@ -289,6 +328,16 @@ mod tests {
         assert!(!shares.claim(&huge));
         assert_eq!(shares.part(&huge, MOST_WINDOW), None);
         assert_eq!(shares.lock().rest, 0);
+    }
+
+    #[test]
+    fn pairs_have_links_of_their_own_if_they_carry_more_than_one() {
+        let shares = Shares::new(2);
+        assert!(!shares.saw(Some(1), (0, 0)), "nothing is known");
+        assert!(!shares.saw(Some(1), (1000, 500)) && !shares.saw(Some(2), (1000, 500)));
+        assert!(!shares.saw(Some(1), (1000, 550)), "trains are not exact");
+        assert!(shares.saw(Some(2), (900, 550)));
+        assert!(shares.saw(Some(2), (900, 50)), "it is known");
     }
 
     #[test]

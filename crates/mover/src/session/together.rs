@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use paceline_transfer::wire::{
     Direction, Entry, EntryKind, Message, Options, Reason, Start, Summary, Update, Verify, Want,
-    Wanted, LEAST_SHARED, MOST_ENTRIES_BYTES, MOST_SMALL,
+    Wanted, MOST_ENTRIES_BYTES, MOST_SMALL,
 };
 use tokio::sync::{watch, Notify};
 use tokio::task::JoinSet;
@@ -23,14 +23,14 @@ use tokio::task::JoinSet;
 use super::across::{across_as, end_both, pass_on, Across, Side, Sides};
 use super::identity::identity;
 use super::progress::{Event, Progress};
-use super::share::{Load, Shares};
+use super::share::{is_large, weight, Load, Shares};
 use super::tuning::Tuning;
 use paceline_conduit::control::{Inbox, Outbox};
 use paceline_conduit::draw;
 use paceline_conduit::ssh::{Ssh, SshHost};
 use paceline_conduit::{Error, Result};
 
-/// A pair looks as often whether there is something to do for it.
+/// A pair looks as often whether there is something to do for it, if nothing else wakes it.
 const LOOK: Duration = Duration::from_millis(100);
 /// Large files that a pair has begun, so that it never waits for an answer.
 const BEGUN: usize = 2;
@@ -166,6 +166,8 @@ async fn carry(
     options.rate_bps = options.rate_bps.map(|bps| (bps / count).max(1));
     options.delete = None;
     options.tell_hashes = false;
+    options.pairs = u16::try_from(count).unwrap_or(u16::MAX);
+    options.streams = tuning.now().0.first_of(options.pairs);
     if options.verify == Verify::None {
         // The last session trusts it.
         options.verify = Verify::Resume;
@@ -254,6 +256,11 @@ struct State {
     begun: VecDeque<(Entry, Vec<(u64, u64)>)>,
     streams: u64,
     sent: u64,
+    /// The pairs do not share a bottleneck; and the source was told.
+    is_apart: bool,
+    knows_apart: bool,
+    /// Entries that other pairs have, until the source may be told.
+    others: Vec<Want>,
 }
 
 impl Pair {
@@ -273,11 +280,12 @@ impl Pair {
         };
         let ssh = &self.transfer.ssh;
         let push = start(Direction::Push, vec![self.transfer.to.1.clone()]);
-        let sink = Side::begin(ssh, &self.to, session, push).await;
-        let sink = sink.map_err(|error| at(&self.to, &error))?;
         let send = start(Direction::Across, self.transfer.from.1.clone());
-        let source = Side::begin(ssh, &self.from, session, send).await;
-        Ok((source.map_err(|error| at(&self.from, &error))?, sink))
+        let begin = async |host, start| {
+            let side = Side::begin(ssh, host, session, start).await;
+            side.map_err(|error| at(host, &error))
+        };
+        tokio::try_join!(begin(&self.from, send), begin(&self.to, push))
     }
 
     async fn run(self, tuning: &Tuning, mut stopped: watch::Receiver<bool>) -> Result<Summary> {
@@ -307,6 +315,7 @@ impl Pair {
             ended
         };
         drop((to_source, to_sink));
+        self.shares.saw(self.options.part, (0, 0));
         let result = end_both(source, sink, result, is_sinks).await;
         let State { streams, sent, .. } = *self.lock();
         self.progress.streams.fetch_sub(streams, Ordering::Relaxed);
@@ -343,9 +352,12 @@ impl Pair {
                 Message::Report {
                     bytes_sent,
                     streams,
+                    path,
                     ..
                 } => {
+                    let is_apart = self.shares.saw(self.options.part, path);
                     let mut state = self.lock();
+                    state.is_apart = is_apart;
                     let sent = bytes_sent.saturating_sub(state.sent);
                     state.sent += sent;
                     self.progress.done(sent, sent);
@@ -465,10 +477,7 @@ impl Pair {
     fn feed_once(&self, source: &Outbox, sink: &Outbox) -> bool {
         let mut state = self.lock();
         let state = &mut *state;
-        if !state.is_ready {
-            return false;
-        }
-        let (mut told, mut bytes, mut others) = (Vec::new(), 0, Vec::new());
+        let (mut told, mut bytes) = (Vec::new(), 0);
         let is_all = loop {
             if !state.load.is_low() {
                 break false;
@@ -479,7 +488,7 @@ impl Pair {
             let Some(entry) = state.waiting.front() else {
                 break state.is_walked && state.asked.is_empty() && state.begun.is_empty();
             };
-            let is_shared = is_shared(entry);
+            let is_shared = is_large(entry);
             if is_shared && state.asked.len() + state.begun.len() >= BEGUN {
                 break false;
             }
@@ -487,7 +496,7 @@ impl Pair {
                 break false;
             };
             if !self.shares.claim(&entry) {
-                others.push(Want {
+                state.others.push(Want {
                     n: entry.n,
                     wanted: Wanted::Nothing,
                 });
@@ -508,16 +517,21 @@ impl Pair {
         };
         // What another pair has needs nothing here, however busy this one is.
         while let Some(entry) = state.waiting.front() {
-            if is_shared(entry) || !self.shares.is_claimed(entry) {
+            if is_large(entry) || !self.shares.is_claimed(entry) {
                 break;
             }
             let n = entry.n;
             state.waiting.pop_front();
             let wanted = Wanted::Nothing;
-            others.push(Want { n, wanted });
+            state.others.push(Want { n, wanted });
         }
-        for batch in others.chunks(BATCH) {
-            source.send(Message::Wants(batch.to_vec()));
+        if state.is_ready {
+            if state.is_apart && !std::mem::replace(&mut state.knows_apart, true) {
+                source.send(Message::Apart);
+            }
+            for batch in std::mem::take(&mut state.others).chunks(BATCH) {
+                source.send(Message::Wants(batch.to_vec()));
+            }
         }
         if !told.is_empty() {
             sink.send(Message::Entries(told));
@@ -570,23 +584,6 @@ impl State {
         self.load.forget(n);
         self.begun.retain(|(entry, _)| entry.n != n);
     }
-}
-
-fn is_shared(entry: &Entry) -> bool {
-    matches!(entry.kind, EntryKind::File { .. }) && entry.stamp.size > LEAST_SHARED
-}
-
-/// Bytes of a message.
-fn weight(entry: &Entry) -> usize {
-    let attributes = entry.attributes.iter();
-    let attributes: usize = attributes
-        .map(|(name, value)| name.len() + value.len())
-        .sum();
-    let link = match &entry.kind {
-        EntryKind::Link(to) | EntryKind::HardLink(to) => to.len(),
-        _ => 0,
-    };
-    entry.path.len() + 128 + attributes + link
 }
 
 /// Which host it was.

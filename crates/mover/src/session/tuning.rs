@@ -9,6 +9,8 @@ use tokio::sync::watch;
 /// its first round trip, and twice as many in each further one: with twelve a path of 200 Mbit/s and
 /// 50 ms is full after 2.8 of them, with two after 5.4.
 pub const STREAMS: u16 = 12;
+/// Where several pairs of hosts share them, each has as many at least.
+const LEAST_AUTO: u16 = 2;
 /// `auto` opens no more.
 const MOST_AUTO: u16 = 16;
 /// A step must bring as much, percent.
@@ -65,8 +67,13 @@ impl Tuning {
 impl Streams {
     /// At the beginning.
     pub fn first(self) -> u16 {
+        self.first_of(1)
+    }
+
+    /// At the beginning, of each of so many pairs of hosts, which begin together and may share a path.
+    pub(super) fn first_of(self, pairs: u16) -> u16 {
         match self {
-            Self::Auto => STREAMS,
+            Self::Auto => STREAMS.div_ceil(pairs.max(1)).max(LEAST_AUTO),
             Self::Fixed(count) => count,
         }
     }

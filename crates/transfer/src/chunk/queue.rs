@@ -138,6 +138,11 @@ impl Queue {
         self.small.push_back((file, bytes));
     }
 
+    /// Nothing waits for a stream.
+    pub fn is_empty(&self) -> bool {
+        self.rest == 0
+    }
+
     /// Something of a file is waiting, or in flight.
     pub fn has(&self, file: u64) -> bool {
         let flies =

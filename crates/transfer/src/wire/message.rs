@@ -125,6 +125,9 @@ pub struct Options {
     /// This session is one of several that write the same destination, by this number (from 1).
     /// It gives names to files that it has whole, and finishes nothing.
     pub part: Option<u16>,
+    /// Such sessions, which begin at the same time: until it is known, they are taken to share
+    /// the path's narrowest link.
+    pub pairs: u16,
 }
 
 impl Default for Options {
@@ -149,6 +152,7 @@ impl Default for Options {
             specials: false,
             device: false,
             part: None,
+            pairs: 1,
         }
     }
 }
@@ -352,7 +356,12 @@ pub enum Message {
         bytes_sent: u64,
         /// Data connections.
         streams: u64,
+        /// What the path was seen to carry, and what it carried in the last round trip, bytes per
+        /// second.
+        path: (u64, u64),
     },
+    /// To a source that is one of several: the others do not share its path's narrowest link.
+    Apart,
     /// And what failed.
     Trouble {
         /// A data connection; else an entry.

@@ -321,6 +321,20 @@ impl Sink {
         }
     }
 
+    /// Nothing is missing of a file that an earlier session left: it has what the source's entry says
+    /// without another word of the source.
+    pub(super) fn complete_whole(&self, n: u64, stamp: Stamp, mode: u32) {
+        if self.options.part.is_none() && !self.options.dry_run && self.device.is_none() {
+            let complete = Complete {
+                attempt: 0,
+                stamp,
+                mode,
+                root: None,
+            };
+            self.complete(n, complete);
+        }
+    }
+
     /// All of it is there: compares its hash, and hands it over to be placed.
     fn close(&self, n: u64, large: &Arc<Mutex<Large>>, mut own: std::sync::MutexGuard<'_, Large>) {
         own.is_closed = true;

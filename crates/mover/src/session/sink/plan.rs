@@ -35,6 +35,7 @@ impl Sink {
                 return;
             }
             let (mut wants, mut ranges, mut answered) = (Vec::new(), 0, 0);
+            let mut all_there = Vec::new();
             // The files of an honest source beyond this wait for the disk alone.
             let most_files = 2 * MOST_PENDING as usize;
             for mut entry in batch {
@@ -44,7 +45,7 @@ impl Sink {
                 if let Some(name) = rename {
                     entry.path = name.to_vec();
                 }
-                let n = entry.n;
+                let (n, stamp, mode) = (entry.n, entry.stamp, entry.mode);
                 let wanted = self.plan(entry).unwrap_or_else(|error| {
                     held(&self.summary).failed += 1;
                     self.trouble(&error);
@@ -53,6 +54,9 @@ impl Sink {
                 answered += 1;
                 if let Wanted::Ranges(own) = &wanted {
                     ranges += own.len();
+                    if own.is_empty() && stamp.size > MOST_SMALL {
+                        all_there.push((n, stamp, mode));
+                    }
                 }
                 wants.push(Want { n, wanted });
                 if ranges >= RANGES {
@@ -66,6 +70,10 @@ impl Sink {
                 }
             }
             self.outbox.send(Message::Wants(wants));
+            // What the source would say of it is known.
+            for (n, stamp, mode) in all_there {
+                self.complete_whole(n, stamp, mode);
+            }
             held(&self.plan).answered += answered;
             self.progressed.notify_waiters();
             self.commit_what_is_left();

@@ -90,8 +90,12 @@ struct State {
     rate_bps: Option<u64>,
     /// What the path carries, as far as it is known: bytes per second.
     path_rate: Option<u64>,
+    /// The head has said that other hosts do not share the path's narrowest link.
+    is_apart: bool,
     /// Of streams, whose share of the rate changes with their number.
     sockets: HashMap<u16, OwnedFd>,
+    /// Streams that share the rate; 0: all of them.
+    sending: usize,
     /// Streams that are to end.
     retired: HashSet<u16>,
     /// Of each stream: bytes of files that the sink has by it, and since when.
@@ -252,7 +256,13 @@ impl State {
     fn pace(&self, bytes_per_s: u64) {
         let own = match bytes_per_s {
             u64::MAX => u64::MAX,
-            all => (all / self.sockets.len().max(1) as u64).max(1),
+            all => {
+                let sending = match self.sending {
+                    0 => self.sockets.len(),
+                    sending => sending,
+                };
+                (all / sending.max(1) as u64).max(1)
+            }
         };
         for socket in self.sockets.values() {
             if let Err(error) = set_rate(socket, own) {
@@ -314,6 +324,7 @@ impl Source {
                     }
                 }
                 Message::More { n, ranges, last } => self.more(n, &ranges, last)?,
+                Message::Apart => self.lock().is_apart = true,
                 Message::Rate { bps } => self.order(Order::Rate(bps)),
                 Message::Retire { stream } => self.order(Order::Retire(stream)),
                 Message::Finished(summary) => {
@@ -334,7 +345,7 @@ impl Source {
 
     /// Keeps all streams together at what the path carries, where nobody says how fast.
     async fn pace(&self) -> Never {
-        let mut pacer = Pacer::default();
+        let mut pacer = Pacer::new(self.options.pairs);
         // Of each stream: what it had delivered when it was seen last.
         let mut before = HashMap::new();
         let mut delivered = 0;
@@ -342,6 +353,7 @@ impl Source {
             tokio::time::sleep(LOOK).await;
             let mut state = self.lock();
             let (mut in_flight, mut base, mut rtts, mut busy) = (0, u32::MAX, 0, 0);
+            let mut sending = 0;
             for (number, socket) in &state.sockets {
                 let Ok(seen) = look(socket) else {
                     continue;
@@ -351,6 +363,7 @@ impl Source {
                     .delivered
                     .saturating_sub(last.unwrap_or(seen.delivered));
                 in_flight += seen.in_flight;
+                sending += usize::from(seen.unsent > 0);
                 if seen.least_rtt_us > 0 {
                     base = base.min(seen.least_rtt_us);
                 }
@@ -360,6 +373,7 @@ impl Source {
                 }
             }
             if busy == 0 || base == u32::MAX {
+                self.progress.sees(pacer.path().0, 0);
                 continue;
             }
             let look = Look {
@@ -369,14 +383,23 @@ impl Source {
                 base: Duration::from_micros(base.into()),
                 rtt: Duration::from_micros(rtts / busy),
             };
+            if state.is_apart {
+                pacer.part();
+            }
             let rate = pacer.next(&look);
-            if rate != state.path_rate {
-                state.path_rate = rate;
-                if state.rate_bps.is_none() {
-                    state.pace(rate.unwrap_or(u64::MAX));
-                }
+            let (most, now) = pacer.path();
+            self.progress.sees(most, now);
+            // At the end, those that have something left take what the others leave.
+            if !state.queue.is_empty() {
+                sending = 0;
+            }
+            if rate != state.path_rate || sending != state.sending {
+                (state.path_rate, state.sending) = (rate, sending);
+                let asked = state.rate_bps.map(|bps| bps / 8);
+                state.pace(asked.or(rate).unwrap_or(u64::MAX));
             }
         }
+        self.progress.sees(0, 0);
         std::future::pending().await
     }
 

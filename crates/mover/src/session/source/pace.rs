@@ -15,6 +15,10 @@
 //! no queue is. Where more waits whatever this side does, others send too: then there is no bound
 //! any more, and TCP alone decides, as it would have done without.
 //!
+//! Several hosts that send at the same time see the same trains. As long as they share the
+//! narrowest link, each keeps to its part of what it carries; that they do not is told by the head, which
+//! sees all of them ([`Pacer::part`]).
+//!
 //! Pure: it is told what the connections say.
 
 use std::collections::VecDeque;
@@ -57,14 +61,21 @@ pub struct Look {
 }
 
 /// See the module's text.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pacer {
+    /// Hosts that share what the path carries.
+    pairs: u64,
+    /// There are others of the same transfer, whether they share or not: what they take is not
+    /// strangers'.
+    is_one_of_many: bool,
     /// Of the last round trips: when, and bytes delivered by then.
     seen: VecDeque<(Duration, u64)>,
     /// When something was delivered first.
     begun: Option<Duration>,
     /// Best rate of a train, bytes per second.
     train: u64,
+    /// What was delivered in the last round trip, bytes per second.
+    carried: u64,
     bound: Option<Bound>,
     is_over: bool,
 }
@@ -89,33 +100,63 @@ struct Bound {
 }
 
 impl Pacer {
+    /// Of a host that is one of so many.
+    pub fn new(pairs: u16) -> Self {
+        Self {
+            pairs: pairs.max(1).into(),
+            is_one_of_many: pairs > 1,
+            seen: VecDeque::new(),
+            begun: None,
+            train: 0,
+            carried: 0,
+            bound: None,
+            is_over: false,
+        }
+    }
+
+    /// The others have narrowest links of their own.
+    pub fn part(&mut self) {
+        self.pairs = 1;
+    }
+
+    /// What the path was seen to carry, and what it carried in the last round trip, bytes per
+    /// second.
+    pub fn path(&self) -> (u64, u64) {
+        (self.train, self.carried)
+    }
+
     /// Bytes per second for all connections together, from now on; `None`: without a bound.
     pub fn next(&mut self, look: &Look) -> Option<u64> {
         if self.is_over || look.base < LEAST_BASE || look.delivered == 0 {
             return None;
         }
-        let carried = self.see(look);
+        self.see(look);
         let begun = *self.begun.get_or_insert(look.now);
         if look.now < begun + WINDOWS * look.base {
             return None;
         }
-        let holds = bytes(self.train, look.base);
+        let own = self.train / self.pairs;
+        let holds = bytes(own, look.base);
         match &mut self.bound {
             None if holds > 0 && look.in_flight >= holds / 4 * 3 => {
-                self.bound = Some(Bound::new(self.train, look.now));
+                self.bound = Some(Bound::new(own, look.now));
             }
             None if holds > 0 && look.in_flight >= holds / 4 => {
-                return Some(self.train / 3 * 4);
+                return Some(own / 3 * 4);
             }
             None => return None,
             Some(bound) if look.now >= bound.at + look.base => {
-                bound.round(look, carried);
+                // A part of it, as long as nothing was known of the others.
+                let was_less = self.is_one_of_many && bound.rate < own;
+                bound.round(look, self.carried, (self.is_one_of_many, was_less));
                 // Bursts of before, when all of the next window was on its way.
                 if bound.rounds <= SETTLING {
-                    bound.rate = bound.rate.max(self.train);
+                    bound.rate = bound.rate.max(own);
                 }
                 self.is_over = bound.is_free && bound.rate > 2 * bound.best();
             }
+            // The first windows were shorter than a train.
+            Some(bound) if bound.rounds < SETTLING => bound.rate = bound.rate.max(own),
             Some(_) => {}
         }
         let bound = self.bound.as_ref().filter(|_| !self.is_over)?;
@@ -127,8 +168,8 @@ impl Pacer {
         self.is_over
     }
 
-    /// Notes what was delivered; the rate of the last round trip, bytes per second.
-    fn see(&mut self, look: &Look) -> u64 {
+    /// Notes what was delivered.
+    fn see(&mut self, look: &Look) {
         self.seen.push_back((look.now, look.delivered));
         let since = |age: Duration| {
             let before = self.seen.iter().rev();
@@ -139,6 +180,7 @@ impl Pacer {
         };
         let (train, carried) = (since(TRAIN), since(look.base));
         self.train = self.train.max(train);
+        self.carried = carried;
         while self
             .seen
             .get(1)
@@ -146,7 +188,6 @@ impl Pacer {
         {
             self.seen.pop_front();
         }
-        carried
     }
 }
 
@@ -176,7 +217,7 @@ impl Bound {
     }
 
     /// A round trip is over.
-    fn round(&mut self, look: &Look, carried: u64) {
+    fn round(&mut self, look: &Look, carried: u64, (is_one_of_many, was_less): (bool, bool)) {
         self.at = look.now;
         self.rounds += 1;
         if self.rates.len() == KEPT {
@@ -191,7 +232,8 @@ impl Bound {
         let queue = look.rtt.saturating_sub(look.base);
         self.is_known |= queue > wanted;
         self.most = self.most.max(carried);
-        let has_given = carried < self.most / 4 * 3;
+        // To others of the same transfer, perhaps.
+        let has_given = carried < self.most / 4 * 3 && !is_one_of_many;
         self.waiting = match queue > 2 * wanted || queue > wanted && has_given {
             true => self.waiting + 1,
             false => self.waiting.saturating_sub(1),
@@ -199,8 +241,14 @@ impl Bound {
         self.is_free |= self.waiting >= OTHERS;
         if self.is_free || !self.is_known {
             if self.is_free || carried >= self.rate / 4 * 3 {
-                self.rate = self.rate + self.rate / STEP;
+                let step = if was_less { STEP / 2 } else { STEP };
+                self.rate += self.rate / step;
             }
+            return;
+        }
+        // Another host leaves what it had.
+        if is_one_of_many && queue < wanted / 4 && carried >= self.rate / 8 * 7 {
+            self.rate += self.rate / STEP;
             return;
         }
         // What a full path carries is the mean of when it was full; one that is not full carries
@@ -243,56 +291,160 @@ mod tests {
     /// Eight streams' first windows.
     const FIRST: u64 = 8 * 14_480;
 
-    /// Slow start without an end, in steps of a millisecond over a link five times as fast as
-    /// the narrowest. Bytes lost in all, and delivered after half a second.
-    fn slow_start(mut pacer: Option<Pacer>, steps: u64) -> (u64, u64) {
-        let (mut window, mut in_flight, mut queue) = (FIRST, 0u64, 0u64);
-        let (mut lost, mut delivered, mut late) = (0, 0, 0);
-        // On their way back, and what they waited.
-        let mut back: VecDeque<(u64, u64)> = (0..BASE).map(|_| (0, 0)).collect();
-        let (mut rtt, mut rate) = (BASE * 1000, None);
-        for now in 0..steps {
-            let (acked, waited) = back.pop_front().expect("as many as pushed");
-            if acked > 0 {
-                rtt = (rtt * 7 + (BASE * 1000 + waited)) / 8;
+    /// One of the hosts that send over a link.
+    struct Host {
+        pacer: Option<Pacer>,
+        window: u64,
+        in_flight: u64,
+        delivered: u64,
+        rtt: u64,
+        rate: Option<u64>,
+        /// Milliseconds.
+        begins: u64,
+    }
+
+    impl Host {
+        fn new(pacer: Option<Pacer>, window: u64, begins: u64) -> Self {
+            Self {
+                pacer,
+                window,
+                in_flight: 0,
+                delivered: 0,
+                rtt: BASE * 1000,
+                rate: None,
+                begins,
             }
-            delivered += acked;
-            late += if now >= 500 { acked } else { 0 };
-            in_flight -= acked;
-            window += acked;
-            let most = rate.map_or(5 * LINE, |rate: u64| (rate / 1000).min(5 * LINE));
-            let sent = window.saturating_sub(in_flight).min(most);
-            let (held, through) = (queue + sent, LINE.min(queue + sent));
-            let dropped = (held - through).saturating_sub(BUFFER);
-            queue = held - through - dropped;
-            lost += dropped;
-            in_flight += sent - dropped;
-            back.push_back((through, queue * 1000 / LINE));
-            rate = pacer.as_mut().and_then(|pacer| {
+        }
+
+        fn step(&mut self, now: u64, acked: u64, waited: u64) {
+            if acked > 0 {
+                self.rtt = (self.rtt * 7 + (BASE * 1000 + waited)) / 8;
+            }
+            self.delivered += acked;
+            self.in_flight -= acked;
+            self.window += acked;
+            self.rate = self.pacer.as_mut().and_then(|pacer| {
                 pacer.next(&Look {
                     now: Duration::from_millis(now),
-                    delivered,
-                    in_flight,
+                    delivered: self.delivered,
+                    in_flight: self.in_flight,
                     base: Duration::from_millis(BASE),
-                    rtt: Duration::from_micros(rtt),
+                    rtt: Duration::from_micros(self.rtt),
                 })
             });
+        }
+
+        fn sends(&self, now: u64) -> u64 {
+            let most = self
+                .rate
+                .map_or(5 * LINE, |rate| (rate / 1000).min(5 * LINE));
+            match now < self.begins {
+                true => 0,
+                false => self.window.saturating_sub(self.in_flight).min(most),
+            }
+        }
+    }
+
+    /// Slow start without an end, in steps of a millisecond over links five times as fast as
+    /// the narrowest, which all hosts share. Bytes lost in all, and delivered after a second.
+    fn slow_start(mut hosts: Vec<Host>, steps: u64) -> (u64, u64) {
+        let (mut lost, mut late, mut waits) = (0, 0, 0);
+        // What waits, of which host.
+        let mut queue: VecDeque<(usize, u64)> = VecDeque::new();
+        // On its way back: of each host, and what it waited.
+        let none = || vec![0; hosts.len()];
+        let mut back: VecDeque<(Vec<u64>, u64)> = (0..BASE).map(|_| (none(), 0)).collect();
+        for now in 0..steps {
+            let (acked, waited) = back.pop_front().expect("as many as pushed");
+            late += if now >= 1000 { acked.iter().sum() } else { 0 };
+            for (host, acked) in hosts.iter_mut().zip(acked) {
+                host.step(now, acked, waited);
+            }
+            for (number, host) in hosts.iter_mut().enumerate() {
+                let sent = host.sends(now);
+                let taken = sent.min((BUFFER + LINE).saturating_sub(waits));
+                lost += sent - taken;
+                host.in_flight += taken;
+                waits += taken;
+                queue.push_back((number, taken));
+            }
+            let (mut through, mut left) = (vec![0; hosts.len()], LINE);
+            while let Some((number, bytes)) = queue.front_mut() {
+                let part = left.min(*bytes);
+                through[*number] += part;
+                left -= part;
+                *bytes -= part;
+                if *bytes > 0 {
+                    break;
+                }
+                queue.pop_front();
+            }
+            waits -= LINE - left;
+            back.push_back((through, waits * 1000 / LINE));
         }
         (lost, late)
     }
 
+    fn of(hosts: u16, pairs: u16) -> Vec<Host> {
+        let first = FIRST / u64::from(hosts);
+        let begins = |number: u16| u64::from(number) * 5;
+        let all = (0..hosts).map(|number| (Pacer::new(pairs), begins(number)));
+        all.map(|(pacer, begins)| Host::new(Some(pacer), first, begins))
+            .collect()
+    }
+
     #[test]
     fn a_start_fills_the_path_and_not_its_queue() {
-        let (lost, _) = slow_start(None, 1000);
+        let (lost, _) = slow_start(vec![Host::new(None, FIRST, 0)], 1000);
         assert!(lost > BUFFER, "without a bound {lost} bytes are lost");
-        let (lost, late) = slow_start(Some(Pacer::default()), 3000);
+        let (lost, late) = slow_start(of(1, 1), 3500);
         assert_eq!(lost, 0);
         assert!(late >= 2500 * LINE / 100 * 97, "{late} bytes");
     }
 
     #[test]
+    fn hosts_that_share_a_path_fill_it_together() {
+        let (lost, _) = slow_start(of(3, 1), 1000);
+        assert!(lost > BUFFER, "each for itself, {lost} bytes are lost");
+        for hosts in 2..=4 {
+            let (lost, late) = slow_start(of(hosts, hosts), 3500);
+            // A little where one host has seen a train and another one has not yet: of two none, of
+            // four 0.07 % of what is delivered.
+            let most = if hosts == 2 { 0 } else { late / 1000 };
+            assert!(lost <= most, "{hosts} hosts: {lost} bytes are lost");
+            assert!(
+                late >= 2500 * LINE / 100 * 97,
+                "{hosts} hosts: {late} bytes"
+            );
+        }
+    }
+
+    /// Its link carries [`LINE`], but it takes a fourth of that, until it hears that it need not.
+    #[test]
+    fn a_host_with_a_path_of_its_own_takes_all_of_it() {
+        let (mut pacer, mut delivered, mut rate) = (Pacer::new(4), 0, None);
+        let mut at = Vec::new();
+        for now in 1..3000 {
+            delivered += rate.map_or(LINE, |rate: u64| (rate / 1000).min(LINE));
+            if now == 1000 {
+                pacer.part();
+            }
+            rate = pacer.next(&Look {
+                now: Duration::from_millis(now),
+                delivered,
+                in_flight: rate.unwrap_or(LINE * 1000) / 1000 * BASE,
+                base: Duration::from_millis(BASE),
+                rtt: Duration::from_millis(BASE),
+            });
+            at.push(rate.unwrap_or(0) / 1000);
+        }
+        assert!(at[400] < LINE / 2, "a part, {}", at[400]);
+        assert!(at[2500] >= LINE, "all of it, {}", at[2500]);
+    }
+
+    #[test]
     fn what_others_send_ends_the_bound() {
-        let mut pacer = Pacer::default();
+        let mut pacer = Pacer::new(1);
         let look = |ms: u64, rtt: u64| Look {
             now: Duration::from_millis(ms),
             delivered: ms * LINE,
@@ -311,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_short_round_trip_has_no_bound() {
-        let mut pacer = Pacer::default();
+        let mut pacer = Pacer::new(1);
         for ms in 1..1000 {
             let look = Look {
                 now: Duration::from_millis(ms),
