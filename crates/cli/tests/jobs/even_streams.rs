@@ -7,24 +7,7 @@ use crate::common::streams::{connect, Program};
 use crate::common::{alone, is_root, jobs, output, paceline, status, wait_for, PolicyFile};
 use serde_json::Value;
 
-const PATH: &str = r#"
-[[cluster]]
-name = "near"
-hosts = 1
-switch_buffer = "4MiB"
-
-[[cluster]]
-name = "far"
-hosts = 1
-switch_buffer = "4MiB"
-
-[[wan]]
-from = "near"
-to = "far"
-rate = "50mbit"
-one_way_delay = "20ms"
-buffer = "128KiB"
-"#;
+use super::groups::LONG_PATH;
 
 const STREAMS: usize = 4;
 
@@ -58,7 +41,8 @@ fn streams_of_a_job_have_equal_windows() {
     let Some(_alone) = alone() else {
         return;
     };
-    let lab = Lab::up("even", PATH);
+    // With a queue that overflows soon.
+    let lab = Lab::up("even", &LONG_PATH.replace("1MiB", "128KiB"));
     let policy = PolicyFile::new("even", "base = \"cubic\"\nstreams.even = true\n");
     let mut command = paceline();
     command

@@ -16,7 +16,7 @@ use paceline_agent::group::{Bounds, Group, Stream};
 use serde_json::Value;
 
 /// A path with a round trip, and a queue that holds what the window holds beyond it.
-const LONG_PATH: &str = r#"
+pub const LONG_PATH: &str = r#"
 [[cluster]]
 name = "near"
 hosts = 1
