@@ -20,8 +20,8 @@ const LEAST_WINDOW: u64 = 4 << 20;
 const MOST_WINDOW: u64 = 512 << 20;
 /// Rates of round trips are compared with rates of trains, which may be too low by one part of so many.
 const MARGIN: u64 = 16;
-/// Rates are smoothed over so long.
-const SMOOTHED_S: f64 = 0.35;
+/// Weight of a new rate in the smoothed one.
+const WEIGHT: f64 = 0.25;
 
 /// What of a large file nobody has.
 struct Left {
@@ -242,7 +242,7 @@ impl Load {
         if let Some(before) = self.reported.replace(now) {
             let took = (now - before).as_secs_f64().max(0.001);
             let rate = sent.saturating_sub(self.sent) as f64 / took;
-            self.rate += (took / SMOOTHED_S).min(1.0) * (rate - self.rate);
+            self.rate += WEIGHT * (rate - self.rate);
         }
         self.sent = sent;
         if self.sent >= self.given {
