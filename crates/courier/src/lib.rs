@@ -14,6 +14,7 @@ mod hosts;
 mod tree;
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::net::{IpAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -96,6 +97,14 @@ impl Drop for Receiver {
     }
 }
 
+/// A machine that has just booted makes no random numbers for half a second (crng_init of
+/// drivers/char/random.c). The first who wants one waits, and that is not to be the command.
+fn await_random_numbers() -> Result<()> {
+    let mut one = [0];
+    let random = File::open("/dev/random").and_then(|mut file| file.read_exact(&mut one));
+    Ok(random.doing("reading /dev/random")?)
+}
+
 impl<'a> Prepared<'a> {
     /// Makes the files by `seed`, and starts what waits for the command. `near` and `far`: the
     /// hosts that take part, as many of each.
@@ -112,6 +121,7 @@ impl<'a> Prepared<'a> {
         let source = place.path().join("source");
         let payload_bytes = tree::make(&source, transfer, seed)?;
         fs::create_dir(place.path().join("sink")).doing("making a directory")?;
+        await_random_numbers()?;
         let mut prepared = Self {
             transfer,
             near,
