@@ -26,9 +26,8 @@ impl Sender {
         let tcp = self.tcp(now, config);
         let law = self.law.as_mut().expect("looked at before");
         let orders = law.even.before_send(known.path, &tcp);
-        if orders.cwnd == tcp.cwnd {
-            // What it has of the next segment stays.
-        } else if orders.cwnd != 0 {
+        // Where it is the same, what it has of the next segment stays.
+        if orders.cwnd != 0 && orders.cwnd != tcp.cwnd {
             self.window.cwnd = f64::from(orders.cwnd);
         }
         if orders.ssthresh != 0 {
