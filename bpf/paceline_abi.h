@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 12
+#define PL_ABI_VERSION 13
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
@@ -326,14 +326,16 @@ struct pl_path {
 
 /* Whose turn it is among a job's connections in one network namespace (control/turns.h). */
 struct pl_turn {
-	__u64 until_us; /* the turn is over then; 0: nobody has it */
+	__u64 until_us; /* all turns are over then */
 	__u64 crowded_us; /* when a long message last lost; 0: never */
 	__u64 cut_us; /* when the window was last made smaller */
 	__u64 others_us; /* when one last had to wait; 0: never */
-	__u32 number; /* of this turn */
-	__u32 window; /* of who has it, in parts of a segment; 0: not known yet */
+	__u64 first_us; /* when a connection's first message last began with a small window */
+	__u32 number; /* of these turns, as long as they go on; others are those of before */
+	__u32 taken; /* turns at a time, now */
+	__u32 window; /* of all turns together, in parts of a segment; 0: not known yet */
 	__u32 waiting; /* connections */
-	__u32 reserved;
+	__u32 sent, lost; /* segments of long messages, of late */
 };
 
 struct pl_turn_key {
@@ -514,7 +516,7 @@ _Static_assert(sizeof(struct pl_path_slot) == 192, "pl_path_slot");
 _Static_assert(sizeof(struct pl_place_key) == 16, "pl_place_key");
 _Static_assert(sizeof(struct pl_place) == 56, "pl_place");
 _Static_assert(sizeof(struct pl_turn_key) == 16, "pl_turn_key");
-_Static_assert(sizeof(struct pl_turn_slot) == 56, "pl_turn_slot");
+_Static_assert(sizeof(struct pl_turn_slot) == 72, "pl_turn_slot");
 _Static_assert(sizeof(struct pl_connection_record) == 256, "pl_connection_record");
 _Static_assert(sizeof(struct pl_counters_key) == 16, "pl_counters_key");
 _Static_assert(sizeof(struct pl_counters) == 120, "pl_counters");

@@ -131,7 +131,7 @@ static __always_inline int start_before_send(struct sock *sk, struct pl_connecti
 	pl_start_before_send(&conn->start, &slot->path, &conn->policy, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
 	forget_how(&orders, sizeof(orders));
-	if (conn->start.turn_lost || conn->start.turn_wants || conn->start.waits) {
+	if (conn->start.turn_sent || conn->start.turn_first || conn->start.turn_wants || conn->start.waits) {
 		struct pl_turn_slot *turn = turn_of(conn);
 
 		if (turn) {

@@ -57,8 +57,10 @@ static __always_inline void pl_incast_first(struct pl_start *s, const struct pl_
 		return;
 	s->met = 1;
 	if (policy->rto_linear && path->min_rtt_us && path->min_rtt_us <= PL_SPREAD_RTT_US &&
-	    tcp->ssthresh >= PL_NO_SSTHRESH && tcp->cwnd > PL_THIN_SEGS)
+	    tcp->ssthresh >= PL_NO_SSTHRESH && tcp->cwnd > PL_THIN_SEGS) {
 		orders->cwnd = PL_THIN_SEGS;
+		s->turn_first = 1; /* turns.h has the last word */
+	}
 }
 
 /* A message begins: whether it is spread. */

@@ -130,7 +130,8 @@ struct pl_start {
 	__u32 turn_gap_us; /* between the segments of a host's messages that wait for a turn (turns.h) */
 	__u32 gap_us; /* between those of one that has its turn; 0: its window decides (gaps.h) */
 	__u32 queue_us; /* under gaps: the longest wait in a queue, of late */
-	__u32 turn; /* number of the turn that its message has, or had; 0: none */
+	__u32 turn; /* number of the turns, of which its message has, or had, one; 0: none */
+	__u32 turn_sent, turn_lost; /* segments of the last message that should have waited for one, until counted */
 	__u32 turn_retransmitted, turn_delivered; /* counters when the turn's window was last set */
 	__u32 timeouts; /* of this burst */
 	__u32 bad_row; /* bad starts in a row */
@@ -147,7 +148,8 @@ struct pl_start {
 	__u8 rounds; /* round trips in which the law still leads the window */
 	__u8 waited; /* 1: in this one the sender had nothing more to send */
 	__u8 pacing; /* 1: the socket's pacing was ordered by us */
-	__u8 turn_lost; /* 1: the last message lost where it should have waited for a turn */
+	__u8 turn_first; /* 1: it is a connection's first one, and its window was made small */
+	__u8 turn_held; /* 1: its message has a turn */
 	__u8 turn_wants; /* 1: one begins that waits where messages are lost */
 	__u8 waits; /* 1: it waits for its turn */
 	__u8 others; /* 1: it has waited, for the turn of another message of the host */

@@ -223,7 +223,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		pl_judge_loss(s, path, policy, tcp);
 		pl_incast_learn(s, path, tcp);
 		pl_gap_learn(s, path, tcp);
-		s->turn_lost = pl_turn_lost(s, path, tcp);
+		pl_turn_learn(s, path, tcp);
 		s->turn_wants = 0;
 		quiet_us = tcp->now_us - path->started_us;
 		burst = tcp->delivered_segs - s->delivered0;

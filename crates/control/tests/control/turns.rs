@@ -4,14 +4,19 @@
 use crate::support::{about_to_send, delivery_rate, mbit, Link, World, MSS, SECOND};
 use paceline_abi::{pl_base, pl_path, pl_policy, pl_turn};
 use paceline_control::{
-    pl_orders, pl_tcp, Phases, Startup, State, PL_LEAD_SEGS, PL_TURN_GAP_MAX_US,
-    PL_TURN_GAP_MIN_US, PL_TURN_GAP_SEGS, PL_TURN_LEASE_US, PL_TURN_WINDOW_LEAST,
-    PL_TURN_WINDOW_MOST, PL_TURN_WINDOW_UNIT,
+    pl_orders, pl_tcp, Phases, Startup, State, PL_LEAD_SEGS, PL_NO_SSTHRESH, PL_THIN_SEGS,
+    PL_TURN_GAP_MAX_US, PL_TURN_GAP_MIN_US, PL_TURN_GAP_SEGS, PL_TURN_LEASE_US, PL_TURN_PLACES,
+    PL_TURN_SEGS, PL_TURN_TOGETHER_US, PL_TURN_WINDOW_LEAST, PL_TURN_WINDOW_MOST,
+    PL_TURN_WINDOW_UNIT,
 };
 
 const RTT_US: u32 = 100;
 const SEGS: u32 = 23;
 const NOW_US: u64 = 10_000_000;
+/// Segments of a window that is too small for two turns at a time.
+const ONE: u32 = 2 * PL_TURN_SEGS - 1;
+/// Nothing arrives for so long: the turns are over.
+const LEASE_US: u64 = PL_TURN_LEASE_US as u64 + RTT_US as u64;
 
 /// Messages of eight hosts to eight others, over a link that is as fast as a host's.
 fn world(governed: bool) -> World {
@@ -58,16 +63,18 @@ struct Connection {
 }
 
 impl Host {
-    /// About to send messages of `SEGS` to two others, where such messages were lost.
+    /// About to send messages of `SEGS` to two others, where such messages were lost, with a
+    /// window for one turn at a time.
     fn crowded() -> Self {
         let turn = pl_turn {
             crowded_us: NOW_US,
+            window: ONE * PL_TURN_WINDOW_UNIT,
             ..pl_turn::default()
         };
-        Self::with(turn)
+        Self::with(turn, 2)
     }
 
-    fn with(turn: pl_turn) -> Self {
+    fn with(turn: pl_turn, connections: usize) -> Self {
         let connection = || {
             let (path, tcp) = about_to_send(NOW_US, RTT_US, SEGS);
             Connection {
@@ -79,7 +86,7 @@ impl Host {
         Self {
             turn,
             policy: delivery_rate(),
-            one: vec![connection(), connection()],
+            one: (0..connections).map(|_| connection()).collect(),
         }
     }
 
@@ -104,12 +111,17 @@ impl Host {
 
     /// All that was sent has arrived; `lost` of it were sent again.
     fn arrive(&mut self, who: usize, lost: u32) -> pl_orders {
+        self.arrive_but(who, 0, lost)
+    }
+
+    /// All but `left` segments.
+    fn arrive_but(&mut self, who: usize, left: u32, lost: u32) -> pl_orders {
         let Connection { law, path, tcp } = &mut self.one[who];
-        tcp.delivered_segs += tcp.packets_out;
+        tcp.delivered_segs += tcp.packets_out - left;
         tcp.retransmitted_segs += lost;
         tcp.sent_segs += lost;
-        tcp.packets_out = 0;
-        tcp.in_flight = 0;
+        tcp.packets_out = left;
+        tcp.in_flight = left;
         tcp.una = tcp.nxt;
         tcp.rtt_us = RTT_US;
         let mut orders = law.on_ack(path, &self.policy, tcp);
@@ -151,8 +163,8 @@ fn one_sends_and_the_other_waits() {
     assert_eq!((second.cwnd, second.stop), (1, 0));
     assert_eq!(host.one[1].law.state(), State::Paced);
     host.send(1, 1);
-    let pace = MSS * 1_000_000 / u64::from(PL_TURN_GAP_MAX_US);
-    assert_eq!(host.ask(1, true).pacing_bps, pace);
+    let gap = u64::from(PL_TURN_GAP_MAX_US * PL_LEAD_SEGS / ONE);
+    assert_eq!(host.ask(1, true).pacing_bps, MSS * 1_000_000 / gap);
     assert_eq!(host.ask(1, true).cwnd, 2, "it does not wait for the ACK");
     assert_eq!(host.turn.waiting, 1);
 }
@@ -186,7 +198,7 @@ fn who_waits_has_the_turn_after_the_message() {
 #[test]
 fn a_turn_in_which_nothing_arrives_is_over() {
     let mut host = Host::with_a_turn();
-    host.later(u64::from(PL_TURN_LEASE_US) - 1);
+    host.later(LEASE_US - 1);
     host.ask(1, true);
     assert!(host.one[1].law.waits());
     host.later(1);
@@ -196,14 +208,14 @@ fn a_turn_in_which_nothing_arrives_is_over() {
     host.arrive(0, 0);
     host.send(0, SEGS - 10);
     host.arrive(0, 0);
-    assert_ne!(host.turn.until_us, 0);
+    assert_eq!(host.turn.taken, 1);
 }
 
 #[test]
 fn each_arrival_keeps_the_turn() {
     let mut host = Host::with_a_turn();
     for _ in 0..3 {
-        host.later(u64::from(PL_TURN_LEASE_US) - 1);
+        host.later(LEASE_US - 1);
         host.arrive(0, 0);
         host.ask(1, true);
         assert!(host.one[1].law.waits());
@@ -214,38 +226,107 @@ fn each_arrival_keeps_the_turn() {
 #[test]
 fn the_window_is_that_of_all_turns() {
     let mut host = Host::with_a_turn();
-    assert_eq!(host.turn.window, PL_LEAD_SEGS * PL_TURN_WINDOW_UNIT);
     host.arrive(0, 2);
-    assert_eq!(host.turn.window, PL_LEAD_SEGS * PL_TURN_WINDOW_UNIT * 3 / 4);
-    assert_eq!(host.one[0].tcp.cwnd, 7);
-    host.send(0, 7);
+    assert_eq!(host.turn.window, ONE * PL_TURN_WINDOW_UNIT * 3 / 4);
+    assert_eq!(host.one[0].tcp.cwnd, 5);
+    host.send(0, 5);
     host.arrive(0, 1);
-    assert_eq!(host.one[0].tcp.cwnd, 7, "one cut in so short a time");
-    host.send(0, SEGS - 17);
+    assert_eq!(host.one[0].tcp.cwnd, 5, "one cut in so short a time");
+    host.send(0, SEGS - 15);
     host.arrive(0, 0);
     // The next one has it too, whatever its own was.
     host.one[1].tcp.cwnd = 2;
-    assert_eq!(host.ask(1, true).cwnd, 7);
+    assert_eq!(host.ask(1, true).cwnd, 5);
 }
 
 #[test]
 fn the_window_grows_where_it_is_used_and_has_a_floor() {
     let mut host = Host::with_a_turn();
-    let ten = PL_LEAD_SEGS * PL_TURN_WINDOW_UNIT;
+    let whole = ONE * PL_TURN_WINDOW_UNIT;
     host.arrive(0, 0);
-    assert_eq!(host.turn.window, ten + 10);
-    host.one[0].tcp.cwnd = 9;
-    host.send(0, 9);
+    assert_eq!(host.turn.window, whole + 10);
+    host.one[0].tcp.cwnd = ONE - 1;
+    host.send(0, ONE - 1);
     host.arrive(0, 0);
-    assert_eq!(host.turn.window, ten + 10, "the base's cwnd is smaller");
+    assert_eq!(host.turn.window, whole + 10, "the base's cwnd is smaller");
     for _ in 0..100 {
-        host.later(u64::from(PL_TURN_LEASE_US) + 1);
+        host.later(LEASE_US + 1);
         host.one[0].tcp.unsent = SEGS * MSS as u32;
         host.arrive(0, 1);
     }
     // It still tells how crowded the network is.
     assert_eq!(host.turn.window, PL_TURN_WINDOW_UNIT);
     assert_eq!(host.one[0].tcp.cwnd, PL_TURN_WINDOW_LEAST);
+}
+
+#[test]
+fn what_the_last_window_of_a_turn_loses_counts() {
+    let mut host = Host::with_a_turn();
+    host.arrive(0, 0);
+    host.send(0, SEGS - 10);
+    // All has left, so the other one has the turn. The loss is seen after that.
+    host.arrive_but(0, 2, 0);
+    host.ask(1, true);
+    assert!(host.one[1].law.has_turn());
+    let window = host.turn.window;
+    host.arrive(0, 1);
+    assert_eq!(host.turn.window, window - window / 4);
+    assert_eq!(host.turn.taken, 1, "it ends no turn but its own");
+}
+
+/// A larger window is for several: a port that the one does not use would be idle.
+#[test]
+fn the_window_is_shared_by_as_many_as_it_is_enough_for() {
+    let mut host = Host::with(
+        pl_turn {
+            crowded_us: NOW_US,
+            others_us: NOW_US,
+            window: 3 * PL_TURN_SEGS * PL_TURN_WINDOW_UNIT,
+            ..pl_turn::default()
+        },
+        5,
+    );
+    for who in 0..5 {
+        host.ask(who, true);
+        assert!(
+            host.one[who].law.waits(),
+            "the first of all has no turn either"
+        );
+        host.send(who, 1);
+    }
+    for who in 0..3 {
+        assert_eq!(host.ask(who, true).cwnd, PL_TURN_SEGS);
+        assert!(host.one[who].law.has_turn());
+    }
+    host.ask(3, true);
+    assert!(host.one[3].law.waits());
+    host.send(0, SEGS - 1);
+    host.arrive(0, 0);
+    host.ask(3, true);
+    assert!(host.one[3].law.has_turn() && host.one[4].law.waits());
+    assert_eq!((host.turn.taken, host.turn.waiting), (3, 1));
+}
+
+#[test]
+fn who_is_left_has_the_window_alone() {
+    let mut host = Host::crowded();
+    host.turn.others_us = NOW_US;
+    host.turn.window = 3 * PL_TURN_SEGS * PL_TURN_WINDOW_UNIT;
+    host.ask(0, true);
+    host.send(0, 1);
+    assert_eq!(host.ask(0, true).cwnd, 3 * PL_TURN_SEGS);
+}
+
+#[test]
+fn there_is_an_end_to_turns_at_a_time() {
+    let mut host = Host::crowded();
+    host.turn.others_us = NOW_US;
+    host.turn.window = PL_TURN_WINDOW_MOST * PL_TURN_WINDOW_UNIT;
+    host.turn.until_us = NOW_US + LEASE_US;
+    host.turn.taken = PL_TURN_PLACES;
+    host.ask(0, true);
+    host.ask(0, true);
+    assert!(host.one[0].law.waits());
 }
 
 #[test]
@@ -266,8 +347,9 @@ fn the_window_in_recovery_is_the_bases() {
 
 #[test]
 fn a_loss_teaches_all_connections_of_the_host() {
-    let mut host = Host::with(pl_turn::default());
+    let mut host = Host::with(pl_turn::default(), 2);
     assert_eq!(host.ask(0, true), pl_orders::default());
+    host.turn.window = ONE * PL_TURN_WINDOW_UNIT;
     host.send(0, SEGS);
     host.arrive(0, 2);
     host.later(1000);
@@ -277,6 +359,37 @@ fn a_loss_teaches_all_connections_of_the_host() {
     assert!(host.one[0].law.has_turn());
     host.ask(1, true);
     assert!(host.one[1].law.waits());
+}
+
+/// A repair that was not needed, or a chance loss, is no reason.
+#[test]
+fn one_loss_teaches_nothing() {
+    let mut host = Host::with(pl_turn::default(), 2);
+    host.ask(0, true);
+    host.send(0, SEGS);
+    host.arrive(0, 1);
+    host.one[0].tcp.unsent = MSS as u32;
+    host.ask(0, true);
+    assert_eq!(host.turn.crowded_us, 0);
+    assert!(!host.one[0].law.has_turn());
+}
+
+/// Few segments at first are against hosts that all send to one. A host that begins many
+/// messages sends them one after the other.
+#[test]
+fn first_messages_that_begin_together_are_not_held_back() {
+    let mut host = Host::with(pl_turn::default(), 4);
+    host.policy.rto_linear = 1;
+    for one in &mut host.one {
+        one.tcp.ssthresh = PL_NO_SSTHRESH;
+    }
+    assert_eq!(host.ask(0, true).cwnd, PL_THIN_SEGS);
+    host.later(u64::from(PL_TURN_TOGETHER_US) - 1);
+    assert_eq!(host.ask(1, true).cwnd, 0);
+    host.later(u64::from(PL_TURN_TOGETHER_US) - 1);
+    assert_eq!(host.ask(2, true).cwnd, 0, "since the last one");
+    host.later(u64::from(PL_TURN_TOGETHER_US));
+    assert_eq!(host.ask(3, true).cwnd, PL_THIN_SEGS);
 }
 
 #[test]
@@ -322,9 +435,9 @@ fn a_message_that_comes_segment_by_segment_is_as_long_as_the_last_one() {
 #[test]
 fn the_gap_is_shared_by_those_that_wait() {
     let mut host = Host::with_a_turn();
+    let gap = u64::from(PL_TURN_GAP_MAX_US * PL_LEAD_SEGS / ONE);
     host.turn.waiting = 5;
-    let pace = MSS * 1_000_000 / (5 * u64::from(PL_TURN_GAP_MAX_US));
-    assert_eq!(host.ask(1, true).pacing_bps, pace);
+    assert_eq!(host.ask(1, true).pacing_bps, MSS * 1_000_000 / (5 * gap));
 }
 
 #[test]
@@ -337,6 +450,7 @@ fn the_gap_is_shorter_on_a_fast_network_and_under_a_large_window() {
         host.ask(1, true);
         host.send(1, 1);
         host.turn.window = window * PL_TURN_WINDOW_UNIT;
+        host.turn.taken = PL_TURN_PLACES;
         MSS * 1_000_000 / host.ask(1, true).pacing_bps
     };
     let segs = u64::from(PL_TURN_GAP_SEGS);
@@ -361,6 +475,8 @@ fn the_first_gap_is_random() {
     for message in 0..200_u32 {
         host.one[1].law = Startup::default();
         host.turn.waiting = 0;
+        host.turn.window = PL_LEAD_SEGS * PL_TURN_WINDOW_UNIT;
+        host.turn.taken = PL_TURN_PLACES;
         // Not a whole number of segments: a multiple of these meets few of all values.
         host.one[1].tcp.una = message * 33_331;
         gaps.push(MSS * 1_000_000 / host.ask(1, true).pacing_bps);
@@ -390,7 +506,7 @@ fn who_ends_gives_its_turn_and_its_place_back() {
     assert_eq!(host.turn.waiting, 0);
     let Connection { law, tcp, .. } = &mut host.one[0];
     law.leave_turn(&mut host.turn, tcp);
-    assert_eq!(host.turn.until_us, 0);
+    assert_eq!(host.turn.taken, 0);
 }
 
 /// As the kernel side does it: the turn first, then the phase.

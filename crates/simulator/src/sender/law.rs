@@ -190,7 +190,7 @@ impl Sender {
             .expect("asked only of a sender with a law");
         let mut orders = law.startup.before_send(path, policy, &tcp);
         let raw = law.startup.raw();
-        if raw.turn_lost != 0 || raw.turn_wants != 0 || raw.waits != 0 {
+        if raw.turn_sent != 0 || raw.turn_first != 0 || raw.turn_wants != 0 || raw.waits != 0 {
             law.startup
                 .before_send_in_turn(turn, policy, &tcp, true, &mut orders);
         }
