@@ -26,6 +26,21 @@ impl Collector {
         self.put(place, &name("time_s"), times, None)?;
         let topology = &place.plan.topology;
         let line = topology.frame().goodput_bps(topology.rate_bps);
+        if plan.beside.is_some() {
+            // As much as each of the transfer's connections, if all are equal.
+            let fair = |run: &&TransferRecord| line / (run.streams_ns.len() + 1) as f64;
+            let fair = runs
+                .last()
+                .filter(|run| !run.streams_ns.is_empty())
+                .map(fair);
+            let rate = |run: &&TransferRecord| {
+                run.beside_bytes as f64 * 8.0 / seconds(run.beside_ns.max(1))
+            };
+            let rates = runs.iter().map(rate).collect();
+            let metric = place.metric("goodput_bps", &[&plan.label, "beside"]);
+            self.put(place, &metric, rates, fair)?;
+        }
+        let line = plan.rate_bps.map_or(line, |rate| line.min(rate as f64));
         let goodput =
             |run: &&TransferRecord| run.payload_bytes as f64 * 8.0 / seconds(run.elapsed_ns.max(1));
         let goodputs = runs.iter().map(goodput).collect();

@@ -27,6 +27,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 const PING: Duration = Duration::from_secs(5);
 /// How long the other side may take to read a message: it may wait for its disk.
 const WRITE_PATIENCE: Duration = Duration::from_secs(600);
+/// Messages that wait go together, up to so many bytes.
+const TOGETHER: usize = 64 << 10;
 /// And the last one.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -154,8 +156,17 @@ async fn send_all(
                 continue;
             }
         };
-        writer.send(&message.encode()?, WRITE_PATIENCE).await?;
-        backlog.fetch_sub(1, Ordering::Relaxed);
+        writer.hold(&message.encode()?)?;
+        let mut count = 1;
+        while writer.held() < TOGETHER {
+            let Ok(message) = messages.try_recv() else {
+                break;
+            };
+            writer.hold(&message.encode()?)?;
+            count += 1;
+        }
+        writer.flush(WRITE_PATIENCE).await?;
+        backlog.fetch_sub(count, Ordering::Relaxed);
     }
 }
 

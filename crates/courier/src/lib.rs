@@ -275,6 +275,9 @@ impl<'a> Prepared<'a> {
         if self.transfer.plain {
             command.args(["--data", "plain"]);
         }
+        if let Some(rate) = self.transfer.rate_bps {
+            command.args(["--rate", &format!("{rate}bit")]);
+        }
         if let Some(streams) = self.transfer.streams {
             command.args(["--streams", &streams.to_string()]);
         }

@@ -83,6 +83,8 @@ mod tests {
             largest_bytes,
             streams: None,
             plain: false,
+            rate_bps: None,
+            beside: None,
             repeats: 1,
         }
     }

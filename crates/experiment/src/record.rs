@@ -417,6 +417,11 @@ pub struct TransferRecord {
     pub segments: u64,
     /// Segments sent again.
     pub retransmitted: u64,
+    /// Bytes that arrived of the flow beside it, from the command's start to its end; and over
+    /// which time, nanoseconds.
+    pub beside_bytes: u64,
+    /// See [`TransferRecord::beside_bytes`].
+    pub beside_ns: u64,
 }
 
 /// What Paceline's status said of a program.

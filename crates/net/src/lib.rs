@@ -4,6 +4,7 @@
 //! - [`namespace`]: a host of a lab, as long as its descriptor lives;
 //! - [`shaper`], [`queues`]: a link's rate and drop-tail queue, made and read back;
 //! - [`connection`]: TCP connections with a given congestion control;
+//! - [`payload`]: bytes that measured connections carry;
 //! - [`nft`]: rules of nftables, and what this kernel lacks for them;
 //! - [`receive`]: packets with the kernel's time of arrival;
 //! - [`capture`]: the headers of packets at an interface, and when they passed;
@@ -23,6 +24,8 @@ mod error;
 pub mod ethernet;
 pub mod namespace;
 pub mod nft;
+#[allow(unsafe_code, reason = "SO_RCVLOWAT, and a thread's priority")]
+pub mod payload;
 #[allow(unsafe_code, reason = "what is done between fork and exec")]
 pub mod process;
 pub mod queues;

@@ -28,7 +28,8 @@ pub struct Reader<R> {
 pub struct Writer<W> {
     stream: W,
     cipher: Option<Cipher>,
-    frame: Vec<u8>,
+    /// Frames that were not sent yet.
+    frames: Vec<u8>,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
@@ -103,7 +104,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         Self {
             stream,
             cipher: None,
-            frame: Vec::new(),
+            frames: Vec::new(),
         }
     }
 
@@ -118,23 +119,73 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
     /// [`FrameError::Io`]; [`FrameError::Slow`] if the other side has not taken it within
     /// `patience`.
     pub async fn send(&mut self, body: &[u8], patience: Duration) -> Result<(), FrameError> {
+        self.hold(body)?;
+        self.flush(patience).await
+    }
+
+    /// Keeps a frame for the next [`Writer::flush`]: short frames that go together need fewer
+    /// packets, of which a new connection may send ten.
+    ///
+    /// # Errors
+    /// [`FrameError`] of a frame that cannot be encrypted.
+    pub fn hold(&mut self, body: &[u8]) -> Result<(), FrameError> {
         let length = match self.cipher {
             Some(_) => sealed_length(body.len()),
             None => body.len(),
         };
-        self.frame.clear();
-        self.frame.extend_from_slice(&(length as u32).to_le_bytes());
+        self.frames
+            .extend_from_slice(&(length as u32).to_le_bytes());
         match &mut self.cipher {
-            Some(cipher) => cipher.seal(body, &mut self.frame)?,
-            None => self.frame.extend_from_slice(body),
+            Some(cipher) => cipher.seal(body, &mut self.frames)?,
+            None => self.frames.extend_from_slice(body),
         }
+        Ok(())
+    }
+
+    /// Bytes of the frames that wait for [`Writer::flush`].
+    pub fn held(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Sends the frames that wait.
+    ///
+    /// # Errors
+    /// As of [`Writer::send`].
+    pub async fn flush(&mut self, patience: Duration) -> Result<(), FrameError> {
         let write = async {
-            self.stream.write_all(&self.frame).await?;
+            self.stream.write_all(&self.frames).await?;
             self.stream.flush().await
         };
-        match timeout(patience, write).await {
+        let written = timeout(patience, write).await;
+        self.frames.clear();
+        match written {
             Ok(written) => written.map_err(FrameError::Io),
             Err(_) => Err(FrameError::Slow(patience)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn frames_that_are_held_go_together() {
+        let mut sent = Vec::new();
+        let mut writer = Writer::new(&mut sent);
+        writer.hold(b"one").unwrap();
+        writer.hold(b"two").unwrap();
+        let held = writer.held();
+        writer.send(b"three", SOON).await.unwrap();
+        assert_eq!(writer.held(), 0);
+        writer.flush(SOON).await.unwrap();
+        assert_eq!(sent.len(), held + 4 + b"three".len());
+        let mut reader = Reader::new(&sent[..]);
+        for body in [&b"one"[..], b"two", b"three"] {
+            assert_eq!(reader.next(SOON).await.unwrap(), body);
+        }
+        assert!(matches!(reader.next(SOON).await, Err(FrameError::Closed)));
     }
 }

@@ -2,7 +2,7 @@
 //! `[[transfer]]`: files from the hosts of one cluster to those of the other, by
 //! `paceline send`.
 
-use paceline_input::units::Size;
+use paceline_input::units::{Rate, Size};
 use paceline_input::Place;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,6 +47,12 @@ pub struct Transfer {
     /// Data connections that are not encrypted.
     #[serde(default)]
     pub plain: bool,
+    /// No faster than this, all data connections together (`--rate`).
+    #[schemars(extend("x-range" = ["8bit", null]))]
+    pub rate: Option<Rate>,
+    /// Congestion control of an endless flow beside it, between one more host of each cluster. It
+    /// begins two seconds before.
+    pub beside: Option<String>,
     /// Repetitions, each with new files.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
@@ -66,6 +72,8 @@ impl Transfer {
             largest_bytes: self.largest.map_or(size, Size::bytes),
             streams: self.streams,
             plain: self.plain,
+            rate_bps: self.rate.map(Rate::bits_per_second),
+            beside: self.beside.clone(),
             repeats: self.repeats,
         }
     }
@@ -76,8 +84,18 @@ pub(super) fn check(file: &File, place: &Place<'_>) {
     for (index, transfer) in file.transfer.iter().enumerate() {
         let place = place.key("transfer").item(index);
         let clusters = &file.link.clusters;
-        if let Some(most) = clusters.first().filter(|hosts| **hosts < transfer.hosts) {
-            let problem = format!("must be 1 to the number of hosts of a cluster, {most}");
+        let beside = u32::from(transfer.beside.is_some());
+        if let Some(own) = clusters
+            .first()
+            .filter(|own| **own < transfer.hosts.saturating_add(beside))
+        {
+            let problem = match beside {
+                0 => format!("must be 1 to the number of hosts of a cluster, {own}"),
+                _ => format!(
+                    "must be less than the number of hosts of a cluster, {own}: the flow beside \
+                     the transfer has one of its own"
+                ),
+            };
             place.key("hosts").wrong(problem);
         }
         for quick in [false, true] {

@@ -20,6 +20,11 @@ pub struct Transfer {
     pub streams: Option<u32>,
     /// Data connections are not encrypted.
     pub plain: bool,
+    /// The command's `--rate`, bits per second, all data connections together.
+    pub rate_bps: Option<u64>,
+    /// Congestion control of an endless flow beside it, between the next host of each cluster. It
+    /// has begun two seconds before.
+    pub beside: Option<String>,
     /// How often the whole is run, each time with new files.
     pub repeats: u32,
 }

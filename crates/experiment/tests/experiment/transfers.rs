@@ -45,6 +45,7 @@ fn a_transfer_is_a_workload() {
         let sizes = (transfer.smallest_bytes, transfer.largest_bytes);
         assert_eq!(sizes, (1000, 1_000_000));
         assert_eq!((transfer.streams, transfer.plain), (None, false));
+        assert_eq!((transfer.rate_bps, &transfer.beside), (None, &None));
         assert_eq!(
             (plans[0].steps(), plans[0].workloads[0].label()),
             (3, "small")
@@ -60,6 +61,14 @@ fn a_transfer_is_a_workload() {
         (2000, 2000)
     );
     assert_eq!(transfer.streams, Some(7));
+    let beside = "hosts = 1\nrate = \"50mbit\"\nbeside = \"bbr\"";
+    let beside = TRANSFER.replace("hosts = 2", beside);
+    let plans = parse(&beside).unwrap().shards(true, None, &[]).unwrap();
+    let Workload::Transfer(transfer) = &plans[0].workloads[0] else {
+        panic!("{:?}", plans[0].workloads);
+    };
+    assert_eq!(transfer.rate_bps, Some(50_000_000));
+    assert_eq!(transfer.beside.as_deref(), Some("bbr"));
 }
 
 #[test]
@@ -67,6 +76,12 @@ fn what_is_wrong_is_named() {
     let wrong = [
         ("hosts = 2", "hosts = 3", "hosts of a cluster, 2"),
         ("hosts = 2", "hosts = 0", "hosts"),
+        (
+            "hosts = 2",
+            "hosts = 2\nbeside = \"cubic\"",
+            "less than the number of hosts of a cluster, 2",
+        ),
+        ("hosts = 2", "rate = \"7bit\"", "8bit or more"),
         ("size = \"1KB\"", "size = \"2MB\"", "at most largest"),
         (
             "size = \"1KB\"",

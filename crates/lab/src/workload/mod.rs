@@ -6,6 +6,7 @@
 //! Needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN).
 
 mod arrivals;
+mod beside;
 mod bulk;
 mod burst;
 mod incast;

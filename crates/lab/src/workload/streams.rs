@@ -2,7 +2,7 @@
 //! Parallel streams: connections of several hosts carry as much each, begin at once, and
 //! the transfer is over when the last of them is (kamezawa-2004, 2.1).
 
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -10,9 +10,9 @@ use std::thread::{self, JoinHandle};
 use paceline_experiment::plan::Streams;
 use paceline_experiment::record::{Record, StreamSample, StreamsRecord, SAMPLE_NS};
 use paceline_net::clock::{now_ns, sleep_until};
-use paceline_net::connection::Congestion;
 use paceline_net::Doing;
 
+use super::beside::Beside;
 use super::Case;
 use crate::host::adaptation::{self, Job};
 use crate::host::connection::{connect, listen, receive_into, run_promptly, send, Counters};
@@ -84,17 +84,11 @@ fn run_once(
         }
         Ok(())
     })?;
-    let beside = match &streams.beside {
-        None => None,
-        Some(name) => {
-            let own = Congestion {
-                asked: Some(name.clone()),
-                expected: Some(name.clone()),
-            };
-            let host = &hosts[streams.hosts as usize];
-            Some(connect(host, &listener, address, &own)?)
-        }
-    };
+    let beside = streams.beside.as_deref().map(|name| {
+        let host = &hosts[streams.hosts as usize];
+        Beside::connect(host, (&listener, address), name)
+    });
+    let mut beside = beside.transpose()?;
     let algorithm = plan.adaptation.coordinate.as_ref();
     let mut coordination = algorithm.map(Coordination::start).transpose()?;
     if let Some(coordination) = &mut coordination {
@@ -118,8 +112,9 @@ fn run_once(
             receiving: thread::spawn(move || receive_all(to_receive, size)),
         });
     }
-    let beside = beside.map(|(sender, receiver)| Beside::start(sender, receiver, start_ns));
-    let beside = beside.transpose()?;
+    if let Some(beside) = &mut beside {
+        beside.start(start_ns)?;
+    }
     let samples = watch(&running, start_ns, streams, coordination.as_mut())?;
     if coordination.as_mut().is_some_and(Coordination::failed) {
         return Err(CaseError::Unexpected(
@@ -140,8 +135,7 @@ fn run_once(
         samples,
     };
     if let Some(beside) = beside {
-        record.beside_ns = now_ns() - start_ns;
-        record.beside_bytes = beside.stop()?;
+        (record.beside_bytes, record.beside_ns) = beside.stop()?;
     }
     for stream in running {
         let counters = Counters::of(&stream.sender)?;
@@ -180,52 +174,6 @@ impl Stream {
         };
         joined(self.sending.join().map(|sent| sent.map(|()| 0))).doing("sending a stream")?;
         Ok(joined(self.receiving.join()).doing("receiving a stream")?)
-    }
-}
-
-/// An endless flow that the streams meet.
-struct Beside {
-    sender: TcpStream,
-    receiver: TcpStream,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Beside {
-    fn start(sender: TcpStream, receiver: TcpStream, start_ns: u64) -> Result<Self, CaseError> {
-        let mut to_send = sender.try_clone().doing("duplicating a socket")?;
-        let mut to_receive = receiver.try_clone().doing("duplicating a socket")?;
-        let sending = thread::spawn(move || {
-            sleep_until(start_ns);
-            // Ends with the error that the shutdown makes.
-            drop(send(&mut to_send, u64::MAX));
-        });
-        let receiving = thread::spawn(move || {
-            run_promptly(true);
-            drop(receive_into(
-                &mut to_receive,
-                u64::MAX,
-                &mut vec![0; 1 << 20],
-            ));
-        });
-        Ok(Beside {
-            sender,
-            receiver,
-            threads: vec![sending, receiving],
-        })
-    }
-
-    /// Bytes that had arrived.
-    fn stop(self) -> Result<u64, CaseError> {
-        let received = Counters::of(&self.receiver)?.received_bytes;
-        for stream in [&self.receiver, &self.sender] {
-            drop(stream.shutdown(Shutdown::Both));
-        }
-        for thread in self.threads {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        }
-        Ok(received)
     }
 }
 

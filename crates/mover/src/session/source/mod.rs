@@ -41,6 +41,9 @@ const WALKED: usize = 4096;
 /// fit. The control connection begins with a few kilobytes in a round trip, as any does: a message
 /// of thousands of entries would be whole, and answered, round trips later.
 const FIRST_ENTRIES: usize = 32;
+/// So long a message waits for more entries: each alone would be a packet, of which a new
+/// connection may send ten, too.
+const GATHERING: Duration = Duration::from_millis(1);
 /// Acknowledgements take so long, as long as none has come.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// Connections are looked at so often.
@@ -482,6 +485,7 @@ impl Source {
         let mut most = FIRST_ENTRIES;
         while let Some(first) = walked.recv().await {
             let (mut batch, mut size, mut next) = (Vec::new(), 0, Some(first));
+            let until = tokio::time::Instant::now() + GATHERING;
             while let Some(seen) = next.take() {
                 match seen {
                     Seen::Trouble(path, text) => {
@@ -508,7 +512,8 @@ impl Source {
                     }
                 }
                 if batch.len() < most && size < MOST_ENTRIES_BYTES {
-                    next = walked.try_recv().ok();
+                    let more = tokio::time::timeout_at(until, walked.recv());
+                    next = more.await.ok().flatten();
                 }
             }
             self.tell(batch).await;
