@@ -39,7 +39,7 @@ fn share_at_loss(streams: u64) -> f64 {
     let statistics = world.client.statistics();
     let jain = jain(&world, 4 * SECOND, world.flows.keys());
     println!("{streams} streams: {share:.4} of the bound, Jain {jain:.4}; {statistics:?}");
-    // The index of 1,000 was 0.83 when one writer could fill the memory for sending.
+    // The index of 1,000 was 0.81 while the first writers could fill the memory for sending.
     assert!(jain >= 0.99, "{jain}");
     assert!(
         statistics.spurious * 1_000 <= statistics.sent,
@@ -100,7 +100,8 @@ fn one_connection_is_behind_by_its_repairs_alone() {
         let bound = 19_450_000.0 * payload_share(&settings) * 0.99;
         let behind = 20.0 * (1.0 - world.goodput(begin, begin + 20 * SECOND) / bound);
         println!("seed {seed}: {behind:.2} s behind, of which 0.175 s are one way");
-        assert!(behind < 0.175 + 3.0 * 0.36, "{behind} s");
+        // It was up to 1.1 s while its window closed before the first repair came.
+        assert!(behind < 0.175 + 1.5 * 0.36, "{behind} s");
     }
 }
 
@@ -367,9 +368,7 @@ fn a_stopped_reader_stops_its_writer_and_goes_on() {
         .any(|event| event.2 == Event::Closed(stream)));
 }
 
-/// At every moment of the 60 ms in which bulk writers used to fill the memory for sending and
-/// waited until a sixteenth of it was free: a message that came while it was full waited with
-/// them, some 60 ms, and again if they had filled it before its turn.
+/// Beside 200 others a message took 161 ms while it waited for a turn of each of them.
 #[test]
 fn small_messages_do_not_wait_behind_bulk() {
     let one_way = 100 * MS;
