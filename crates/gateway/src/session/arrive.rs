@@ -223,7 +223,11 @@ impl Session {
         let Some(one) = self.streams.get_mut(&stream) else {
             return;
         };
-        self.held -= one.send.arrive(range, fin);
+        let gone = one.send.arrive(range, fin);
+        self.held -= gone;
+        if gone > 0 {
+            self.reconsider(stream);
+        }
         self.close_if_done(stream);
     }
 

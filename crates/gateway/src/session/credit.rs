@@ -5,12 +5,12 @@
 //! 1998). So one that stopped reading never holds all, and the next one finds some.
 //!
 //! A third of the pool is lent to streams that begin: with its first credit alone one would
-//! need several round trips to fill a long path. The first has a loan of what one and a half
-//! round trips take, which is when its window has grown; the second of a half of that, the third
-//! of a third: so each of `n` that begin together has its share of that time at least, and one
-//! alone has all of it. A loan is over when the stream took so much that its window has caught
-//! up. Streams that begin and stay idle so keep a third of the pool at most from those that are
-//! busy.
+//! need several round trips to fill a long path. The first has a loan of what three round trips
+//! take: one is under way, one waits for the repair of the first loss, and one for that of a lost
+//! repair. The second has a half of that, the third a third: so each of `n` that begin together
+//! has its share at least, and one alone has all of it. A loan is over when the stream took so
+//! much that its window has caught up. Streams that begin and stay idle so keep a third of the
+//! pool at most from those that are busy.
 
 /// The pool.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Pool {
 
 /// Share of the pool that is for loans.
 const LOANS: u64 = 3;
+/// Rate times round trip of the first loan.
+const LOAN: u64 = 3;
 
 impl Pool {
     /// Bytes of the pool, and each stream's first credit.
@@ -49,7 +51,7 @@ impl Pool {
     pub fn lend(&mut self, product: u64) -> u64 {
         let left = (self.bytes / LOANS).saturating_sub(self.lent);
         let free = self.bytes.saturating_sub(self.taken);
-        let loan = (product * 3 / 2 / (self.loans + 1)).min(left).min(free);
+        let loan = (product * LOAN / (self.loans + 1)).min(left).min(free);
         self.loans += u64::from(loan > 0);
         self.lent += loan;
         self.taken += loan;

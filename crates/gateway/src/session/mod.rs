@@ -20,6 +20,7 @@ mod frame;
 mod fuzz;
 #[cfg(test)]
 mod hostile;
+mod memory;
 mod pacer;
 mod rate;
 mod receive;

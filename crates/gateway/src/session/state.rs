@@ -8,6 +8,7 @@ use rangemap::RangeSet;
 
 use super::credit::Pool;
 use super::frame::{Receipts, MOST_TARGET};
+use super::memory::{Wait, WINDOW};
 use super::pacer::Pacer;
 use super::rate::Law;
 use super::receive::ReceiveHalf;
@@ -65,33 +66,8 @@ pub(super) struct Stream {
     pub blocked: Option<Wait>,
 }
 
-/// What a writer waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
-    /// The peer's credit.
-    Credit,
-    /// This side's memory for sending.
-    Memory,
-}
-
-impl Stream {
-    fn wait(&self) -> Wait {
-        match self.send.room() {
-            0 => Wait::Credit,
-            _ => Wait::Memory,
-        }
-    }
-}
-
-/// What a writer that is told takes at most before others have their turn, bytes.
-const PIECE: u64 = 16 << 10;
-
 /// Bytes of memory for one transmission that is not settled: some 120 are known of each.
 const UNSETTLED: u64 = 256;
-
-/// Rate times round trip that may be held for sending: one for what is under way, one for
-/// what waits for the repair of a loss, one for that of a lost repair, and one to spare.
-const HELD: u64 = 4;
 
 /// One side of a session. It reads no clock and opens no socket: the owner passes time and
 /// datagrams in, and sends what [`Session::transmit`] gives.
@@ -122,9 +98,9 @@ pub struct Session {
     pub(super) lost: VecDeque<(u64, Range<u64>, bool)>,
     pub(super) schedule: Schedule,
     pub(super) held: u64,
-    /// Writers that have credit and wait for memory. Who waits for credit is in no list: the
-    /// credit names its stream.
-    waiting: VecDeque<u64>,
+    /// Writers that hold nothing, have credit and wait for memory. Who waits for credit, or until
+    /// its own bytes have arrived, is in no list: the records name the stream.
+    pub(super) waiting: VecDeque<u64>,
     pub(super) pieces: usize,
     pub(super) events: VecDeque<Event>,
     pub(super) last_report: Nanos,
@@ -282,25 +258,6 @@ impl Session {
         }
     }
 
-    /// Takes bytes to send, and returns how many. If it is less than all, an
-    /// [`Event::Writable`] follows.
-    pub fn write(&mut self, stream: u64, bytes: &[u8]) -> usize {
-        let free = self.memory_for_sending().saturating_sub(self.held);
-        let Some(one) = self.streams.get_mut(&stream) else {
-            return 0;
-        };
-        let count = one.send.room().min(free).min(bytes.len() as u64) as usize;
-        if count > 0 {
-            one.send.write(&bytes[..count]);
-            self.held += count as u64;
-        }
-        if count < bytes.len() {
-            self.block(stream);
-        }
-        self.wake(stream);
-        count
-    }
-
     /// Lends a stream that begins what a round trip takes, so that it can have the whole rate
     /// from its first bytes on if it is alone. The peer learns of it before the answer to its
     /// opening. The rate is this side's: the peer's is not known here. Windows
@@ -318,48 +275,9 @@ impl Session {
     }
 
     /// Bytes of a round trip at the rate.
-    fn product(&self) -> u64 {
+    pub(super) fn product(&self) -> u64 {
         let product = u128::from(self.pacer.rate()) / 8 * u128::from(self.rtt.smoothed());
         (product / u128::from(SECOND)) as u64
-    }
-
-    /// Bytes that [`Session::write`] would take. If none, an [`Event::Writable`] follows when
-    /// it takes some again.
-    pub fn room(&mut self, stream: u64) -> usize {
-        let free = self.memory_for_sending().saturating_sub(self.held);
-        let Some(one) = self.streams.get_mut(&stream) else {
-            return 0;
-        };
-        let room = one.send.room().min(free) as usize;
-        if room == 0 {
-            self.block(stream);
-        }
-        room
-    }
-
-    /// A writer waits: for memory, or for credit.
-    fn block(&mut self, stream: u64) {
-        let Some(one) = self.streams.get_mut(&stream) else {
-            return;
-        };
-        let (before, now) = (one.blocked, Some(one.wait()));
-        one.blocked = now;
-        if now == Some(Wait::Memory) && before != now {
-            self.waiting.push_back(stream);
-        }
-    }
-
-    /// The peer gave a stream more credit.
-    pub(super) fn credit(&mut self, stream: u64, limit: u64) {
-        let Some(one) = self.streams.get_mut(&stream) else {
-            return;
-        };
-        one.send.credit(limit);
-        if one.blocked == Some(Wait::Credit) && one.wait() == Wait::Memory {
-            one.blocked = Some(Wait::Memory);
-            self.waiting.push_back(stream);
-            self.unblock();
-        }
     }
 
     /// Transmissions that the peer has not settled, from which on no more data leaves: a peer
@@ -367,35 +285,6 @@ impl Session {
     /// datagrams that are held are fewer.
     pub(super) fn most_unsettled(&self) -> u64 {
         self.settings.memory.max(LEAST_MEMORY) / UNSETTLED
-    }
-
-    fn memory_for_sending(&self) -> u64 {
-        let cap = self.settings.memory.max(LEAST_MEMORY) / 2;
-        (self.product() * HELD).clamp(LEAST_MEMORY / 2, cap)
-    }
-
-    /// Tells as many writers that wait as there is memory for, who waits longest first. The
-    /// rest is told with a later report; so each call costs what it tells, however many wait.
-    pub(super) fn unblock(&mut self) {
-        let memory = self.memory_for_sending();
-        if self.held > memory - memory / 16 {
-            return;
-        }
-        let mut free = memory - self.held;
-        while free > 0 {
-            let Some(number) = self.waiting.pop_front() else {
-                return;
-            };
-            let Some(stream) = self.streams.get_mut(&number) else {
-                continue;
-            };
-            if stream.blocked != Some(Wait::Memory) {
-                continue;
-            }
-            stream.blocked = None;
-            free = free.saturating_sub(stream.send.room().min(PIECE));
-            self.events.push_back(Event::Writable(number));
-        }
     }
 
     /// Nothing more will be written: the peer reads the end after the last byte.
@@ -440,8 +329,7 @@ impl Session {
 
     /// The far socket took so many of the bytes that were read: credit for as many returns.
     pub fn consume(&mut self, now: Nanos, stream: u64, bytes: u64) {
-        // A window lasts for four round trips: see HELD.
-        let often = HELD * self.rtt.smoothed().max(MS);
+        let often = WINDOW * self.rtt.smoothed().max(MS);
         let Some(one) = self.streams.get_mut(&stream) else {
             return;
         };

@@ -204,7 +204,7 @@ impl Session {
     fn fill_new(&mut self, datagram: &mut Vec<u8>, contents: &mut Vec<Content>) {
         while let Some(stream) = self.schedule.turn() {
             let Some(one) = self.streams.get_mut(&stream) else {
-                self.schedule.empty();
+                self.schedule.empty(0);
                 continue;
             };
             let space = self.settings.datagram.saturating_sub(datagram.len());
@@ -213,7 +213,7 @@ impl Session {
                 return;
             }
             let Some((range, fin)) = one.send.take_new(most) else {
-                self.schedule.empty();
+                self.schedule.empty(0);
                 continue;
             };
             let is_empty = !one.send.has_new();
@@ -221,7 +221,7 @@ impl Session {
             self.statistics.new_bytes += length;
             self.push_data(datagram, contents, stream, range, fin);
             match is_empty {
-                true => self.schedule.empty(),
+                true => self.schedule.empty(length),
                 false => self.schedule.sent(length.max(1)),
             }
         }

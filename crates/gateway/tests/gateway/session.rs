@@ -21,7 +21,7 @@ fn reserve(rate: u64) -> Settings {
 /// More than any test moves.
 const FOREVER: u64 = 1 << 40;
 
-/// 20 Mbit/s, 350 ms, 1 % loss: the share of what the path can carry.
+/// 20 Mbit/s, 350 ms, 1 % loss: the share of what the path can carry. All have the same.
 fn share_at_loss(streams: u64) -> f64 {
     let settings = reserve(20_000_000);
     let path = Path {
@@ -37,12 +37,26 @@ fn share_at_loss(streams: u64) -> f64 {
     let bound = 20e6 * payload_share(&settings) * 0.99;
     let share = world.goodput(4 * SECOND, 44 * SECOND) / bound;
     let statistics = world.client.statistics();
-    println!("{streams} streams: {share:.4} of the bound; {statistics:?}");
+    let jain = jain(&world, 4 * SECOND, world.flows.keys());
+    println!("{streams} streams: {share:.4} of the bound, Jain {jain:.4}; {statistics:?}");
+    // The index of 1,000 was 0.81 while the first writers could fill the memory for sending.
+    assert!(jain >= 0.99, "{jain}");
     assert!(
         statistics.spurious * 1_000 <= statistics.sent,
         "{statistics:?}"
     );
     share
+}
+
+/// Jain's index of what these streams have read from a time on.
+fn jain<'s>(world: &World, from: u64, streams: impl IntoIterator<Item = &'s u64>) -> f64 {
+    let read = |stream: &u64| {
+        let bins = world.flows[stream].bins.range(from / (10 * MS)..);
+        bins.map(|(_, bytes)| *bytes as f64).sum()
+    };
+    let read: Vec<f64> = streams.into_iter().map(read).collect();
+    let squares: f64 = read.iter().map(|read| read.powi(2)).sum();
+    read.iter().sum::<f64>().powi(2) / squares / read.len() as f64
 }
 
 #[test]
@@ -86,7 +100,8 @@ fn one_connection_is_behind_by_its_repairs_alone() {
         let bound = 19_450_000.0 * payload_share(&settings) * 0.99;
         let behind = 20.0 * (1.0 - world.goodput(begin, begin + 20 * SECOND) / bound);
         println!("seed {seed}: {behind:.2} s behind, of which 0.175 s are one way");
-        assert!(behind < 0.175 + 3.0 * 0.36, "{behind} s");
+        // It was up to 1.1 s while its window closed before the first repair came.
+        assert!(behind < 0.175 + 1.5 * 0.36, "{behind} s");
     }
 }
 
@@ -295,8 +310,7 @@ fn streams_share_by_weight() {
     world.run_until(6 * SECOND);
     let read = |stream: &u64| world.flows[stream].read as f64;
     let sum: f64 = equal.iter().map(read).sum();
-    let squares: f64 = equal.iter().map(|stream| read(stream).powi(2)).sum();
-    let jain = sum * sum / squares / equal.len() as f64;
+    let jain = jain(&world, 0, &equal);
     println!("Jain {jain}; weight 4 gets {}", read(&heavy) / (sum / 16.0));
     assert!(jain >= 0.99, "{jain}");
     let ratio = read(&heavy) / (sum / equal.len() as f64);
@@ -338,10 +352,10 @@ fn a_stopped_reader_stops_its_writer_and_goes_on() {
     let stream = world.flow(want, 1);
     world.flows.get_mut(&stream).expect("ours").is_read = false;
     world.run_until(3 * SECOND);
-    // The first credit, and a loan of one and a half round trips at the rate.
+    // The first credit, and a loan of three round trips at the rate.
     let credit = settings.limits().credit;
     let written = world.flows[&stream].written;
-    let most = credit + 20_000_000 / 8 * 350 / 1_000 * 3 / 2;
+    let most = credit + 20_000_000 / 8 * 350 / 1_000 * 3;
     assert!((credit..=most).contains(&written), "{written} of {most}");
     assert!(world.client.held() == 0, "and all of that has arrived");
     world.flows.get_mut(&stream).expect("ours").is_read = true;
@@ -354,6 +368,7 @@ fn a_stopped_reader_stops_its_writer_and_goes_on() {
         .any(|event| event.2 == Event::Closed(stream)));
 }
 
+/// Beside 200 others a message took 161 ms while it waited for a turn of each of them.
 #[test]
 fn small_messages_do_not_wait_behind_bulk() {
     let one_way = 100 * MS;
@@ -361,22 +376,24 @@ fn small_messages_do_not_wait_behind_bulk() {
         rtt: 2 * one_way,
         ..reserve(20_000_000)
     };
-    let mut world = World::new(&Path::new(20_400_000, one_way), &settings, 15);
-    for _ in 0..4 {
-        world.flow(FOREVER, 1);
+    for bulk in [4, 200] {
+        let mut world = World::new(&Path::new(20_400_000, one_way), &settings, 15);
+        for _ in 0..bulk {
+            world.flow(FOREVER, 1);
+        }
+        world.run_until(5 * SECOND);
+        let mut took = Vec::new();
+        for _ in 0..120 {
+            let stream = world.flow(1_000, 1);
+            let begun = world.now;
+            world.run_for(one_way + 61 * MS);
+            let done = world.flows[&stream].done_at.unwrap_or(world.now);
+            took.push((done - begun) / 1_000);
+        }
+        took.sort_unstable();
+        println!("beside {bulk}: {} us, longest {} us", took[60], took[119]);
+        assert!(took[119] <= (one_way + 20 * MS) / 1_000, "{took:?}");
     }
-    world.run_until(3 * SECOND);
-    let mut took = Vec::new();
-    for _ in 0..50 {
-        let stream = world.flow(1_000, 1);
-        let begun = world.now;
-        world.run_for(170 * MS);
-        let done = world.flows[&stream].done_at.expect("no loss");
-        took.push(done - begun);
-    }
-    took.sort_unstable();
-    println!("longest {} us", took[49] / 1_000);
-    assert!(took[49] <= one_way + 20 * MS, "{:?}", took);
 }
 
 #[test]

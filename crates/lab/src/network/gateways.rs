@@ -219,7 +219,8 @@ fn certify(place: &Path) -> Result<String, CaseError> {
 }
 
 /// Joins the near hosts' links, each with the router's address in it, to one interface: a
-/// gateway takes connections at one.
+/// gateway takes connections at one. A bridge has the lowest Ethernet address of its links: the
+/// first one's, where packets are captured, so there they are seen as the router's.
 pub(super) fn join_lan(router: &Namespace, senders: &[u8], ip: u8) -> Result<(), CaseError> {
     let mut lines = format!("link add {LAN} type bridge\nlink set {LAN} up\n");
     let (bits, option) = if ip == 6 { (64, " nodad") } else { (24, "") };
@@ -227,8 +228,9 @@ pub(super) fn join_lan(router: &Namespace, senders: &[u8], ip: u8) -> Result<(),
         let address = router_address(link, ip);
         let _ = write!(
             lines,
-            "addr del {address}/{bits} dev edge{index}\nlink set edge{index} master {LAN}\n\
-             addr add {address}/{bits} dev {LAN}{option}\n"
+            "addr del {address}/{bits} dev edge{index}\n\
+             link set edge{index} address 02:00:00:00:00:{index:02x}\n\
+             link set edge{index} master {LAN}\naddr add {address}/{bits} dev {LAN}{option}\n"
         );
     }
     router.ip(&lines)?;
