@@ -9,9 +9,10 @@ use paceline_report::results::{Hold, Results};
 
 /// Records whose variants a later run of some of them replaces: folder of the whole run,
 /// folder of the later one.
-const LATER: [(&str, &str); 3] = [
+const LATER: [(&str, &str); 4] = [
     ("alltoall-lan", "alltoall-lan/lfn"),
     ("incast/all", "incast"),
+    ("ligon-alltoall", "ligon-alltoall/lfn"),
     ("npb-skeleton", "npb-skeleton/paceline"),
 ];
 /// Made by a benchmark, not by an experiment: no variants and no claims.
