@@ -27,7 +27,7 @@
 #define PL_TURN_LEASE_US 4000 /* where nothing arrives for a round trip and so long, all turns are over */
 #define PL_TURN_WINDOW_UNIT 64 /* of the shared window: grows by a segment per so many delivered */
 #define PL_TURN_WINDOW_CUT 4 /* and loses one part in so many, */
-#define PL_TURN_PLACES 16 /* turns at a time, at most: each as a fresh connection's window, they fill what a port holds */
+#define PL_TURN_PLACES 16 /* turns at a time, at most: of four segments each they are 96 KB, more than a port of 64 KiB holds */
 #define PL_TURN_SEGS 4 /* segments of it are enough for one more turn at a time */
 #define PL_TURN_LOSING 1024 /* where more than one segment of so many is lost in long messages, turns lose less; */
 #define PL_TURN_SENT 1024 /* segments of late that tell; of the first ones two losses do */
