@@ -20,6 +20,8 @@ pub enum Purpose {
     Model = 4,
     /// What a line loses.
     Line = 5,
+    /// A connection's initial sequence number (RFC 6528).
+    SequenceNumber = 6,
 }
 
 /// The sequence of `purpose` for the `index`-th flow, or link, of the `seed`-th run.

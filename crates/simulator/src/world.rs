@@ -8,6 +8,7 @@ pub use coordination::Coordination;
 use flow::NEAR;
 pub use flow::{Flow, Group, GroupSample, Samples, Way};
 use paceline_abi::{pl_path, pl_turn};
+use rand::RngExt;
 
 use crate::agenda::Agenda;
 use crate::ahead::fetch;
@@ -15,6 +16,7 @@ use crate::event::{Event, Kind, NEVER};
 use crate::link::Link;
 use crate::memory;
 use crate::meter::Meter;
+use crate::random::{sequence, Purpose};
 use crate::receiver::{Answer, Receiver};
 use crate::sender::config::{Algorithm, SenderConfig};
 use crate::sender::{Ack, Known, Sender};
@@ -31,6 +33,7 @@ const NEAR_AHEAD: usize = 8;
 /// Everything.
 pub struct World {
     now: u64,
+    seed: u64,
     agenda: Agenda,
     /// All links, each direction by itself.
     pub links: Vec<Link>,
@@ -59,10 +62,12 @@ pub struct World {
 }
 
 impl World {
-    /// A world of links without flows, whose meter looks at `measured`.
-    pub fn new(links: Vec<Link>, measured: u32, meter: Meter) -> Self {
+    /// A world of links without flows, whose meter looks at `measured`. Of `seed` come the
+    /// flows' initial sequence numbers.
+    pub fn new(links: Vec<Link>, measured: u32, meter: Meter, seed: u64) -> Self {
         World {
             now: 0,
+            seed,
             agenda: Agenda::new(),
             follows: vec![false; links.len()],
             links,
@@ -148,6 +153,8 @@ impl World {
             flow.opens = start.saturating_add(round_trip_ns);
         }
         flow.sender.shake_hands(round_trip_ns, config);
+        let mut chance = sequence(self.seed, Purpose::SequenceNumber, u64::from(number));
+        flow.sender.begin_at(chance.random());
         let config = &self.groups[flow.group as usize].source;
         let first = flow.source.first(config, start);
         if first != NEVER {

@@ -40,6 +40,8 @@ pub(super) struct Law {
     carried: u32,
     carried_us: u32,
     delivered_at_timeout: u32,
+    /// Initial sequence number, bytes: the laws draw from sequence numbers.
+    first: u32,
 }
 
 /// Whether the policy asks for a start-up law.
@@ -48,6 +50,13 @@ pub(super) fn has_start(policy: &pl_policy) -> bool {
 }
 
 impl Sender {
+    /// Sets the initial sequence number, before the first segment.
+    pub fn begin_at(&mut self, sequence_number: u32) {
+        if let Some(law) = &mut self.law {
+            law.first = sequence_number;
+        }
+    }
+
     pub(super) fn mss(config: &SenderConfig) -> u32 {
         let payload = config.packet_bytes.saturating_sub(config.header_bytes);
         payload.max(1)
@@ -78,8 +87,8 @@ impl Sender {
             retransmitted_segs: self.totals.again as u32,
             carried_segs: law.carried,
             carried_us: law.carried_us,
-            una: self.una.wrapping_mul(mss),
-            nxt: self.nxt.wrapping_mul(mss),
+            una: law.first.wrapping_add(self.una.wrapping_mul(mss)),
+            nxt: law.first.wrapping_add(self.nxt.wrapping_mul(mss)),
             gso_segs: 1,
             app_limited: u8::from(board.app_limited != 0),
             recovering: u8::from(self.recovering || self.lost_all),

@@ -200,7 +200,7 @@ fn way(there: u32, back: u32) -> Way {
 /// One flow over a link and back, without a rate: what is sent arrives 1 ms later.
 fn alone(link: Link, sender: SenderConfig, source: SourceConfig) -> World {
     let back = Link::new(0, MS, Limit::None, None);
-    let mut world = World::new(vec![link, back], 0, Meter::new(100 * MS));
+    let mut world = World::new(vec![link, back], 0, Meter::new(100 * MS), 1);
     world.add_group("one", sender, source);
     let chance = sequence(1, Purpose::Source, 0);
     world.add_flow(&way(0, 1), 0, Source::new(chance));

@@ -23,7 +23,7 @@ fn way(there: u32, back: u32) -> Way {
 }
 
 fn two(link: Link, back: Link, window_ns: u64) -> World {
-    World::new(vec![link, back], 0, Meter::new(window_ns))
+    World::new(vec![link, back], 0, Meter::new(window_ns), 1)
 }
 
 fn open(rate: u64, delay: u64) -> Link {
@@ -99,7 +99,7 @@ fn udp_keeps_the_coefficient_of_variation_of_its_sources() {
         let mut links = vec![Link::new(50_000_000, 25 * MS, Limit::Packets(50), None)];
         links.push(open(0, 0));
         links.extend((0..clients).map(|_| open(10_000_000, 25 * MS)));
-        let mut world = World::new(links, 0, Meter::new(100 * MS));
+        let mut world = World::new(links, 0, Meter::new(100 * MS), 1);
         let sender = SenderConfig::of(Algorithm::Udp, Stack::Rfc);
         let poisson = SourceConfig::Poisson { mean_ns: 10 * MS };
         world.add_group("udp", sender, poisson);

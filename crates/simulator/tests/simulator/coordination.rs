@@ -21,7 +21,7 @@ fn world(algorithm: Algorithm, flows: u32, segments: Option<u32>, queue: u32) ->
         Link::new(RATE, DELAY, Limit::Packets(queue), None),
         Link::new(0, DELAY, Limit::None, None),
     ];
-    let mut world = World::new(links, 0, Meter::new(SECOND));
+    let mut world = World::new(links, 0, Meter::new(SECOND), 1);
     let sender = SenderConfig::of(algorithm, Stack::Linux);
     world.add_group("all", sender, SourceConfig::Bulk(segments));
     for flow in 0..flows {

@@ -87,7 +87,7 @@ fn world(case: &Case) -> World {
     for _ in 0..2 * case.flows {
         links.push(Link::new(100_000_000, MS, Limit::None, None));
     }
-    let mut world = World::new(links, 0, Meter::new(10 * MS));
+    let mut world = World::new(links, 0, Meter::new(10 * MS), 1);
     let mut sender = SenderConfig::of(case.algorithm, case.stack);
     sender.window = case.window;
     sender.ack_every = case.ack_every;

@@ -86,7 +86,7 @@ impl<'t> Network<'t> {
             links.push(Link::new(topology.edge_rate_bps, 0, Limit::None, None));
             links.push(Link::new(0, longer, Limit::None, None));
         }
-        let mut world = World::new(links, 0, Meter::new(METER_NS));
+        let mut world = World::new(links, 0, Meter::new(METER_NS), seed);
         let mut number = 0;
         for flows in flows {
             world.add_group("", flows.sender.clone(), flows.source.clone());

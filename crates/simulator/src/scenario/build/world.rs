@@ -110,7 +110,7 @@ impl Plan {
         }
         let measured = 2 * self.measured as u32;
         let meter = Meter::new(self.window_ns / WINDOW_PARTS);
-        let mut world = World::new(links, measured, meter);
+        let mut world = World::new(links, measured, meter, seed);
         world.reserve(self.flows() as usize);
         let mut transfers: IndexMap<&String, Coordination> = IndexMap::new();
         for (name, table) in &self.file.group {
