@@ -156,6 +156,29 @@ impl World {
         }
     }
 
+    /// Programs that begin at once, in turns of 16 KiB, as relays read their sockets.
+    pub fn write_in_turn(&mut self, streams: &[u64]) {
+        let mut left = streams.to_vec();
+        while !left.is_empty() {
+            left.retain(|&stream| self.write_piece(stream));
+        }
+    }
+
+    /// Whether all of it was taken, and there is more.
+    fn write_piece(&mut self, stream: u64) -> bool {
+        let Some(flow) = self.flows.get_mut(&stream) else {
+            return false;
+        };
+        let most = (flow.want - flow.written).min(16 << 10);
+        let bytes = pattern(stream, flow.written, most as usize);
+        let count = self.client.write(stream, bytes) as u64;
+        flow.written += count;
+        if flow.written == flow.want {
+            self.client.finish(stream);
+        }
+        count == most && flow.written < flow.want
+    }
+
     fn server_knows(&self, stream: u64) -> bool {
         self.flows
             .get(&stream)

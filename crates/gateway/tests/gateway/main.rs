@@ -5,5 +5,6 @@
 mod common;
 
 mod config;
+mod learned;
 mod properties;
 mod session;

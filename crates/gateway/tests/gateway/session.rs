@@ -476,32 +476,6 @@ fn an_idle_session_is_almost_silent() {
 }
 
 #[test]
-fn a_learned_rate_finds_the_path_and_builds_no_queue() {
-    for loss in [0.0, 0.01] {
-        let settings = Settings {
-            rate: Rate::Learned {
-                most: 1_000_000_000,
-            },
-            ..reserve(1)
-        };
-        let path = Path {
-            loss,
-            buffer: 1 << 20,
-            ..Path::new(20_000_000, 50 * MS)
-        };
-        let mut world = World::new(&path, &settings, 25);
-        world.flow(FOREVER, 1);
-        world.run_until(20 * SECOND);
-        let share = world.goodput(10 * SECOND, 20 * SECOND)
-            / (20e6 * payload_share(&settings) * (1.0 - loss));
-        let queue = world.client.round_trip() - 100 * MS;
-        println!("{loss}: {share:.3} of the path, {} ms of queue", queue / MS);
-        assert!(share >= 0.8, "{share}");
-        assert!(queue < 60 * MS, "{} ms", queue / MS);
-    }
-}
-
-#[test]
 fn the_breaker_ends_a_reservation_that_the_path_does_not_honour() {
     // Half of it is there.
     let settings = reserve(20_000_000);

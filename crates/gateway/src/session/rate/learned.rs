@@ -2,8 +2,12 @@
 //! The rate that a path delivers. Ours: the papers have no such law.
 //!
 //! A round is a round trip. While it starts, the rate doubles each round, until what arrives
-//! does not follow or a queue builds. Then it is the best of the last ten rounds, a little
-//! more in one round of eight to find more, and less as long as there is a queue.
+//! does not follow, a queue builds, or a quarter is lost; that is looked at with each report.
+//! Then it is the best of the last ten rounds, a little more in one round of eight to find more,
+//! and less as long as there is a queue.
+//!
+//! Loss is a sign of a rate too high only as far as it is more than usual: what is lost at any
+//! rate is the path's own, and the rate is what the path serves, not what is left of it.
 
 use std::collections::VecDeque;
 
@@ -22,6 +26,15 @@ const CYCLE: u64 = 8;
 const QUEUE: Nanos = 5 * MS;
 /// Shortest round.
 const ROUND: Nanos = 20 * MS;
+/// Loss beyond twice the usual one that is too much, in thousandths: while the rate doubles, and
+/// later. Twice the path's rate loses a half of it, five quarters a fifth.
+const MUCH: (u64, u64) = (250, 100);
+/// Rounds in a row with too much of it, though the rate fell, after which it is the path's own.
+const OWN: u32 = 5;
+/// Rounds after which what was sent in one is settled: a round trip, in parts of two.
+const SETTLED: usize = 3;
+/// Bytes whose fate must be known before their loss means anything.
+const ENOUGH: u64 = 32 << 10;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -30,14 +43,44 @@ pub struct Learned {
     rate: u64,
     is_starting: bool,
     rounds: u64,
+    round: Round,
+    /// Rate of the last rounds: what is settled now was sent then.
+    rates: VecDeque<u64>,
+    /// Reports of the last quarter of a round trip: when, what arrived, the round-trip time.
+    recent: VecDeque<(Nanos, u64, Nanos)>,
+    best: VecDeque<u64>,
+    /// Loss of the last rounds that had not too much of it, in thousandths.
+    losses: VecDeque<u64>,
+    /// Rounds in a row that had.
+    lossy: u32,
+    /// What was delivered in the last rounds of the start.
+    followed: VecDeque<u64>,
+}
+
+/// What is known since a time.
+#[derive(Debug, Default)]
+struct Round {
     since: Nanos,
     arrived: u64,
     lost: u64,
     was_idle: bool,
     was_silent: bool,
-    best: VecDeque<u64>,
-    /// What was delivered in the last rounds of the start.
-    followed: VecDeque<u64>,
+}
+
+impl Round {
+    /// Of what was settled, in thousandths; 0 if that is little.
+    fn loss(&self) -> u64 {
+        let all = self.arrived + self.lost;
+        match all < ENOUGH {
+            true => 0,
+            false => self.lost * 1_000 / all,
+        }
+    }
+}
+
+/// Bits per second.
+fn rate(bytes: u64, time: Nanos) -> u64 {
+    (u128::from(bytes) * 8 * u128::from(SECOND) / u128::from(time.max(1))) as u64
 }
 
 impl Learned {
@@ -48,12 +91,12 @@ impl Learned {
             rate: FIRST.min(most),
             is_starting: true,
             rounds: 0,
-            since: 0,
-            arrived: 0,
-            lost: 0,
-            was_idle: false,
-            was_silent: false,
+            round: Round::default(),
+            rates: VecDeque::new(),
+            recent: VecDeque::new(),
             best: VecDeque::new(),
+            losses: VecDeque::new(),
+            lossy: 0,
             followed: VecDeque::new(),
         }
     }
@@ -72,35 +115,113 @@ impl Learned {
 
     /// A report.
     pub fn sample(&mut self, sample: &Sample) {
-        self.arrived += sample.arrived;
-        self.lost += sample.lost;
-        self.was_idle |= sample.was_idle;
-        self.was_silent |= sample.was_silent;
-        let elapsed = sample.now.saturating_sub(self.since);
-        if elapsed < sample.least_rtt.max(ROUND) {
+        let round = &mut self.round;
+        round.arrived += sample.arrived;
+        round.lost += sample.lost;
+        round.was_idle |= sample.was_idle;
+        round.was_silent |= sample.was_silent;
+        let elapsed = sample.now.saturating_sub(round.since);
+        let is_over = elapsed >= sample.least_rtt.max(ROUND);
+        let window = (sample.least_rtt / 4).max(ROUND);
+        let lately = self.lately(sample, window);
+        // Twice the rate for one more round trip would fill any queue.
+        let is_too_much = self.is_starting
+            && elapsed >= window
+            && (self.is_lossy() || (self.is_queue(sample) && !self.was_idle(elapsed)));
+        if !is_over && !is_too_much {
             return;
         }
-        let delivered = u128::from(self.arrived) * 8 * u128::from(SECOND) / u128::from(elapsed);
-        // A round that a cut or a pause of the sender ended says nothing about the path.
-        if !self.was_silent && !self.was_idle {
-            self.round(delivered as u64, sample);
+        let delivered = match is_too_much {
+            // At the beginning of the round less was sent than the path delivers.
+            true => lately,
+            false => rate(self.round.arrived, elapsed),
+        };
+        // A round that a cut ended says nothing about the path.
+        if !self.round.was_silent {
+            self.end_round(delivered, elapsed, sample);
         }
-        self.since = sample.now;
-        (self.arrived, self.lost) = (0, 0);
-        (self.was_idle, self.was_silent) = (false, false);
+        self.rates.push_back(self.rate);
+        if self.rates.len() > SETTLED {
+            self.rates.pop_front();
+        }
+        self.round = Round {
+            since: sample.now,
+            ..Round::default()
+        };
     }
 
-    fn round(&mut self, delivered: u64, sample: &Sample) {
+    /// What was delivered in the last `window`, bits per second.
+    fn lately(&mut self, sample: &Sample, window: Nanos) -> u64 {
+        self.recent
+            .push_back((sample.now, sample.arrived, sample.rtt));
+        while self.recent.len() > 2 && self.recent[1].0 + window <= sample.now {
+            self.recent.pop_front();
+        }
+        // What came with the first report was delivered before it.
+        let bytes = self.recent.iter().skip(1).map(|one| one.1).sum();
+        rate(bytes, sample.now - self.recent[0].0)
+    }
+
+    /// The path's own loss, in thousandths.
+    fn usual(&self) -> u64 {
+        self.losses.iter().copied().min().unwrap_or(0)
+    }
+
+    /// Whether less was sent than might have been, by more than a quarter: then less was
+    /// delivered, too. A side that only reports is; a queue is then the other direction's.
+    fn was_idle(&self, elapsed: Nanos) -> bool {
+        let least = self.rates.iter().copied().min().unwrap_or(self.rate);
+        let sent = rate(self.round.arrived + self.round.lost, elapsed);
+        sent < least / 4 * 3
+    }
+
+    fn is_lossy(&self) -> bool {
+        let much = if self.is_starting { MUCH.0 } else { MUCH.1 };
+        self.round.loss() > 2 * self.usual() + much
+    }
+
+    /// Whether there is one all the time: one packet that was overtaken is none.
+    fn is_queue(&self, sample: &Sample) -> bool {
+        let least = self.recent.iter().map(|one| one.2).min();
+        let queue = least.unwrap_or(0).saturating_sub(sample.least_rtt);
+        queue > QUEUE.max(sample.least_rtt / 8)
+    }
+
+    fn count_loss(&mut self, is_lossy: bool) {
+        self.lossy = if is_lossy { self.lossy + 1 } else { 0 };
+        if self.lossy >= OWN {
+            self.losses.clear();
+            self.lossy = 0;
+        } else if is_lossy {
+            return;
+        }
+        self.losses.push_back(self.round.loss());
+        if self.losses.len() > REMEMBERED {
+            self.losses.pop_front();
+        }
+    }
+
+    fn end_round(&mut self, delivered: u64, elapsed: Nanos, sample: &Sample) {
+        let (is_lossy, is_queue) = (self.is_lossy(), self.is_queue(sample));
+        // Of what the path served a part was lost behind it.
+        let served = delivered * 1_000 / (1_000 - self.usual().min(500));
+        // Nothing is settled in the very first one.
+        let was_idle = match self.rates.is_empty() {
+            true => self.round.was_idle,
+            false => self.was_idle(elapsed),
+        };
+        if was_idle && !is_lossy {
+            return;
+        }
+        self.count_loss(is_lossy);
         self.rounds += 1;
-        let queue = sample.rtt.saturating_sub(sample.least_rtt);
-        let is_queue = queue > QUEUE.max(sample.least_rtt / 8);
-        // More than that is no noise of the path.
-        let is_lossy = self.lost * 10 > self.arrived + self.lost;
-        self.best.push_back(delivered);
+        let before = self.best.iter().copied().max().unwrap_or(served);
+        let is_followed = served / 10 * 9 > before;
+        self.best.push_back(served);
         if self.best.len() > REMEMBERED {
             self.best.pop_front();
         }
-        let best = self.best.iter().copied().max().unwrap_or(delivered);
+        let best = self.best.iter().copied().max().unwrap_or(served);
         if self.is_starting {
             self.followed.push_back(delivered);
             // What was sent a round trip ago was half of the rate; two rounds see no more.
@@ -114,8 +235,10 @@ impl Learned {
             }
         }
         let rate = match (is_queue, self.rounds % CYCLE) {
-            _ if is_lossy => delivered / 20 * 19,
-            (true, _) => delivered.min(best) / 10 * 9,
+            _ if is_lossy => served / 20 * 19,
+            (true, _) => served.min(best) / 10 * 9,
+            // Where more was found there may be still more.
+            _ if is_followed => best / 4 * 5,
             (false, 0) => best / 4 * 5,
             (false, _) => best,
         };
