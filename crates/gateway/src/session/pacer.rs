@@ -9,18 +9,21 @@ use super::time::{Nanos, SECOND};
 pub struct Pacer {
     /// Bits per second.
     rate: u64,
-    /// What may leave at once, bytes.
-    burst: u64,
+    /// What may leave at once, bytes, at least.
+    least: u64,
+    /// The same as time at the rate.
+    catch_up: Nanos,
     /// All that was sent has left at this time, at the rate.
     busy_until: Nanos,
 }
 
 impl Pacer {
-    /// Bits per second, bytes.
-    pub fn new(rate: u64, burst: u64) -> Self {
+    /// Bits per second; what may leave at once: bytes at least, and as time at the rate.
+    pub fn new(rate: u64, least: u64, catch_up: Nanos) -> Self {
         Self {
             rate: rate.max(1),
-            burst,
+            least,
+            catch_up,
             busy_until: 0,
         }
     }
@@ -37,7 +40,9 @@ impl Pacer {
 
     /// At which the next one may leave, if it has so many bytes.
     pub fn ready_at(&self, bytes: usize) -> Nanos {
-        let slack = self.time(self.burst.saturating_sub(bytes as u64));
+        let bytes = self.time(bytes as u64);
+        let burst = self.time(self.least).max(self.catch_up);
+        let slack = burst.saturating_sub(bytes);
         self.busy_until.saturating_sub(slack)
     }
 

@@ -33,8 +33,12 @@ pub struct Settings {
     pub datagram: usize,
     /// What each datagram takes on the wire beside its own bytes.
     pub overhead: usize,
-    /// What may leave at once, bytes on the wire.
+    /// What may leave at once, bytes on the wire: so much, or [`Settings::catch_up`] if that is
+    /// more.
     pub burst: u64,
+    /// What a late timer may catch up with, as time at the rate in force: a learned rate may be
+    /// many times the first one.
+    pub catch_up: Nanos,
     /// Memory for bytes of streams, both directions together.
     pub memory: u64,
     /// Streams that each side may have open at a time.
@@ -81,6 +85,7 @@ impl Settings {
             datagram: 1_350,
             overhead: 60,
             burst: 16 << 10,
+            catch_up: 0,
             memory,
             streams,
             rtt: 100 * MS,

@@ -131,7 +131,7 @@ impl Session {
             received: Received::new(now),
             reported: None,
             rtt: Rtt::new(settings.rtt),
-            pacer: Pacer::new(law.rate(), settings.burst),
+            pacer: Pacer::new(law.rate(), settings.burst, settings.catch_up),
             law,
             pool: Pool::new(memory / 4, limits.credit),
             control: VecDeque::new(),

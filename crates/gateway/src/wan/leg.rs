@@ -13,11 +13,12 @@ use super::error::WanError;
 use super::tcp;
 use crate::config::Peer;
 use crate::hub::{Hub, Incoming};
-use crate::session::{Limits, Rate, Settings, Side, MOST_DATAGRAM};
+use crate::session::{Limits, Nanos, Rate, Settings, Side, MOST_DATAGRAM, MS};
 
-/// What a late timer may catch up with, nanoseconds: tokio's timers have a tick of 1 ms, and a
-/// busy machine's are late. It is the burst that a rate of one second divides into 250.
-const CATCH_UP: u64 = 250;
+/// What a late timer may catch up with: tokio's timers have a tick of 1 ms, and a busy machine's
+/// are late. A rate that nobody reserved may have short queues on its way.
+const CATCH_UP: Nanos = 4 * MS;
+const LEARNED_CATCH_UP: Nanos = 2 * MS;
 /// Smallest burst, bytes.
 const LEAST_BURST: u64 = 16 << 10;
 
@@ -49,15 +50,15 @@ impl Connection {
         limits: Limits,
     ) -> Result<(Arc<Hub>, UnboundedReceiver<Incoming>), WanError> {
         let mut settings = Settings::new(side, peer.rate);
-        let rate = match peer.rate {
-            Rate::Reserve(rate) => rate,
-            Rate::Learned { .. } => 0,
+        settings.catch_up = match peer.rate {
+            Rate::Reserve(_) => CATCH_UP,
+            Rate::Learned { .. } => LEARNED_CATCH_UP,
         };
         match self {
             Self::Quic(quic) => carry::fit(quic, &mut settings, peer.mtu)?,
             Self::Tcp(tcp) => tcp.fit(&mut settings, usize::from(peer.mtu).min(MOST_DATAGRAM)),
         }
-        settings.burst = (rate / 8 / CATCH_UP).max(LEAST_BURST);
+        settings.burst = LEAST_BURST;
         settings.memory = peer.memory;
         settings.streams = peer.connections;
         settings.patience = peer.patience;

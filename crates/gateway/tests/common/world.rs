@@ -52,6 +52,9 @@ pub struct World {
     pub events: Vec<(Nanos, Side, Event)>,
     /// The server's host sleeps, and its clock stands still. What comes meanwhile is lost.
     pub sleep: Range<Nanos>,
+    /// Timers of the client's host go off at multiples of this; 0: at any time. It also sends
+    /// when a datagram comes.
+    pub tick: Nanos,
     scratch: Vec<u8>,
 }
 
@@ -75,6 +78,7 @@ impl World {
             flows: BTreeMap::new(),
             events: Vec::new(),
             sleep: Nanos::MAX..Nanos::MAX,
+            tick: 0,
             scratch: Vec::new(),
         }
     }
@@ -195,6 +199,18 @@ impl World {
         self.now - slept
     }
 
+    /// When the client's timer goes off.
+    fn client_next(&self) -> Nanos {
+        let next = self.client.next_time();
+        match self.tick {
+            0 => next,
+            tick => next
+                .max(self.now)
+                .checked_next_multiple_of(tick)
+                .unwrap_or(next),
+        }
+    }
+
     /// When the server has something next, by the world's time.
     fn server_next(&self) -> Nanos {
         let next = self.server.next_time();
@@ -207,8 +223,11 @@ impl World {
     /// Until this time, or until nothing is left to do.
     pub fn run_until(&mut self, end: Nanos) {
         let mut datagram = Vec::new();
+        let mut is_heard = true;
         loop {
-            while self.client.transmit(self.now, &mut datagram) {
+            let is_awake = is_heard || self.tick == 0 || self.now.is_multiple_of(self.tick);
+            is_heard = false;
+            while is_awake && self.client.transmit(self.now, &mut datagram) {
                 assert!(datagram.len() <= 1_350, "{} bytes", datagram.len());
                 self.forth.send(self.now, &datagram);
             }
@@ -237,7 +256,7 @@ impl World {
                 }
             }
             let next = [
-                self.client.next_time(),
+                self.client_next(),
                 self.server_next(),
                 self.forth.next_arrival(),
                 self.back.next_arrival(),
@@ -258,6 +277,7 @@ impl World {
                     .expect("an honest peer");
             }
             while let Some(datagram) = self.back.arrival(self.now) {
+                is_heard = true;
                 self.client
                     .receive(self.now, &datagram)
                     .expect("an honest peer");
