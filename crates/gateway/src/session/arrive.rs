@@ -94,6 +94,8 @@ impl Session {
                 fin,
                 bytes,
             } => self.data(stream, offset, fin, bytes)?,
+            // It was read as data.
+            Record::Rest { .. } => {}
         }
         self.is_peer_idle = false;
         Ok(())

@@ -143,6 +143,14 @@ pub enum Record<'a> {
     },
     /// What became of this side's connections that ended in order, from the session's beginning.
     Receipts(Receipts),
+    /// Bytes of a stream to the datagram's end, which follow: a [`Record::Data`] without its
+    /// length and without the stream's end. A full datagram is one, with three bytes more of data.
+    Rest {
+        /// Which.
+        stream: u64,
+        /// Of the first byte.
+        offset: u64,
+    },
 }
 
 /// Bytes as such: serde takes a slice for a sequence, one byte after the other. On the wire it is
@@ -164,6 +172,11 @@ pub struct Receipts {
 pub fn data_overhead(stream: u64, offset: u64) -> usize {
     // Two bytes of length reach for 16,383 bytes, more than a datagram has.
     1 + varint(stream) + varint(offset) + 1 + 2
+}
+
+/// Bytes that [`Record::Rest`] takes.
+pub fn rest_overhead(stream: u64, offset: u64) -> usize {
+    1 + varint(stream) + varint(offset)
 }
 
 /// Bytes of an integer.
@@ -193,8 +206,16 @@ pub fn decode(datagram: &[u8]) -> Result<(Head, Vec<Record<'_>>), WireError> {
     }
     let mut records = Vec::new();
     while !rest.is_empty() {
-        let (record, after) =
+        let (mut record, mut after) =
             postcard::take_from_bytes::<Record>(rest).map_err(WireError::Malformed)?;
+        if let Record::Rest { stream, offset } = record {
+            record = Record::Data {
+                stream,
+                offset,
+                fin: false,
+                bytes: std::mem::take(&mut after),
+            };
+        }
         check(&record)?;
         records.push(record);
         rest = after;
@@ -228,7 +249,8 @@ fn check(record: &Record) -> Result<(), WireError> {
         Record::Accept { stream }
         | Record::Reset { stream, .. }
         | Record::Credit { stream, .. } => *stream,
-        Record::Streams { .. } | Record::Receipts(_) => 0,
+        // The last one is a [`Record::Data`] by now.
+        Record::Streams { .. } | Record::Receipts(_) | Record::Rest { .. } => 0,
     };
     match stream <= MOST_STREAM {
         true => Ok(()),
@@ -263,6 +285,40 @@ mod tests {
             );
             assert_eq!(datagram.len(), bytes.len() + data_overhead(stream, offset));
         }
+    }
+
+    #[test]
+    fn what_has_no_length_goes_to_the_end() {
+        for (stream, offset) in [(0, 0), (300, 1 << 40)] {
+            let mut datagram = Vec::new();
+            push(&mut datagram, &Head { number: 3, open: 1 });
+            push(&mut datagram, &Record::Accept { stream: 7 });
+            let before = datagram.len();
+            push(&mut datagram, &Record::Rest { stream, offset });
+            assert_eq!(datagram.len() - before, rest_overhead(stream, offset));
+            let bytes = &[9; 100][..];
+            datagram.extend_from_slice(bytes);
+            let (_, records) = decode(&datagram).expect("a datagram");
+            let fin = false;
+            let data = Record::Data {
+                stream,
+                offset,
+                fin,
+                bytes,
+            };
+            assert_eq!(records, [Record::Accept { stream: 7 }, data]);
+        }
+        let mut datagram = Vec::new();
+        push(&mut datagram, &Head { number: 3, open: 1 });
+        push(
+            &mut datagram,
+            &Record::Rest {
+                stream: 0,
+                offset: MOST_OFFSET,
+            },
+        );
+        datagram.push(1);
+        assert_eq!(decode(&datagram), Err(WireError::Beyond("an offset")));
     }
 
     #[test]

@@ -84,6 +84,11 @@ impl SendHalf {
         self.next < self.written() || self.fin == Fin::Wanted
     }
 
+    /// Bytes that were never sent, and whether the stream ends after them.
+    pub fn new_bytes(&self) -> (u64, bool) {
+        (self.written() - self.next, self.fin == Fin::Wanted)
+    }
+
     /// Offset of the next byte that was never sent.
     pub fn next(&self) -> u64 {
         self.next

@@ -2,7 +2,7 @@
 //! What leaves, and when: a report if it is time, then control records, what is lost, and
 //! what is new.
 
-use super::frame::{data_overhead, push, Head, Record};
+use super::frame::{data_overhead, push, rest_overhead, Head, Record};
 use super::settings::Event;
 use super::state::{Content, Control, Session};
 use super::time::{Nanos, MS, SECOND};
@@ -185,7 +185,12 @@ impl Session {
             };
             let space = self.space(datagram);
             let length = piece.end - piece.start;
-            let overhead = data_overhead(stream, piece.start);
+            let rest = space.saturating_sub(rest_overhead(stream, piece.start)) as u64;
+            let is_full = rest >= LEAST_PIECE as u64 && fills(length, rest, fin);
+            let overhead = match is_full {
+                true => rest_overhead(stream, piece.start),
+                false => data_overhead(stream, piece.start),
+            };
             let most = space.saturating_sub(overhead);
             if space < overhead || (most as u64) < length.min(LEAST_PIECE as u64) {
                 self.lost.push_front((stream, range, fin));
@@ -197,7 +202,10 @@ impl Session {
             }
             let fin = fin && end == range.end;
             self.statistics.again_bytes += end - piece.start;
-            self.push_data(datagram, contents, stream, piece.start..end, fin);
+            self.push_data(datagram, contents, stream, piece.start..end, fin, is_full);
+            if is_full {
+                return;
+            }
         }
     }
 
@@ -208,7 +216,13 @@ impl Session {
                 continue;
             };
             let space = self.settings.datagram.saturating_sub(datagram.len());
-            let most = space.saturating_sub(data_overhead(stream, one.send.next()));
+            let rest = space.saturating_sub(rest_overhead(stream, one.send.next()));
+            let (new, fin) = one.send.new_bytes();
+            let is_full = fills(new, rest as u64, fin);
+            let most = match is_full {
+                true => rest,
+                false => space.saturating_sub(data_overhead(stream, one.send.next())),
+            };
             if most < LEAST_PIECE {
                 return;
             }
@@ -219,10 +233,13 @@ impl Session {
             let is_empty = !one.send.has_new();
             let length = range.end - range.start;
             self.statistics.new_bytes += length;
-            self.push_data(datagram, contents, stream, range, fin);
+            self.push_data(datagram, contents, stream, range, fin, is_full);
             match is_empty {
                 true => self.schedule.empty(length),
                 false => self.schedule.sent(length.max(1)),
+            }
+            if is_full {
+                return;
             }
         }
     }
@@ -234,19 +251,31 @@ impl Session {
         stream: u64,
         range: std::ops::Range<u64>,
         fin: bool,
+        is_full: bool,
     ) {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
         if let Some(one) = self.streams.get(&stream) {
             one.send.copy(range.clone(), &mut bytes);
         }
         let offset = range.start;
-        let data = Record::Data {
-            stream,
-            offset,
-            fin,
-            bytes: &bytes,
-        };
-        push(datagram, &data);
+        if is_full {
+            push(datagram, &Record::Rest { stream, offset });
+            datagram.extend_from_slice(&bytes);
+        } else {
+            let data = Record::Data {
+                stream,
+                offset,
+                fin,
+                bytes: &bytes,
+            };
+            push(datagram, &data);
+        }
         contents.push(Content::Data { stream, range, fin });
     }
+}
+
+/// Whether so many bytes fill the space that is left to the datagram's end; an end of the stream
+/// with them has no place there.
+fn fills(bytes: u64, space: u64, fin: bool) -> bool {
+    bytes > space || (bytes == space && !fin)
 }

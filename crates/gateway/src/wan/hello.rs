@@ -13,7 +13,8 @@ use crate::session::{Limits, MOST_DATAGRAM};
 /// This service.
 const SERVICE: Service = Service {
     purpose: Purpose::Gateway,
-    version: 1,
+    // 2: full datagrams without a length.
+    version: 2,
     // On the TCP leg the session's datagrams are frames, too.
     most_frame: MOST_DATAGRAM,
 };

@@ -311,7 +311,7 @@ impl World {
 
 /// Share of the rate on the wire that bytes of streams can have.
 pub fn payload_share(settings: &Settings) -> f64 {
-    // Head and record: some 16 bytes of a datagram.
-    let bytes = settings.datagram - 16;
+    // Head and record: some 12 bytes of a datagram.
+    let bytes = settings.datagram - 12;
     bytes as f64 / (settings.datagram + settings.overhead) as f64
 }
