@@ -308,17 +308,17 @@ mod tests {
             };
             assert_eq!(records, [Record::Accept { stream: 7 }, data]);
         }
-        let mut datagram = Vec::new();
-        push(&mut datagram, &Head { number: 3, open: 1 });
-        push(
-            &mut datagram,
-            &Record::Rest {
-                stream: 0,
-                offset: MOST_OFFSET,
-            },
-        );
-        datagram.push(1);
-        assert_eq!(decode(&datagram), Err(WireError::Beyond("an offset")));
+        let to_the_end = |offset, length| {
+            let stream = 0;
+            let mut datagram = Vec::new();
+            push(&mut datagram, &Head { number: 3, open: 1 });
+            push(&mut datagram, &Record::Rest { stream, offset });
+            datagram.resize(length, 1);
+            datagram
+        };
+        let beyond = to_the_end(MOST_OFFSET, 20);
+        assert_eq!(decode(&beyond), Err(WireError::Beyond("an offset")));
+        crate::session::fuzz_datagram(&to_the_end(0, MOST_DATAGRAM));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Entry point for the fuzzer.
 
-use super::frame::{decode, push};
+use super::frame::{decode, push, MOST_DATAGRAM};
 use super::rate::Rate;
 use super::settings::{Event, Settings, Side};
 use super::state::Session;
@@ -19,7 +19,10 @@ pub fn fuzz_datagram(bytes: &[u8]) {
         for record in &records {
             push(&mut again, record);
         }
-        assert_eq!(decode(&again).expect("its own bytes"), (head, records));
+        // With the length that data to the end have not.
+        if again.len() <= MOST_DATAGRAM {
+            assert_eq!(decode(&again).expect("its own bytes"), (head, records));
+        }
     }
     let rate = Rate::Learned {
         most: 1_000_000_000,
