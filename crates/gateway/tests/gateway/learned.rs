@@ -128,6 +128,21 @@ fn reordering_is_not_taken_for_a_queue() {
     }
 }
 
+/// Packets that come later when there are many, as in wireless networks, and wait in no queue:
+/// the delay stays when the rate falls. It fell on: 0.04 of the path.
+#[test]
+fn a_delay_that_stays_is_no_queue() {
+    for (streams, seed) in [(1, 1), (16, 2), (200, 3)] {
+        let path = Path {
+            loss: 0.005,
+            jitter: 20 * MS,
+            ..Path::new(5_000_000, 15 * MS)
+        };
+        let had = have(&path, streams, 30, seed);
+        assert!(had.share >= 0.7, "{}", had.share);
+    }
+}
+
 /// A timer with a tick of 1 ms and a burst of 16 KiB are 131 Mbit/s at most, whatever the rate:
 /// what is late is caught up with.
 #[test]

@@ -33,6 +33,12 @@ const MUCH: (u64, u64) = (250, 100);
 const OWN: u32 = 5;
 /// Rounds after which what was sent in one is settled: a round trip, in parts of two.
 const SETTLED: usize = 3;
+/// Rounds in a row with a queue, though the rate fell, after which the delay is the path's own:
+/// it has become longer, or packets come later when there are many. What this side itself had
+/// filled is empty by then: three round trips, as the rate falls by a tenth in each.
+const LONGER: u32 = 8;
+/// One round in so many is at half the rate while the path is taken for a longer one.
+const LOOK: u64 = 64;
 /// Bytes whose fate must be known before their loss means anything.
 const ENOUGH: u64 = 32 << 10;
 
@@ -53,6 +59,10 @@ pub struct Learned {
     losses: VecDeque<u64>,
     /// Rounds in a row that had.
     lossy: u32,
+    /// Rounds in a row with a queue.
+    queued: u32,
+    /// Round trip without a queue, where the path's has become longer than the shortest one.
+    base: Nanos,
     /// What was delivered in the last rounds of the start.
     followed: VecDeque<u64>,
 }
@@ -97,6 +107,8 @@ impl Learned {
             best: VecDeque::new(),
             losses: VecDeque::new(),
             lossy: 0,
+            queued: 0,
+            base: 0,
             followed: VecDeque::new(),
         }
     }
@@ -182,9 +194,23 @@ impl Learned {
 
     /// Whether there is one all the time: one packet that was overtaken is none.
     fn is_queue(&self, sample: &Sample) -> bool {
-        let least = self.recent.iter().map(|one| one.2).min();
-        let queue = least.unwrap_or(0).saturating_sub(sample.least_rtt);
-        queue > QUEUE.max(sample.least_rtt / 8)
+        let base = self.base.max(sample.least_rtt);
+        self.least().saturating_sub(base) > QUEUE.max(base / 8)
+    }
+
+    /// Shortest round trip lately.
+    fn least(&self) -> Nanos {
+        self.recent.iter().map(|one| one.2).min().unwrap_or(0)
+    }
+
+    /// `shortest`: round trip of all.
+    fn count_queue(&mut self, is_queue: bool, shortest: Nanos) {
+        self.queued = if is_queue { self.queued + 1 } else { 0 };
+        self.base = self.base.min(self.least());
+        if self.queued >= LONGER {
+            self.base = self.least().min(2 * shortest);
+            self.queued = 0;
+        }
     }
 
     fn count_loss(&mut self, is_lossy: bool) {
@@ -214,6 +240,7 @@ impl Learned {
             return;
         }
         self.count_loss(is_lossy);
+        self.count_queue(is_queue, sample.least_rtt);
         self.rounds += 1;
         let before = self.best.iter().copied().max().unwrap_or(served);
         let is_followed = served / 10 * 9 > before;
@@ -237,6 +264,8 @@ impl Learned {
         let rate = match (is_queue, self.rounds % CYCLE) {
             _ if is_lossy => served / 20 * 19,
             (true, _) => served.min(best) / 10 * 9,
+            // Was it a queue after all? Half a round trip of it is gone then.
+            _ if self.base > sample.least_rtt && self.rounds.is_multiple_of(LOOK) => best / 2,
             // Where more was found there may be still more.
             _ if is_followed => best / 4 * 5,
             (false, 0) => best / 4 * 5,
