@@ -290,7 +290,7 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 /* Of what an ACK acknowledged; 0 where it is not known. */
 static __always_inline u32 rtt_of(const struct ack_sample *sample)
 {
-	return sample->rtt_us > 0 ? sample->rtt_us : 0;
+	return sample->rtt_us > 0 ? pl_exact_rtt(sample->rtt_us) : 0;
 }
 
 static __always_inline struct pl_ack see_ack(const struct tcp_sock *tp, const struct ack_sample *sample)

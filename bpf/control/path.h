@@ -52,6 +52,7 @@
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
 #define PL_USEC_PER_SEC 1000000ull
 #define PL_MIN_RTT_AGE_US (300 * PL_USEC_PER_SEC) /* tcp_min_rtt_wlen: routes change */
+#define PL_TIMESTAMP_US 1000 /* a tick of TCP's timestamps (TCP_TS_HZ in tcp.h) */
 #define PL_MIN_RTT_NEAR 32 /* a sample above it by less than this part confirms the minimum RTT: timers jitter */
 #define PL_MIN_RTT_ROSE 8 /* a start whose RTTs all stay above it by this part, on a path with room, says otherwise */
 #define PL_USUAL_MSS 1448 /* bytes; MTU 1500 with timestamps: amounts of data are counted in segments of it */
@@ -224,6 +225,16 @@ static __always_inline __u64 pl_believed(struct pl_path *path, const struct pl_p
 		path->room_segs = 0;
 	}
 	return rate;
+}
+
+/*
+ * An RTT that was measured; 0 where it was not. The RTT of a segment that was sent again comes
+ * from TCP's timestamps, in whole ticks (tcp_rtt_tsopt_us in tcp_input.c): on a path of 1.5 ms
+ * it is 1 ms or 2. Of RTTs by the microsecond clock one in a thousand looks the same.
+ */
+static __always_inline __u32 pl_exact_rtt(__u32 rtt_us)
+{
+	return rtt_us % PL_TIMESTAMP_US ? rtt_us : 0;
 }
 
 /*

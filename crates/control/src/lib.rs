@@ -253,6 +253,13 @@ pub fn remembered(path: &pl_path, policy: &pl_policy, now_us: u64) -> u64 {
     unsafe { bindings::paceline_remembered(path, policy, now_us) }
 }
 
+/// The RTT of an ACK as far as it was measured, microseconds; 0 where the kernel knows it only by
+/// TCP's timestamps, in whole milliseconds (tcp_input.c, `tcp_rtt_tsopt_us`).
+pub fn exact_rtt(rtt_us: u32) -> u32 {
+    // SAFETY: takes and returns a number.
+    unsafe { bindings::paceline_exact_rtt(rtt_us) }
+}
+
 /// The pace of the next packet under the spacing law, bytes of payload per second; `None`:
 /// it is not held back. `started`: the start-up law paces the connection at this moment.
 pub fn spacing_rate(policy: &pl_policy, tcp: &pl_tcp, started: bool) -> Option<u64> {

@@ -37,6 +37,11 @@ __u32 paceline_ssthresh_after_loss(const struct pl_start *start, struct pl_path 
 	return pl_ssthresh_after_loss(start, path, tcp, base);
 }
 
+__u32 paceline_exact_rtt(__u32 rtt_us)
+{
+	return pl_exact_rtt(rtt_us);
+}
+
 int paceline_wants_ack(struct pl_start *start, const struct pl_tcp *tcp)
 {
 	struct pl_ack ack = {

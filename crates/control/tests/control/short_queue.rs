@@ -2,9 +2,9 @@
 //! What a path's queue holds, and messages of about an initial window. Whole bursts on such paths
 //! are experiments/paths-sim.toml.
 
-use crate::support::{delivery_rate, mbit, MSS};
+use crate::support::{delivery_rate, mbit, Link, World, MSS, SECOND};
 use paceline_abi::pl_path;
-use paceline_control::{pl_tcp, Startup, State};
+use paceline_control::{exact_rtt, pl_tcp, Startup, State};
 
 const RTT_US: u32 = 4_000;
 
@@ -133,4 +133,21 @@ fn a_message_starts_with_what_was_in_flight_before() {
         let (state, _) = window(rate, flight, burst, expected);
         assert_eq!(state, State::Base, "{rate} {flight} {burst} {expected}");
     }
+}
+
+/// A segment that was lost and sent again tells its RTT in whole milliseconds: 2 ms of 2.56. As
+/// the path's minimum RTT that would be a fifth of its window.
+#[test]
+fn what_was_sent_again_tells_no_minimum_rtt() {
+    let link = Link::new(mbit(320) * 96 / 100, 2_560_000, 22_800);
+    let mut world = World::new(link, delivery_rate(), 1);
+    let lost: u64 = (0..6).map(|_| world.burst(2072, SECOND).drops).sum();
+    assert!(lost > 0);
+    assert!(
+        (2_560..2_700).contains(&world.path.min_rtt_us),
+        "{}",
+        world.path.min_rtt_us
+    );
+    assert_eq!(exact_rtt(1_999), 1_999);
+    assert_eq!(exact_rtt(2_000), 0);
 }

@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 
 use paceline_abi::{pl_path, pl_policy, pl_turn, pl_uwnd};
-use paceline_control::{pl_orders, pl_tcp, uwnd_add, Startup, State, Window, PL_NO_SSTHRESH};
+use paceline_control::{
+    exact_rtt, pl_orders, pl_tcp, uwnd_add, Startup, State, Window, PL_NO_SSTHRESH,
+};
 
 use super::link::Link;
 use super::{MS, MSS, SECOND};
@@ -371,6 +373,8 @@ impl Sender {
     /// An ACK for the next `count` arrivals, up to segment `una`.
     pub fn ack(&mut self, now: u64, count: u64, una: u64, law: Option<Known>) {
         let mut rtt_us = 0;
+        // By the timestamp that comes back, a millisecond at least.
+        let mut again_us = 0;
         let mut acked = 0;
         let mut losses = false;
         for _ in 0..count {
@@ -403,6 +407,8 @@ impl Sender {
                     acked += 1;
                     if !flown.again {
                         rtt_us = ((now - flown.sent_ns) / 1000) as u32;
+                    } else if una > self.una {
+                        again_us = (now - flown.sent_ns) / MS * 1000;
                     }
                 }
             }
@@ -415,6 +421,9 @@ impl Sender {
                 self.lost.retain(|segment| *segment != gone);
             }
             self.una += 1;
+        }
+        if rtt_us == 0 && again_us != 0 {
+            rtt_us = exact_rtt(again_us.max(1000) as u32);
         }
         if rtt_us != 0 {
             let error = self.srtt_us.abs_diff(rtt_us);
