@@ -91,9 +91,23 @@ impl Source {
     /// A small file that could not be read: see [`Early::Troubled`].
     pub(super) fn small_failed(&self, n: u64, is_changed: bool, text: &str) {
         let mut state = self.lock();
+        match state.files.get_mut(&n).map(|file| &mut file.early) {
+            Some(early @ (Early::Sent | Early::Troubled)) => *early = Early::Troubled,
+            // It was a copy that could not be read: the file is there, or was given up.
+            Some(Early::There) | None => {}
+            Some(Early::No) => self.abandon(&mut state, n, is_changed, text),
+        }
+    }
+
+    /// A small file that came in a pack. One without an answer waits for it.
+    pub(super) fn small_there(&self, state: &mut State, n: u64) {
         match state.files.get_mut(&n) {
-            Some(file) if file.early == Early::Sent => file.early = Early::Troubled,
-            _ => self.abandon(&mut state, n, is_changed, text),
+            Some(file) if file.early != Early::No => file.early = Early::There,
+            Some(_) => {
+                state.files.remove(&n);
+                self.progress.entry_done();
+            }
+            None => {}
         }
     }
 
@@ -233,5 +247,78 @@ impl Source {
             tokio::task::block_in_place(|| self.finish(n, 0));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    use tokio::sync::Notify;
+
+    use super::super::SourceFile;
+    use super::*;
+    use crate::session::tests::{controls, progress, runtime, SECRET};
+    use paceline_transfer::read::Place;
+    use paceline_transfer::store::Root;
+    use paceline_transfer::wire::Stamp;
+
+    /// A source that has sent one small file, 0, and has no answer to it.
+    async fn with_one_sent() -> Source {
+        let root = Root::open(Path::new("/"), false).expect("there");
+        let file = SourceFile {
+            path: b"file".to_vec(),
+            place: Place {
+                root: Arc::new(root),
+                path: b"file".to_vec(),
+                is_device: false,
+            },
+            stamp: Stamp::default(),
+            mode: 0o644,
+            dense: true,
+            early: Early::Sent,
+            large: None,
+        };
+        let state = State {
+            files: [(0, file)].into(),
+            pending: 1,
+            ..State::default()
+        };
+        Source {
+            tuning: None,
+            options: Options::default(),
+            secret: SECRET,
+            outbox: controls().await.0.outbox,
+            progress: progress().0,
+            state: Mutex::new(state),
+            wake: Notify::new(),
+            began: Instant::now(),
+        }
+    }
+
+    /// A stream that waits repeats the pack of another one. One copy is there, the other one
+    /// could not be read, before or after that.
+    #[test]
+    fn a_copy_that_cannot_be_read_changes_nothing_of_the_one_that_is_there() {
+        for fails_first in [true, false] {
+            let source = runtime().block_on(with_one_sent());
+            let fails = || source.small_failed(0, false, "it is gone");
+            if fails_first {
+                fails();
+            }
+            source.small_there(&mut source.lock(), 0);
+            if !fails_first {
+                fails();
+            }
+            let mut state = source.lock();
+            let want = Want {
+                n: 0,
+                wanted: Wanted::Ranges(vec![(0, 0)]),
+            };
+            let then = source.wanted(&mut state, want).expect("it is known");
+            assert!(then.is_none() && state.files.is_empty() && state.queue.is_idle());
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::block_in_place;
 
-use super::{Early, Source, State, FIRST_DELAY};
+use super::{Source, State, FIRST_DELAY};
 use crate::fault;
 use crate::session::progress::{shown, Event};
 use paceline_conduit::stream::{tags, Stream, StreamReader, StreamWriter};
@@ -33,6 +33,7 @@ type Flying = Arc<Mutex<HashMap<u64, Flight>>>;
 
 struct Flight {
     bite: u64,
+    /// What it carries: of a pack, the files that could be read.
     work: Work,
     since: Duration,
     payload: u64,
@@ -127,13 +128,13 @@ impl Source {
             let Some(bite) = self.next_bite(carrier, is_idle).await else {
                 break;
             };
-            let Some((header, cv)) = block_in_place(|| self.read(&bite, &mut body)) else {
+            let Some((header, cv, work)) = block_in_place(|| self.read(&bite, &mut body)) else {
                 continue;
             };
             let number = Frame::seal(&mut body, &header, &cv, &mut tags);
             let flight = Flight {
                 bite: bite.id,
-                work: bite.work.clone(),
+                work,
                 since: self.now(),
                 payload: header.payload.into(),
             };
@@ -180,9 +181,9 @@ impl Source {
         }
     }
 
-    /// A frame's body up to its payload's end, header not filled in; `None` if there is nothing
-    /// to be sent after all.
-    fn read(&self, bite: &Bite, body: &mut Vec<u8>) -> Option<(Header, CV)> {
+    /// A frame's body up to its payload's end, header not filled in, and what it carries; `None`
+    /// if there is nothing to be sent after all.
+    fn read(&self, bite: &Bite, body: &mut Vec<u8>) -> Option<(Header, CV, Work)> {
         body.clear();
         body.resize(HEADER, 0);
         let read = match &bite.work {
@@ -192,7 +193,9 @@ impl Source {
                 attempt,
                 offset,
                 length,
-            } => self.read_range(*file, *attempt, (*offset, *length, *size), body),
+            } => self
+                .read_range(*file, *attempt, (*offset, *length, *size), body)
+                .map(|(header, cv)| (header, cv, bite.work.clone())),
             Work::Pack(files) => self.read_pack(files, body),
         };
         let mut state = self.lock();
@@ -204,7 +207,7 @@ impl Source {
                     self.progress.done(bytes, 0);
                 }
             }
-            Some((header, _)) => {
+            Some((header, ..)) => {
                 state.sent += u64::from(header.payload);
                 if let Work::Range { file, .. } = bite.work {
                     let file = state.files.get_mut(&file);
@@ -313,7 +316,7 @@ impl Source {
         }
     }
 
-    fn read_pack(&self, files: &[u64], body: &mut Vec<u8>) -> Option<(Header, CV)> {
+    fn read_pack(&self, files: &[u64], body: &mut Vec<u8>) -> Option<(Header, CV, Work)> {
         let (mut items, mut bytes) = (Vec::with_capacity(files.len()), Vec::new());
         for n in files {
             let place = self.lock().files.get(n).map(|file| file.place.clone());
@@ -350,7 +353,8 @@ impl Source {
             size: 0,
             length: 0,
         };
-        Some((header, cv))
+        let carried = items.iter().map(|item| item.n).collect();
+        Some((header, cv, Work::Pack(carried)))
     }
 
     /// A bite was sent: perhaps the last one of its file.
@@ -414,22 +418,15 @@ impl Source {
                 let path = shown(&file.path);
                 self.progress.tell(Event::SentAgain { path });
             }
-        } else if let Some((work, bytes)) = state.queue.have(flight.bite) {
+        } else if let Some((_, bytes)) = state.queue.have(flight.bite) {
             self.progress.done(bytes, bytes);
             let now = self.now();
             state.queue.delivered(stream.into(), bytes, now);
             let carried = state.carried.entry(stream).or_default();
             *carried = (carried.0 + bytes, now);
-            if let Work::Pack(files) = work {
+            if let Work::Pack(files) = &flight.work {
                 for n in files {
-                    match state.files.get_mut(&n) {
-                        Some(file) if file.early == Early::Sent => file.early = Early::There,
-                        Some(_) => {
-                            state.files.remove(&n);
-                            self.progress.entry_done();
-                        }
-                        None => {}
-                    }
+                    self.small_there(&mut state, *n);
                 }
             }
         }

@@ -7,7 +7,7 @@ use super::*;
 use crate::session::pool::Supply;
 use paceline_conduit::stream::tags;
 use paceline_transfer::chunk::LEAST_BITE;
-use paceline_transfer::wire::{Kind, Message, Want, Wanted};
+use paceline_transfer::wire::{Ack, EntryKind, Kind, Message, Want, Wanted};
 
 const SIZE: usize = 6 << 20;
 const STREAMS: u16 = 3;
@@ -128,6 +128,130 @@ fn small_files_go_unasked_as_far_as_bites_would() {
     let went = runtime.block_on(unasked(directory.path(), options(), false));
     assert_eq!(went, none);
 }
+
+/// Files of a pack that goes unasked, and fills what may: the last one cannot be read.
+const PACKED: usize = 12;
+
+/// Which of a file's two answers comes first: what is wanted, or the word that its pack is there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum First {
+    Want,
+    Ack,
+}
+
+/// A pack goes unasked without one of its files, which is gone when it is read. When the sink
+/// wants that file, it is told so.
+async fn after_a_pack_without_one(from: &Path, first: First) {
+    let (mut source, mut sink) = controls().await;
+    let (made, streams) = mpsc::channel(1);
+    let (sends, mut receives) = stream(0, Damage::default());
+    let (told, events) = progress();
+    let seen = Arc::clone(&told);
+    let job = source::Job {
+        tops: Tops::open(&[from.to_owned()])
+            .map_err(|(_, error)| error)
+            .expect("there"),
+        filter: Filter::default(),
+        options: Options {
+            streams: 1,
+            ..Options::default()
+        },
+        secret: SECRET,
+        tuning: None,
+    };
+    let supply = Supply {
+        are_early: true,
+        ..Supply::from(streams)
+    };
+    let sending = source::run(&mut source.inbox, &source.outbox, supply, job, told);
+    let receiving = async {
+        let (mut files, mut gone) = (Vec::new(), None);
+        loop {
+            match sink.inbox.next().await.expect("a message") {
+                Message::Entries(entries) => {
+                    for entry in entries {
+                        let is_file = matches!(entry.kind, EntryKind::File { .. });
+                        if is_file && entry.path.ends_with(b"gone") {
+                            gone = Some(entry.n);
+                        }
+                        files.push((entry.n, is_file.then_some(entry.stamp.size)));
+                    }
+                }
+                Message::Walked { .. } => break,
+                _ => {}
+            }
+        }
+        let gone = gone.expect("it was there");
+        std::fs::remove_file(from.join("gone")).expect("ours");
+        made.try_send(sends).map_err(|_| "full").expect("room");
+        let (mut frames, mut acks) = tags(&SECRET, 0);
+        let frame = receives.reader.frame(&mut frames).await.expect("a frame");
+        let pack = frame.pack().expect("sound").expect("sound");
+        assert_eq!(pack.len(), PACKED - 1, "one is gone");
+        let there = acks.seal_ack(Ack::Have(frame.number));
+        let all = files.iter().map(|(n, size)| Want {
+            n: *n,
+            wanted: size.map_or(Wanted::Nothing, |size| Wanted::Ranges(vec![(0, size)])),
+        });
+        let wants = Message::Wants(all.collect());
+        let are_wanted = || {
+            let events = events.lock().expect("no panic");
+            let copied = |event: &&Event| matches!(event, Event::Copied { .. });
+            events.iter().filter(copied).count() == PACKED
+        };
+        let is_there = || seen.bytes_sent.load(Ordering::Relaxed) > 0;
+        if first == First::Want {
+            sink.outbox.send(wants.clone());
+            until(are_wanted).await;
+        }
+        receives.writer.send(&there).await.expect("a pipe");
+        until(is_there).await;
+        if first == First::Ack {
+            sink.outbox.send(wants);
+        }
+        // Until here it has sent all that it may.
+        sink.outbox.send(Message::Credit { total: 1 << 30 });
+        let said = loop {
+            match sink.inbox.next().await.expect("a message") {
+                Message::Walked { .. } => {}
+                said => break said,
+            }
+        };
+        assert!(
+            matches!(said, Message::Abandon { n, .. } if n == gone),
+            "{said:?}"
+        );
+        sink.outbox.send(Message::Finished(Summary::default()));
+    };
+    let (sent, ()) = tokio::join!(sending, receiving);
+    sent.expect("it ends well");
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn a_file_that_its_pack_left_out_is_not_forgotten() {
+    for first in [First::Want, First::Ack] {
+        let directory = tempfile::tempdir().expect("a directory");
+        // With its list the pack is more than may go unasked, so that nothing follows it.
+        let each = (LEAST_BITE as usize - 256) / (PACKED - 1);
+        for n in 1..PACKED {
+            let path = directory.path().join(n.to_string());
+            std::fs::write(path, bytes(each, n as u64)).expect("ours");
+        }
+        std::fs::write(directory.path().join("gone"), "gone").expect("ours");
+        let moved = after_a_pack_without_one(directory.path(), first);
+        let ended = runtime().block_on(async { tokio::time::timeout(HANGS, moved).await });
+        ended.unwrap_or_else(|_| panic!("{first:?}: the source has forgotten it"));
+    }
+}
+
+/// A transfer that takes so long does not end.
+const HANGS: Duration = Duration::from_secs(60);
 
 #[test]
 fn small_files_that_are_there_are_not_written_again() {

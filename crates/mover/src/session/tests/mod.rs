@@ -36,13 +36,13 @@ use paceline_conduit::Result;
 use paceline_transfer::read::{Filter, Tops};
 use paceline_transfer::wire::{Options, Summary};
 
-const SECRET: [u8; 32] = [3; 32];
+pub(super) const SECRET: [u8; 32] = [3; 32];
 const ID: [u8; 32] = [4; 32];
 /// Of a pipe, bytes: less than a frame, so that streams wait for each other.
 const PIPE: usize = 100_000;
 
 /// Both ends of a control connection.
-async fn controls() -> (Control, Control) {
+pub(super) async fn controls() -> (Control, Control) {
     let (one, other) = duplex(1 << 20);
     let halves = |end| {
         let (read, write) = split(end);
@@ -172,9 +172,9 @@ fn stream(number: u16, damage: Damage) -> (Stream, Stream) {
     }
 }
 
-type Events = Arc<Mutex<Vec<Event>>>;
+pub(super) type Events = Arc<Mutex<Vec<Event>>>;
 
-fn progress() -> (Arc<Progress>, Events) {
+pub(super) fn progress() -> (Arc<Progress>, Events) {
     let events = Events::default();
     let own = Arc::clone(&events);
     let tell = move |event| own.lock().expect("no panic").push(event);
@@ -249,7 +249,7 @@ impl Drop for Over<'_> {
     }
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(super) fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder
         .worker_threads(4)
