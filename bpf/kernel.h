@@ -86,6 +86,7 @@ struct sock {
 	struct sock_common __sk_common;
 	unsigned long sk_pacing_rate, sk_max_pacing_rate;
 	u32 sk_pacing_status;
+	u32 sk_gso_max_size;
 	u16 sk_gso_max_segs;
 	struct sock_cgroup_data sk_cgrp_data;
 	kuid_t sk_uid; /* who made it, or its listener */

@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #endif
 
-#define PL_ABI_VERSION 13
+#define PL_ABI_VERSION 14
 #define PL_NAME_LEN 32 /* policy and job names, NUL included */
 #define PL_CC_NAME_LEN 16 /* the kernel's TCP_CA_NAME_MAX */
 #define PL_MAX_JOBS 1024 /* jobs on one host at once */
@@ -321,7 +321,7 @@ struct pl_path {
 	__u32 even_streams; /* that share the window */
 	__u32 even_segs; /* of the window */
 	__u32 even_full; /* 1: one of them has lost, or has left slow start */
-	__u32 reserved;
+	__u32 inflight_hi; /* segments: the largest window that a short queue is trusted with; 0: not known (loss.h) */
 };
 
 /* Whose turn it is among a job's connections in one network namespace (control/turns.h). */

@@ -49,6 +49,7 @@ static __always_inline void forget_how(void *on_stack, u32 bytes)
 static __always_inline void see(const struct sock *sk, const struct pl_connection *conn, struct pl_tcp *tcp)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 device_segs;
 
 	tcp->now_us = tp->tcp_mstamp;
 	tcp->cwnd = base_cwnd_of(conn, tp->snd_cwnd);
@@ -68,7 +69,11 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
 	tcp->una = tp->snd_una;
 	tcp->nxt = tp->snd_nxt;
 	tcp->rtt_us = 0;
-	tcp->gso_segs = sk->sk_gso_max_segs;
+	device_segs = tp->mss_cache ? sk->sk_gso_max_size / tp->mss_cache : 1;
+	if (device_segs > sk->sk_gso_max_segs)
+		device_segs = sk->sk_gso_max_segs;
+	tcp->device_segs = device_segs < 255 ? device_segs : 255;
+	tcp->gso_segs = pl_gso_segs(conn->start.packet_segs, device_segs, tp->rtt_min.s[0].v);
 	tcp->app_limited = tp->app_limited != 0;
 	tcp->recovering = ca_state(tp) >= TCP_CA_CWR;
 	tcp->repairing = is_repairing(tp, conn);

@@ -260,6 +260,23 @@ static __always_inline bool before_growth(struct sock *sk)
 }
 
 /*
+ * Where a queue is shorter than the packets that the stack makes: their length is a part of the
+ * socket's pacing rate, whether it paces or not (tcp_tso_autosize). The kernel sets that rate
+ * again with the next ACK.
+ */
+static __always_inline void shorten_packets(struct sock *sk, const struct pl_connection *conn)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u64 rate = (u64)conn->start.packet_segs * tp->mss_cache << PL_PACKET_SHIFT;
+	u32 window = pl_led_window(&conn->start, tp->snd_cwnd, tp->snd_ssthresh);
+
+	if (window != tp->snd_cwnd && !conn->slot && !is_even(conn))
+		tp->snd_cwnd = window;
+	if (rate && sk->sk_pacing_status == SK_PACING_NONE && rate < sk->sk_pacing_rate)
+		sk->sk_pacing_rate = rate;
+}
+
+/*
  * Returns 1 when the base is to count from its window: it is what a phase knew, or may
  * grow again. `repairs`: the base repairs losses by PRR, which the start-up law may hasten;
  * BBR has a way of its own.
@@ -284,6 +301,8 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 		settled |= bound(sk, conn);
 	if (conn->policy.tuned)
 		tune_before_send(sk, conn);
+	if (has_start(conn) && !conn->counted.held)
+		shorten_packets(sk, conn);
 	return settled;
 }
 
@@ -401,7 +420,7 @@ static __always_inline u32 after_loss(struct sock *sk, u32 base)
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (slot && conn->policy.target == PL_TARGET_DELIVERY_RATE && !conn->counted.held) {
 		see(sk, conn, &tcp);
-		/* Words of the path are read, a byte is written: no lock. */
+		/* Words of the path are read, and two are written, each by itself: no lock. */
 		ssthresh = pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, base);
 	}
 	if (conn->even.since_us)

@@ -172,7 +172,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			rate += rate / 64;
 		else if (s->drained && pl_cautious(path, tcp->mss))
 			/* As congestion avoidance would: what each adds, all add at once. */
-			rate += pl_rate(1, tcp->mss, path->min_rtt_us);
+			rate += s->packet_segs && queued <= room / 4 ? rate / 16 : pl_rate(1, tcp->mss, path->min_rtt_us);
 		else if (s->slow && queued * PL_EMPTY <= room)
 			/* Too slow for a probe: as slow start would, at half its speed. */
 			rate += rate / 2;

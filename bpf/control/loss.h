@@ -37,16 +37,23 @@ static __always_inline void pl_become_trusted(struct pl_path *path)
 
 /*
  * A burst has overflowed a queue: what waited in it is all it holds. Half of that may wait
- * without a sign of a full path, where that is less than such a sign is anywhere. A longer
- * queue needs no limit of its own, and one that holds little more than our packets none lower.
+ * without a sign of a full path, where that is less than such a sign is anywhere, or than the
+ * packets that the stack makes. A longer queue needs no limit of its own, and one that holds
+ * little more than our packets none lower. The segment that tells of the loss may have come
+ * when the queue was shorter again; the longest wait of the round trip has the time in it that
+ * a packet takes on the host's own link, so a third of that is enough.
  */
 static __always_inline void pl_see_overflow(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
-	__u32 room = pl_bdp_segs(path->rate_bps, s->waited_us, tcp->mss) / 2;
+	__u32 waited_us = pl_more(s->most_rtt_us, path->min_rtt_us) - path->min_rtt_us;
+	__u32 most = pl_bdp_segs(path->rate_bps, waited_us, tcp->mss) / 3;
+	__u32 room = s->packet_segs ? most : pl_bdp_segs(path->rate_bps, s->waited_us, tcp->mss) / 2;
 
+	if (room < most)
+		room = most;
 	if (room < PL_ROOM_LEAST_SEGS)
 		room = PL_ROOM_LEAST_SEGS;
-	path->room_segs = room < PL_QUEUE_SEGS ? room : 0;
+	path->room_segs = room < PL_QUEUE_SEGS || 8 * room < 5 * pl_device_packet(path, tcp) ? room : 0;
 }
 
 /*
@@ -75,6 +82,16 @@ static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, st
 		segs = tcp->delivered_segs - s->train_acked_segs;
 		took_us = s->train_acked_us && segs >= pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss) ?
 				  tcp->now_us - s->train_acked_us : 0;
+	}
+	/*
+	 * Of one alone in a short queue a packet more was too much: as inflight_hi of BBRv3 it goes no
+	 * further. Where it had gone no further, others have come, and the base gives way.
+	 */
+	if (s->state == PL_START_BASE && s->packet_segs && path->active <= 1) {
+		if (tcp->cwnd <= path->inflight_hi)
+			return base;
+		path->inflight_hi = tcp->cwnd - tcp->cwnd / 16 - 1;
+		return path->inflight_hi;
 	}
 	if (!took_us || !path->min_rtt_us)
 		return base;

@@ -26,7 +26,10 @@
 #define PL_LONG_TRAIN_SEGS 256 /* of which one is believed that says less than half */
 #define PL_QUEUE_SEGS 20 /* what lead and probe may leave queued: no sign of a full path */
 #define PL_ROOM_LEAST_SEGS 4 /* of a queue: what two packets of two segments are */
+#define PL_PASSES 3 /* times what may wait in a short queue: most of a packet so long passes while its rest arrives */
 #define PL_EMPTY 8 /* a queue of which no more than such a part is used has room for a faster rate */
+#define PL_PACKET_SHIFT 10 /* sk_pacing_shift: a packet is a part of 2^10 of a second's worth */
+#define PL_NEAR_SHIFT 9 /* net.ipv4.tcp_tso_rtt_log */
 #define PL_NEAR_US 2560 /* of RTT: below it TSO packets are longer than a millisecond, by 64 KB >> (RTT >> 9) (tcp_tso_autosize) */
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
@@ -77,6 +80,7 @@ struct pl_tcp {
 	__u32 gso_segs; /* most segments that the stack sends as one packet */
 	__u8 app_limited; /* what is acknowledged now had waited for the application */
 	__u8 recovering; /* in CWR, Recovery or Loss */
+	__u8 device_segs; /* of a packet at most where no law keeps packets short; 255: or more */
 	__u8 repairing; /* in Recovery, or in Loss and something arrived since the timeout */
 };
 
@@ -125,7 +129,8 @@ struct pl_start {
 	__u32 round_cwnd; /* and the window */
 	__u32 round_rtt_us; /* minimum RTT of this round trip; 0: none yet */
 	__u32 min_rtt_us; /* of this burst; 0: none yet */
-	__u32 waited_us; /* what waited of the RTT of the last segment whose RTT is known */
+	__u32 waited_us; /* what waited of the RTT of the last segment whose RTT is known; where packets are kept short, the most in this round trip */
+	__u32 most_rtt_us; /* longest RTT that was noted in this round trip */
 	__u32 epoch; /* of the path, when this connection was counted */
 	__u32 burst_segs; /* that arrived of the last burst */
 	__u32 turn_gap_us; /* between the segments of a host's messages that wait for a turn (turns.h) */
@@ -149,6 +154,7 @@ struct pl_start {
 	__u8 rounds; /* round trips in which the law still leads the window */
 	__u8 waited; /* 1: in this one the sender had nothing more to send */
 	__u8 pacing; /* 1: the socket's pacing was ordered by us */
+	__u8 packet_segs; /* most segments of a packet that is not paced; 0: what the stack likes */
 	__u8 turn_first; /* 1: it is a connection's first one, and its window was made small */
 	__u8 turn_held; /* 1: its message has a turn */
 	__u8 turn_wants; /* 1: one begins that waits where messages are lost */
@@ -159,6 +165,27 @@ struct pl_start {
 	__u8 gapped; /* 1: gaps were between its segments */
 	__u8 spread_segs; /* of a message that is being spread (incast.h); 0: none is */
 };
+
+/* The smaller and the larger of two, without a branch: the verifier follows each to the end. */
+static __always_inline __u32 pl_less(__u32 a, __u32 b)
+{
+	__u64 over = (__u64)a - b;
+
+	return b + ((__u32)over & (__u32)(0 - (over >> 63)));
+}
+
+static __always_inline __u32 pl_more(__u32 a, __u32 b)
+{
+	__u64 over = (__u64)a - b;
+
+	return b + ((__u32)over & (__u32)((over >> 63) - 1));
+}
+
+/* All ones where `value` is not 0, to choose by. */
+static __always_inline __u32 pl_mask(__u32 value)
+{
+	return (__u32)(0 - ((0 - (__u64)value) >> 63));
+}
 
 static __always_inline __u64 pl_rate(__u32 segs, __u32 mss, __u64 span_us)
 {
@@ -223,6 +250,7 @@ static __always_inline __u64 pl_believed(struct pl_path *path, const struct pl_p
 		path->wary_for = 0;
 		path->trusted = 0;
 		path->room_segs = 0;
+		path->inflight_hi = 0;
 	}
 	return rate;
 }
@@ -329,14 +357,37 @@ static __always_inline __u32 pl_whole_start(__u32 mss)
 	return pl_train_from(mss) + 2 * pl_amount(PL_TRAIN_MIN_SEGS, mss);
 }
 
+/* Segments of a packet that is not paced, where a queue is short: half of what may wait in it; 0: what the stack likes. */
+static __always_inline __u32 pl_packet_most(const struct pl_path *path, const struct pl_tcp *tcp)
+{
+	return tcp->device_segs > 1 ? path->room_segs / 2 : 0;
+}
+
+/* Most segments that the stack sends as one packet, where a law keeps packets short: a short RTT adds some (tcp_tso_autosize). */
+static __always_inline __u32 pl_gso_segs(__u32 packet_segs, __u32 device_segs, __u32 min_rtt_us)
+{
+	__u32 shift = min_rtt_us >> PL_NEAR_SHIFT;
+	__u32 most = packet_segs + (shift < 32 ? device_segs >> shift : 0);
+
+	return packet_segs && most < device_segs ? most : device_segs;
+}
+
 /* Segments of a paced packet: a millisecond of the rate, two at least (tcp_tso_autosize). */
 static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp *tcp)
 {
-	__u64 segs = tcp->mss ? (rate_bps >> 10) / tcp->mss : 0;
+	__u64 segs = tcp->mss ? (rate_bps >> PL_PACKET_SHIFT) / tcp->mss : 0;
 
-	if (segs > tcp->gso_segs)
-		segs = tcp->gso_segs;
-	return segs > 2 ? (__u32)segs : 2;
+	return pl_more(pl_less((__u32)segs, tcp->gso_segs), 2);
+}
+
+/* The same, where no law keeps packets short; 0: nor could one. */
+static __always_inline __u32 pl_device_packet(const struct pl_path *path, const struct pl_tcp *tcp)
+{
+	__u64 segs = tcp->mss ? (path->rate_bps >> PL_PACKET_SHIFT) / tcp->mss : 0;
+
+	if (tcp->device_segs <= 1)
+		return 0;
+	return segs < tcp->device_segs ? (__u32)segs : tcp->device_segs;
 }
 
 /* Segments that may wait in the path without a sign that it is full: fewer where its queue is short. */
@@ -380,8 +431,8 @@ static __always_inline __u32 pl_start_window(__u64 path_bps, __u32 active, __u32
 	__u32 packet = tcp->gso_segs > 1 ? pl_packet_segs(path_bps / active, tcp) : 0;
 	__u32 spare = packet * active + packet / 4;
 
-	if (spare < PL_LEAD_SEGS)
-		spare = PL_LEAD_SEGS;
+	/* No spare is near the upper bound; with it the verifier has less to tell apart (stack and instructions). */
+	spare = pl_more(pl_less(spare, 0xffff), PL_LEAD_SEGS);
 	return (pl_bdp_segs(path_bps, rtt_us, tcp->mss) + spare) / active + 1;
 }
 
@@ -493,6 +544,7 @@ static __always_inline void pl_begin_round(struct pl_start *s, struct pl_path *p
 	s->round_segs = path->acked_segs;
 	s->round_cwnd = tcp->cwnd;
 	s->round_rtt_us = 0;
+	s->most_rtt_us = 0;
 	s->waited = 0;
 }
 
@@ -511,6 +563,7 @@ static __always_inline int pl_tells(const struct pl_start *s, __u32 delivered_se
 
 static __always_inline void pl_note_rtt(struct pl_start *s, __u32 rtt_us)
 {
+	s->most_rtt_us = pl_more(s->most_rtt_us, rtt_us);
 	if (rtt_us && (!s->round_rtt_us || rtt_us < s->round_rtt_us))
 		s->round_rtt_us = rtt_us;
 }
@@ -518,6 +571,7 @@ static __always_inline void pl_note_rtt(struct pl_start *s, __u32 rtt_us)
 /* Of a train's second half, whose first `done` segments have arrived: lead and probe are past. */
 static __always_inline void pl_note_train_rtt(struct pl_start *s, __u32 done, __u32 rtt_us)
 {
+	s->most_rtt_us = pl_more(s->most_rtt_us, rtt_us);
 	if (rtt_us && s->train_acked_us && done >= (s->first_segs + s->last_segs) / 2 &&
 	    (!s->train_rtt_us || rtt_us < s->train_rtt_us))
 		s->train_rtt_us = rtt_us;

@@ -102,19 +102,32 @@ static __always_inline int pl_is_short_of_room(const struct pl_start *s, const s
 								path->room_segs * tcp->mss * PL_USEC_PER_SEC);
 }
 
+/* What is not in flight of one connection alone: a short queue overflowed (loss.h). */
+static __always_inline __u32 pl_inflight_hi(const struct pl_path *path)
+{
+	return path->inflight_hi | ~pl_mask(path->inflight_hi) | pl_mask(path->active >> 1);
+}
+
+/* What a window may grow by in a round trip where a queue is short: slow start sends two for each that arrived. */
+static __always_inline __u32 pl_window_step(const struct pl_path *path, __u32 cwnd)
+{
+	return pl_more(path->room_segs, cwnd / PL_STEP);
+}
+
 /* The base goes on by its own slow start, to this connection's share of the path. */
 static __always_inline void pl_lead_window(const struct pl_start *s, const struct pl_path *path,
 					   const struct pl_tcp *tcp, struct pl_orders *orders)
 {
 	__u32 share = pl_share_window(path, tcp);
 	__u32 most = pl_amount(PL_WARY_GROWTH_SEGS, tcp->mss) / pl_active(path);
-	__u32 more = tcp->cwnd / PL_STEP;
+	__u32 more = tcp->cwnd / PL_STEP, shorter = pl_mask(s->packet_segs);
 
 	if (more > most)
 		more = most;
 	/* Whose rate was found among others, who may be gone. */
 	if (path->wary && share < tcp->cwnd + more && !pl_is_short_of_room(s, path, tcp))
 		share = tcp->cwnd + more;
+	share = pl_less(share, pl_less(tcp->cwnd + pl_window_step(path, tcp->cwnd), pl_inflight_hi(path)) | ~shorter);
 	if (share > tcp->cwnd)
 		orders->ssthresh = share;
 }
@@ -192,6 +205,25 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 }
 
 /*
+ * One paced packet must not hold more than a short queue: the window ends there, and the pacing
+ * timer asks again. The stack sends less than it would only within half a round trip of the
+ * oldest segment on its way, or where that is a third of the window (tcp_tso_should_defer), and
+ * waits for the first ACK otherwise. So later packets are half of what is on its way, as long
+ * as no more of that can wait than the queue holds; or what the stack makes, where the round
+ * trip is not short and that is no large part of it.
+ */
+static __always_inline __u32 pl_packet_end(const struct pl_path *path, const struct pl_tcp *tcp, __u32 window)
+{
+	__u32 packet = path->room_segs, half = (tcp->packets_out + 1) / 2;
+
+	if (path->min_rtt_us >= PL_NEAR_US && tcp->packets_out >= window / 2)
+		return window;
+	if (half > packet && half <= PL_PASSES * packet)
+		packet = half;
+	return window < tcp->packets_out + packet ? window : tcp->packets_out + packet;
+}
+
+/*
  * Called before each transmission, with what the connection looks like now.
  * Decides whether a start begins, and what pace and window the next packet has.
  */
@@ -228,6 +260,10 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		quiet_us = tcp->now_us - path->started_us;
 		burst = tcp->delivered_segs - s->delivered0;
 		s->burst_segs = burst;
+		s->packet_segs = pl_packet_most(path, tcp);
+		/* It was tried and nothing was lost: a segment more. */
+		if (path->inflight_hi && s->round_cwnd >= path->inflight_hi && tcp->retransmitted_segs == s->retransmitted0)
+			path->inflight_hi++;
 		if (burst > PL_LEAD_SEGS) {
 			path->burst_segs -= path->burst_segs / 8;
 			if (burst > path->burst_segs)
@@ -251,6 +287,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		s->train_acked_us = 0;
 		s->train_rtt_us = 0;
 		s->waited_us = path->min_rtt_us;
+		s->most_rtt_us = 0;
 		s->min_rtt_us = 0;
 		idle_us = tcp->now_us - s->began_us;
 		s->began_us = tcp->now_us;
@@ -389,16 +426,12 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 			window = fair;
 	}
 	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
+	orders->cwnd = pl_less(orders->cwnd, pl_inflight_hi(path) | ~pl_mask(s->packet_segs));
 	/* A slow path may not be one for long: the base's slow start finds out. */
 	if (!s->slow || path->wary)
 		orders->ssthresh = orders->cwnd;
-	/*
-	 * One TSO packet must not hold more than the queue: the window ends there and the pacing
-	 * timer asks again. From half a round trip on the stack waits for the first ACK instead
-	 * (tcp_tso_should_defer), so only where that is short, and the packets are longest.
-	 */
-	if (path->room_segs && path->min_rtt_us < PL_NEAR_US && orders->cwnd > tcp->packets_out + path->room_segs)
-		orders->cwnd = tcp->packets_out + path->room_segs;
+	if (s->packet_segs)
+		orders->cwnd = pl_packet_end(path, tcp, orders->cwnd);
 	if (!s->led) {
 		s->led = 1;
 		s->starts++;
@@ -419,6 +452,15 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	s->last_segs = n;
 }
 
+/*
+ * The window for a transmission that is not paced: while it is led on a path with a short queue,
+ * the base's own growth goes no further, for it does not look at the queue.
+ */
+static __always_inline __u32 pl_led_window(const struct pl_start *s, __u32 cwnd, __u32 ssthresh)
+{
+	return s->packet_segs && s->rounds && s->state == PL_START_BASE && cwnd > ssthresh ? ssthresh : cwnd;
+}
+
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */
 static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *path,
 					    const struct pl_policy *policy, const struct pl_tcp *tcp,
@@ -426,6 +468,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 {
 	__u32 done = tcp->delivered_segs - s->delivered0;
 	int over = !tcp->packets_out && !tcp->unsent;
+	__u32 shorter;
 	int growing;
 
 	pl_see_rtt(path, tcp->rtt_us, tcp->now_us);
@@ -435,7 +478,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		s->min_rtt_us = tcp->rtt_us;
 	/* The final ACK may be a delayed one. */
 	if (tcp->rtt_us && !(s->gapped && over))
-		s->waited_us = tcp->rtt_us > path->min_rtt_us ? tcp->rtt_us - path->min_rtt_us : 0;
+		s->waited_us = pl_more(pl_more(tcp->rtt_us, s->most_rtt_us & pl_mask(s->packet_segs)), path->min_rtt_us) - path->min_rtt_us;
 	if (!s->learning) {
 		/* Who has nothing to send needs no share, nor who may not: its receiver's window is closed. */
 		if (!tcp->unsent || !tcp->packets_out)
@@ -465,6 +508,12 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 			orders->cwnd = s->base_cwnd;
 		}
 		orders->settled |= s->led;
+		/* What is not paced comes in shorter packets: from here the ACKs keep time. */
+		shorter = pl_mask(s->packet_segs) & pl_mask(s->led);
+		orders->cwnd |= pl_less(tcp->cwnd, s->paced_segs) & shorter;
+		orders->ssthresh |= pl_less(tcp->ssthresh, s->paced_segs + pl_window_step(path, s->paced_segs)) & shorter;
+		orders->stop |= shorter & 1;
+		s->pacing &= ~shorter;
 	}
 	if (s->state == PL_START_MEASURED) {
 		pl_judge_lead(s, path, tcp, done);

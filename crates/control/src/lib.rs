@@ -152,6 +152,12 @@ impl Startup {
         unsafe { bindings::paceline_ssthresh_after_loss(&self.start, path, tcp, base) }
     }
 
+    /// Congestion window for a transmission that is not paced, where the base's is `cwnd`.
+    pub fn led_window(&self, cwnd: u32, ssthresh: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_led_window(&self.start, cwnd, ssthresh) }
+    }
+
     /// The connection ends: its share of the path goes to the others.
     pub fn leave(&mut self, path: &mut pl_path) {
         // SAFETY: as above.

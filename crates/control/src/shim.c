@@ -42,6 +42,11 @@ __u32 paceline_exact_rtt(__u32 rtt_us)
 	return pl_exact_rtt(rtt_us);
 }
 
+__u32 paceline_led_window(const struct pl_start *start, __u32 cwnd, __u32 ssthresh)
+{
+	return pl_led_window(start, cwnd, ssthresh);
+}
+
 int paceline_wants_ack(struct pl_start *start, const struct pl_tcp *tcp)
 {
 	struct pl_ack ack = {

@@ -91,13 +91,15 @@ fn a_vanished_connection_does_not_keep_its_share() {
 
 #[test]
 fn beside_a_bulk_flow_the_breaker_leaves_it_to_the_base() {
-    let mut world = World::new(link(), delivery_rate(), 2);
+    let mut world = World::new(link(), delivery_rate(), 5);
     world.governed = 1;
     for _ in 0..5 {
         world.burst_of(0..1, 2000, SECOND);
     }
     let alone = world.path.rate_bps;
-    world.write(1, 2_000_000);
+    for bulk in 1..5 {
+        world.write(bulk, 2_000_000);
+    }
     world.idle(5 * SECOND);
     for _ in 0..6 {
         world.burst_of(0..1, 2000, 200 * MS);

@@ -2,6 +2,7 @@
 //! What a path's queue holds, and messages of about an initial window. Whole bursts on such paths
 //! are experiments/paths-sim.toml.
 
+use crate::support::world::Burst;
 use crate::support::{delivery_rate, mbit, Link, World, MSS, SECOND};
 use paceline_abi::pl_path;
 use paceline_control::{exact_rtt, pl_tcp, Startup, State};
@@ -150,4 +151,49 @@ fn what_was_sent_again_tells_no_minimum_rtt() {
     );
     assert_eq!(exact_rtt(1_999), 1_999);
     assert_eq!(exact_rtt(2_000), 0);
+}
+
+/// Completion over the bound in thousandths, and segments lost of a thousand, of bursts on a path
+/// that is known. A host sends packets of up to 64 KB at 1 Gbit/s, and the receiver merges what
+/// comes within 20 us.
+fn with_long_packets(rate: u64, rtt_us: u64, buffer: u64, segs: u64) -> (u64, u64) {
+    let link = Link::new(mbit(rate) * 96 / 100, rtt_us * 1000, buffer)
+        .with_tso()
+        .with_gro(20_000)
+        .with_edge(mbit(1000));
+    let mut world = World::new(link, delivery_rate(), 1);
+    // The first four learn the path and its queue.
+    let known: Vec<_> = (0..12).map(|_| world.burst(segs, SECOND)).skip(4).collect();
+    let count = known.len() as u64;
+    let lost: u64 = known.iter().map(|burst| burst.drops).sum();
+    (
+        known.iter().map(Burst::permille).sum::<u64>() / count,
+        lost * 1000 / (segs * count),
+    )
+}
+
+#[test]
+fn in_a_queue_shorter_than_a_packet_bursts_lose_next_to_nothing() {
+    for (rate, rtt_us, buffer) in [
+        (300, 2_500, 30_720),
+        (650, 5_000, 40_960),
+        (120, 12_000, 24_576),
+    ] {
+        for segs in [207, 2072] {
+            let (mean, lost) = with_long_packets(rate, rtt_us, buffer, segs);
+            let name = format!("{rate} Mbit/s, {rtt_us} us, {segs} segments: {mean}, {lost}");
+            assert!(mean <= 1170 && lost <= 1, "{name}");
+        }
+    }
+}
+
+/// On shorter paths the stack adds to each packet (tcp_tso_autosize), the more after a loss. The
+/// window that overflowed the queue is not tried again.
+#[test]
+fn a_window_that_overflowed_a_short_queue_is_not_tried_again() {
+    for (rate, rtt_us) in [(562, 1_490), (206, 1_640), (320, 1_900), (700, 1_000)] {
+        let (mean, lost) = with_long_packets(rate, rtt_us, 22_800, 2072);
+        let name = format!("{rate} Mbit/s, {rtt_us} us: {mean}, {lost}");
+        assert!(mean <= 1450 && lost <= 3, "{name}");
+    }
 }

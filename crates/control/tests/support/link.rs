@@ -20,6 +20,9 @@ pub struct Link {
     /// The receiver's host does nothing for the second time in each first one, in ns.
     stalls: Option<(u64, u64)>,
     busy_until: u64,
+    /// Bytes of payload per second at which a host sends into the bottleneck.
+    edge: Option<u64>,
+    edge_busy_until: u64,
     /// Segments dropped so far.
     pub drops: u64,
     /// Most bytes that ever waited.
@@ -37,6 +40,8 @@ impl Link {
             ack_delay_ns: 40 * MS,
             stalls: None,
             busy_until: 0,
+            edge: None,
+            edge_busy_until: 0,
             drops: 0,
             longest_queue: 0,
         }
@@ -66,6 +71,12 @@ impl Link {
         self
     }
 
+    /// A host's own link, at this rate: what it sends at once reaches the bottleneck so.
+    pub fn with_edge(mut self, rate: u64) -> Self {
+        self.edge = Some(rate);
+        self
+    }
+
     /// Segments that the path holds.
     pub fn bdp_segs(&self) -> u64 {
         (self.rate as u128 * self.rtt_ns as u128 / SECOND as u128) as u64 / MSS
@@ -84,6 +95,11 @@ impl Link {
     /// A segment reaches the bottleneck at `now`: when it is at the receiver,
     /// or nothing if it was dropped.
     pub fn carry(&mut self, now: u64) -> Option<u64> {
+        let now = match self.edge {
+            Some(rate) => self.edge_busy_until.max(now) + MSS * SECOND / rate,
+            None => now,
+        };
+        self.edge_busy_until = now;
         let wait = self.busy_until.saturating_sub(now);
         let queued = (wait as u128 * self.rate as u128 / SECOND as u128) as u64;
         if queued + MSS > self.buffer {

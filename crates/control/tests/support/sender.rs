@@ -39,6 +39,8 @@ struct Transmission {
     number: u64,
     segment: u64,
     sent_ns: u64,
+    /// Delivered when it left (tcp_rate_skb_sent).
+    delivered: u64,
     again: bool,
 }
 
@@ -56,6 +58,8 @@ pub struct Sender {
     pub srtt_us: u32,
     rttvar_us: u32,
     pub min_rtt_us: u32,
+    /// The same with what timestamps say: the kernel's own, by which it makes packets.
+    tick_rtt_us: u32,
     /// First segment not acknowledged, next to send, end of what was written.
     pub una: u64,
     pub nxt: u64,
@@ -63,6 +67,8 @@ pub struct Sender {
     pub retransmitted: u64,
     pub sent: u64,
     pub delivered: u64,
+    /// The last rate sample: segments, and microseconds.
+    carried: (u32, u32),
     /// Added to the counters that the law sees: begins just below 2^32.
     offset: u32,
     pub recovering: bool,
@@ -90,6 +96,8 @@ pub struct Sender {
 /// A stock kernel's.
 const RTO_MIN_US: u32 = 200_000;
 const INITIAL_WINDOW: u32 = 10;
+/// Largest packet that a device splits (sk_gso_max_size).
+const TSO_BYTES: u32 = 65_536;
 
 impl Sender {
     pub fn new(link: &Link, offset: u32) -> Self {
@@ -105,12 +113,14 @@ impl Sender {
             srtt_us: rtt_us,
             rttvar_us: rtt_us / 2,
             min_rtt_us: rtt_us,
+            tick_rtt_us: rtt_us,
             una: 0,
             nxt: 0,
             written: 0,
             retransmitted: 0,
             sent: 0,
             delivered: 0,
+            carried: (0, 0),
             offset,
             recovering: false,
             recovery_end: 0,
@@ -172,6 +182,8 @@ impl Sender {
             mss: MSS as u32,
             packets_out: (self.nxt - self.una) as u32,
             in_flight: self.flying.len() as u32,
+            carried_segs: self.carried.0,
+            carried_us: self.carried.1,
             unsent: ((self.written - self.nxt) * MSS) as u32,
             sent_segs: counter(self.sent),
             delivered_segs: counter(self.delivered),
@@ -179,7 +191,8 @@ impl Sender {
             una: counter(self.una * MSS),
             nxt: counter(self.nxt * MSS),
             recovering: u8::from(self.recovering),
-            gso_segs: self.tso_segs as u32,
+            gso_segs: self.gso_segs(),
+            device_segs: self.tso_segs as u8,
             ..Default::default()
         }
     }
@@ -247,11 +260,11 @@ impl Sender {
         }
         self.before_send(now, law);
         self.bound(now);
+        self.cwnd = self.law.led_window(self.cwnd, self.ssthresh);
         loop {
             let room = u64::from(self.cwnd).saturating_sub(self.flying.len() as u64);
             let waiting = self.lost.len() as u64 + self.written - self.nxt;
-            // tcp_tso_autosize(): a millisecond's worth.
-            let size = (self.pacing_rate / 1024 / MSS).max(2).min(self.tso_segs);
+            let size = self.packet_segs();
             let chunk = room.min(waiting).min(size);
             if chunk == 0 || self.defers(now, room, chunk, size.min(waiting)) {
                 return;
@@ -279,14 +292,38 @@ impl Sender {
         }
     }
 
-    /// tcp_tso_should_defer(), where ACKs are the clock: less than a packet is not sent
-    /// within a millisecond of the last one, unless it is a third of the window.
+    /// As `pl_gso_segs()`.
+    fn gso_segs(&self) -> u32 {
+        let device = self.tso_segs as u32;
+        let near = device.checked_shr(self.tick_rtt_us >> 9).unwrap_or(0);
+        match u32::from(self.law.raw().packet_segs) {
+            0 => device,
+            segs => device.min(segs + near),
+        }
+    }
+
+    /// tcp_tso_autosize(): a millisecond's worth, and more where the round trip is short.
+    fn packet_segs(&self) -> u64 {
+        let near = TSO_BYTES.checked_shr(self.tick_rtt_us >> 9).unwrap_or(0);
+        let rate = match self.law.raw().packet_segs {
+            segs if segs != 0 && !self.paced => u64::from(segs) * MSS * 1024,
+            _ => self.pacing_rate,
+        };
+        let bytes = (rate / 1024 + u64::from(near)).min(u64::from(TSO_BYTES));
+        (bytes / MSS).max(2).min(self.tso_segs)
+    }
+
+    /// tcp_tso_should_defer(): less than a packet is not sent within a millisecond of the last
+    /// one, unless it is a third of the window, or the next ACK is half a round trip away.
     fn defers(&self, now: u64, room: u64, chunk: u64, size: u64) -> bool {
-        !self.paced
+        let half_ns = u64::from(self.srtt_us / 2) * 1000;
+        let oldest = self.flying.front().map(|flown| flown.sent_ns);
+        self.tso_segs > 1
             && chunk < size
             && self.lost.is_empty()
-            && room < u64::from(self.cwnd) / 3
+            && 3 * room < u64::from(self.cwnd)
             && now < self.last_sent_ns + MS
+            && oldest.is_some_and(|sent_ns| now >= sent_ns + half_ns)
     }
 
     fn send_one(&mut self, now: u64) -> Packet {
@@ -313,6 +350,7 @@ impl Sender {
             number: self.transmissions,
             segment,
             sent_ns: now,
+            delivered: self.delivered,
             again,
         });
         self.window_used = self.window_used.max(self.flying.len() as u32);
@@ -405,6 +443,10 @@ impl Sender {
                     self.segments[at] = Segment::Delivered;
                     self.delivered += 1;
                     acked += 1;
+                    self.carried = (
+                        (self.delivered - flown.delivered) as u32,
+                        ((now - flown.sent_ns) / 1000) as u32,
+                    );
                     if !flown.again {
                         rtt_us = ((now - flown.sent_ns) / 1000) as u32;
                     } else if una > self.una {
@@ -423,14 +465,18 @@ impl Sender {
             self.una += 1;
         }
         if rtt_us == 0 && again_us != 0 {
-            rtt_us = exact_rtt(again_us.max(1000) as u32);
+            let ticks_us = again_us.max(1000) as u32;
+            rtt_us = exact_rtt(ticks_us);
+            self.tick_rtt_us = self.tick_rtt_us.min(ticks_us);
         }
         if rtt_us != 0 {
             let error = self.srtt_us.abs_diff(rtt_us);
             self.srtt_us = (7 * self.srtt_us + rtt_us) / 8;
             self.rttvar_us = (3 * self.rttvar_us + error) / 4;
             self.min_rtt_us = self.min_rtt_us.min(rtt_us);
+            self.tick_rtt_us = self.tick_rtt_us.min(rtt_us);
         }
+        let mut arrived = None;
         // pkts_acked() comes before the state machine sees the loss.
         if let Some(Known { policy, path, turn }) = law {
             let mut tcp = self.tcp(now);
@@ -443,12 +489,16 @@ impl Sender {
                 }
                 self.obey(&orders);
             }
+            if losses && !self.recovering {
+                let base = (self.cwnd / 2).max(2);
+                arrived = Some(self.law.ssthresh_after_loss(path, &self.tcp(now), base));
+            }
         }
         // An ACK that tells of a loss does not let the window grow.
         if !losses {
             self.cwnd = self.window.before_growth(self.cwnd);
         }
-        self.control(acked, losses);
+        self.control(acked, losses, arrived);
         self.update_pacing();
         self.probed = false;
         if self.una == self.nxt {
@@ -461,14 +511,15 @@ impl Sender {
     }
 
     /// The base algorithm.
-    fn control(&mut self, acked: u32, losses: bool) {
+    fn control(&mut self, acked: u32, losses: bool, arrived: Option<u32>) {
         if self.recovering && self.una >= self.recovery_end {
             self.recovering = false;
         }
         if losses && !self.recovering {
             self.recovering = true;
             self.recovery_end = self.nxt;
-            self.ssthresh = (self.window.lost(self.cwnd, (self.nxt - self.una) as u32) / 2).max(2);
+            let base = (self.window.lost(self.cwnd, (self.nxt - self.una) as u32) / 2).max(2);
+            self.ssthresh = arrived.unwrap_or(base);
             self.cwnd = self.ssthresh;
             self.counted = 0;
         } else if self.cwnd < self.ssthresh {

@@ -90,6 +90,7 @@ impl Sender {
             una: law.first.wrapping_add(self.una.wrapping_mul(mss)),
             nxt: law.first.wrapping_add(self.nxt.wrapping_mul(mss)),
             gso_segs: 1,
+            device_segs: 1,
             app_limited: u8::from(board.app_limited != 0),
             recovering: u8::from(self.recovering || self.lost_all),
             repairing: u8::from(self.recovering || again),
