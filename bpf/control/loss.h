@@ -70,6 +70,16 @@ static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, st
 	/* Of a message that is spread the window is not the base's. */
 	if (s->spread_segs || s->waits || (s->gapped && s->state == PL_START_PACED))
 		return base > s->base_cwnd / 2 ? base : s->base_cwnd / 2;
+	/*
+	 * Where the initial window nearly fills the path the rest of a window only waits: no more of it
+	 * than was in flight when the queue was full, which the last round trip delivered.
+	 */
+	if (s->learning && path->active <= 1 && took_us && path->rate_bps && path->min_rtt_us >= 2 * PL_LEAD_LEAST_US &&
+	    pl_bdp_segs(path->rate_bps, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
+		__u32 held = (__u32)((__u64)segs * (path->min_rtt_us + s->waited_us) / took_us);
+
+		path->inflight_hi = held - held / 16;
+	}
 	if (s->learning || (s->state != PL_START_MEASURED && !(s->state == PL_START_BASE && s->rounds)))
 		return base;
 	pl_see_overflow(s, path, tcp);

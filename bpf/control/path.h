@@ -154,6 +154,7 @@ struct pl_start {
 	__u8 rounds; /* round trips in which the law still leads the window */
 	__u8 waited; /* 1: in this one the sender had nothing more to send */
 	__u8 pacing; /* 1: the socket's pacing was ordered by us */
+	__u8 held_segs; /* most in flight on a path that the initial window fills; 0: what the base likes */
 	__u8 packet_segs; /* most segments of a packet that is not paced; 0: what the stack likes */
 	__u8 turn_first; /* 1: it is a connection's first one, and its window was made small */
 	__u8 turn_held; /* 1: its message has a turn */

@@ -102,10 +102,15 @@ static __always_inline int pl_is_short_of_room(const struct pl_start *s, const s
 								path->room_segs * tcp->mss * PL_USEC_PER_SEC);
 }
 
-/* What is not in flight of one connection alone: a short queue overflowed (loss.h). */
-static __always_inline __u32 pl_inflight_hi(const struct pl_path *path)
+/*
+ * The window that one connection alone does not exceed where a short queue overflowed (loss.h). A
+ * queue never overflows below the BDP: such a limit is of a path that carried less.
+ */
+static __always_inline __u32 pl_inflight_hi(const struct pl_path *path, const struct pl_tcp *tcp)
 {
-	return path->inflight_hi | ~pl_mask(path->inflight_hi) | pl_mask(path->active >> 1);
+	__u32 least = pl_bdp_segs(path->rate_bps, path->min_rtt_us, tcp->mss), hi = path->inflight_hi;
+
+	return hi | ~pl_mask(pl_more(hi, least) - least) | pl_mask(path->active >> 1);
 }
 
 /* What a window may grow by in a round trip where a queue is short: slow start sends two for each that arrived. */
@@ -127,7 +132,7 @@ static __always_inline void pl_lead_window(const struct pl_start *s, const struc
 	/* Whose rate was found among others, who may be gone. */
 	if (path->wary && share < tcp->cwnd + more && !pl_is_short_of_room(s, path, tcp))
 		share = tcp->cwnd + more;
-	share = pl_less(share, pl_less(tcp->cwnd + pl_window_step(path, tcp->cwnd), pl_inflight_hi(path)) | ~shorter);
+	share = pl_less(share, pl_less(tcp->cwnd + pl_window_step(path, tcp->cwnd), pl_inflight_hi(path, tcp)) | ~shorter);
 	if (share > tcp->cwnd)
 		orders->ssthresh = share;
 }
@@ -261,6 +266,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		burst = tcp->delivered_segs - s->delivered0;
 		s->burst_segs = burst;
 		s->packet_segs = pl_packet_most(path, tcp);
+		s->held_segs = 0;
 		/* It was tried and nothing was lost: a segment more. */
 		if (path->inflight_hi && s->round_cwnd >= path->inflight_hi && tcp->retransmitted_segs == s->retransmitted0)
 			path->inflight_hi++;
@@ -331,6 +337,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 			/* A path that the initial window fills needs no more, but may need it less at once. */
 			if (pl_bdp_segs(rate, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
 				s->learning = 1;
+				if (rate && path->active <= 1 && path->expected <= 1)
+					s->held_segs = pl_less(pl_more(path->inflight_hi, 2 * PL_LEAD_SEGS) & pl_mask(path->inflight_hi), 255);
 				s->turn_wants = pl_turn_wants(s, path, policy, tcp);
 				s->gap_us = s->turn_wants ? (__u32)pl_aged(path->gap_us, quiet_us, policy) : 0;
 				if (!s->turn_wants && pl_incast_begin(s, path, policy, tcp, quiet_us))
@@ -426,7 +434,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 			window = fair;
 	}
 	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
-	orders->cwnd = pl_less(orders->cwnd, pl_inflight_hi(path) | ~pl_mask(s->packet_segs));
+	orders->cwnd = pl_less(orders->cwnd, pl_inflight_hi(path, tcp) | ~pl_mask(s->packet_segs));
 	/* A slow path may not be one for long: the base's slow start finds out. */
 	if (!s->slow || path->wary)
 		orders->ssthresh = orders->cwnd;
@@ -454,10 +462,13 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 
 /*
  * The window for a transmission that is not paced: while it is led on a path with a short queue,
- * the base's own growth goes no further, for it does not look at the queue.
+ * or the initial window nearly fills the path, the base's own growth goes no further than the
+ * queue holds, for it does not look at that.
  */
 static __always_inline __u32 pl_led_window(const struct pl_start *s, __u32 cwnd, __u32 ssthresh)
 {
+	if (s->held_segs && cwnd > s->held_segs)
+		return s->held_segs;
 	return s->packet_segs && s->rounds && s->state == PL_START_BASE && cwnd > ssthresh ? ssthresh : cwnd;
 }
 

@@ -197,3 +197,24 @@ fn a_window_that_overflowed_a_short_queue_is_not_tried_again() {
         assert!(mean <= 1450 && lost <= 3, "{name}");
     }
 }
+
+/// On a path that the initial window nearly fills the base's window grows until the queue
+/// overflows, in each burst. What the queue held once is enough.
+#[test]
+fn on_a_path_of_few_segments_only_the_first_bursts_overflow_the_queue() {
+    for (rate, rtt_us, buffer) in [
+        (85, 1_130, 22_800),
+        (21, 3_780, 22_800),
+        (37, 1_510, 22_800),
+        (9, 10_000, 45_000),
+    ] {
+        let link = Link::new(mbit(rate) * 96 / 100, rtt_us * 1000, buffer);
+        let mut world = World::new(link, delivery_rate(), 1);
+        let bursts: Vec<_> = (0..8).map(|_| world.burst(2072, SECOND)).collect();
+        let name = format!("{rate} Mbit/s, {rtt_us} us: {bursts:?}");
+        assert!(bursts[0].drops > 0, "{name}");
+        for burst in &bursts[2..] {
+            assert!(burst.drops == 0 && burst.permille() <= 1002, "{name}");
+        }
+    }
+}
