@@ -467,7 +467,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
  */
 static __always_inline __u32 pl_led_window(const struct pl_start *s, __u32 cwnd, __u32 ssthresh)
 {
-	if (s->held_segs && cwnd > s->held_segs)
+	/* A window that nothing waits of is too small: the path carries more than it did. */
+	if (s->held_segs && cwnd > s->held_segs && 2 * s->waited_us >= s->min_rtt_us)
 		return s->held_segs;
 	return s->packet_segs && s->rounds && s->state == PL_START_BASE && cwnd > ssthresh ? ssthresh : cwnd;
 }

@@ -218,3 +218,18 @@ fn on_a_path_of_few_segments_only_the_first_bursts_overflow_the_queue() {
         }
     }
 }
+
+/// Such a path carries ten times as much from one burst to the next.
+#[test]
+fn what_a_queue_held_does_not_hold_a_path_that_became_faster() {
+    let link = Link::new(mbit(85), 1_130_000, 22_800);
+    let mut world = World::new(link, delivery_rate(), 1);
+    for _ in 0..4 {
+        world.burst(2072, SECOND);
+    }
+    assert!(world.path.inflight_hi != 0);
+    world.link.rate = mbit(850);
+    world.link.buffer = 228_000;
+    let burst = world.burst(8000, SECOND);
+    assert!(burst.permille() <= 1400, "{burst:?}");
+}
