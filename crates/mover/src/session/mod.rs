@@ -36,4 +36,6 @@ pub use together::{together, Together};
 pub use tuning::{Streams, Tuning, STREAMS};
 
 #[cfg(test)]
+mod fixtures;
+#[cfg(test)]
 mod tests;

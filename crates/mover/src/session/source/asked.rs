@@ -260,7 +260,7 @@ mod tests {
 
     use super::super::SourceFile;
     use super::*;
-    use crate::session::tests::{controls, progress, runtime, SECRET};
+    use crate::session::fixtures::{controls, progress, runtime, SECRET};
     use paceline_transfer::read::Place;
     use paceline_transfer::store::Root;
     use paceline_transfer::wire::Stamp;

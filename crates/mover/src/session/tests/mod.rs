@@ -18,47 +18,26 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use paceline_security as security;
-use paceline_security::Protection;
 use tokio::io::{duplex, split, AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
+use super::fixtures::{controls, progress, runtime, Events, SECRET};
 use super::pool::Supply;
 use super::progress::{Event, Progress};
 use super::sink::{self, Bounds, Target};
 use super::source;
-use paceline_conduit::control::{BoxedRead, BoxedWrite, Control, SERVICE};
+use paceline_conduit::control::BoxedRead;
 use paceline_conduit::stream::{Stream, StreamReader, StreamWriter};
 use paceline_conduit::Result;
 use paceline_transfer::read::{Filter, Tops};
 use paceline_transfer::wire::{Options, Summary};
 
-pub(super) const SECRET: [u8; 32] = [3; 32];
 const ID: [u8; 32] = [4; 32];
 /// Of a pipe, bytes: less than a frame, so that streams wait for each other.
 const PIPE: usize = 100_000;
-
-/// Both ends of a control connection.
-pub(super) async fn controls() -> (Control, Control) {
-    let (one, other) = duplex(1 << 20);
-    let halves = |end| {
-        let (read, write) = split(end);
-        let read = security::Reader::new(Box::new(read) as BoxedRead);
-        (read, security::Writer::new(Box::new(write) as BoxedWrite))
-    };
-    let ((mut r1, mut w1), (mut r2, mut w2)) = (halves(one), halves(other));
-    let kernel = Protection::Kernel;
-    let (joined, accepted) = tokio::join!(
-        security::join(&mut r1, &mut w1, &SERVICE, None, &kernel, b""),
-        security::accept(&mut r2, &mut w2, &SERVICE, None, &kernel),
-    );
-    joined.expect("a pipe");
-    accepted.expect("a pipe");
-    (Control::new(r1, w1), Control::new(r2, w2))
-}
 
 /// What happens to the bytes of a data connection.
 #[derive(Clone, Default)]
@@ -172,15 +151,6 @@ fn stream(number: u16, damage: Damage) -> (Stream, Stream) {
     }
 }
 
-pub(super) type Events = Arc<Mutex<Vec<Event>>>;
-
-pub(super) fn progress() -> (Arc<Progress>, Events) {
-    let events = Events::default();
-    let own = Arc::clone(&events);
-    let tell = move |event| own.lock().expect("no panic").push(event);
-    (Progress::new(tell), events)
-}
-
 /// Moves `from` to `to` over damaged data connections.
 async fn transfer(
     from: &Path,
@@ -247,15 +217,6 @@ impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, std::sync::atomic::Ordering::Relaxed);
     }
-}
-
-pub(super) fn runtime() -> tokio::runtime::Runtime {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder
-        .worker_threads(4)
-        .enable_all()
-        .build()
-        .expect("threads")
 }
 
 /// Bytes that differ everywhere.
