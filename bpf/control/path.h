@@ -30,6 +30,7 @@
 #define PL_EMPTY 8 /* a queue of which no more than such a part is used has room for a faster rate */
 #define PL_PACKET_SHIFT 10 /* sk_pacing_shift: a packet is a part of 2^10 of a second's worth */
 #define PL_NEAR_SHIFT 9 /* net.ipv4.tcp_tso_rtt_log */
+#define PL_SHORTENED_US 512 /* of RTT: below it TSO packets are 64 KB, whatever the pacing rate is (tcp_tso_autosize) */
 #define PL_NEAR_US 2560 /* of RTT: below it TSO packets are longer than a millisecond, by 64 KB >> (RTT >> 9) (tcp_tso_autosize) */
 #define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
 #define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
@@ -358,10 +359,13 @@ static __always_inline __u32 pl_whole_start(__u32 mss)
 	return pl_train_from(mss) + 2 * pl_amount(PL_TRAIN_MIN_SEGS, mss);
 }
 
-/* Segments of a packet that is not paced, where a queue is short: half of what may wait in it; 0: what the stack likes. */
+/*
+ * Segments of a packet that is not paced, where a queue is short: half of what may wait in it.
+ * 0: what the stack likes; on a shorter path nothing makes its packets shorter.
+ */
 static __always_inline __u32 pl_packet_most(const struct pl_path *path, const struct pl_tcp *tcp)
 {
-	return tcp->device_segs > 1 ? path->room_segs / 2 : 0;
+	return tcp->device_segs > 1 && path->min_rtt_us >= PL_SHORTENED_US ? path->room_segs / 2 : 0;
 }
 
 /* Most segments that the stack sends as one packet, where a law keeps packets short: a short RTT adds some (tcp_tso_autosize). */
@@ -386,7 +390,7 @@ static __always_inline __u32 pl_device_packet(const struct pl_path *path, const 
 {
 	__u64 segs = tcp->mss ? (path->rate_bps >> PL_PACKET_SHIFT) / tcp->mss : 0;
 
-	if (tcp->device_segs <= 1)
+	if (tcp->device_segs <= 1 || path->min_rtt_us < PL_SHORTENED_US)
 		return 0;
 	return segs < tcp->device_segs ? (__u32)segs : tcp->device_segs;
 }

@@ -217,13 +217,14 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
  * as no more of that can wait than the queue holds; or what the stack makes, where the round
  * trip is not short and that is no large part of it.
  */
-static __always_inline __u32 pl_packet_end(const struct pl_path *path, const struct pl_tcp *tcp, __u32 window)
+static __always_inline __u32 pl_packet_end(const struct pl_start *s, const struct pl_path *path,
+					   const struct pl_tcp *tcp, __u32 window)
 {
 	__u32 packet = path->room_segs, half = (tcp->packets_out + 1) / 2;
 
 	if (path->min_rtt_us >= PL_NEAR_US && tcp->packets_out >= window / 2)
 		return window;
-	if (half > packet && half <= PL_PASSES * packet)
+	if (s->packet_segs && half > packet && half <= PL_PASSES * packet)
 		packet = half;
 	return window < tcp->packets_out + packet ? window : tcp->packets_out + packet;
 }
@@ -438,8 +439,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 	/* A slow path may not be one for long: the base's slow start finds out. */
 	if (!s->slow || path->wary)
 		orders->ssthresh = orders->cwnd;
-	if (s->packet_segs)
-		orders->cwnd = pl_packet_end(path, tcp, orders->cwnd);
+	if (s->packet_segs || (path->room_segs && path->min_rtt_us < PL_SHORTENED_US))
+		orders->cwnd = pl_packet_end(s, path, tcp, orders->cwnd);
 	if (!s->led) {
 		s->led = 1;
 		s->starts++;
