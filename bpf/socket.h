@@ -56,7 +56,7 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
 	tcp->ssthresh = tp->snd_ssthresh;
 	tcp->srtt_us = tp->srtt_us >> 3;
 	/* Before the first sample it is all ones. */
-	tcp->min_rtt_us = tp->rtt_min.s[0].v == ~0U ? 0 : pl_exact_rtt(tp->rtt_min.s[0].v);
+	tcp->min_rtt_us = tp->rtt_min.s[0].v == ~0U ? 0 : pl_exact_rtt(tp->rtt_min.s[0].v, conn->start.min_rtt_us);
 	tcp->mss = tp->mss_cache;
 	tcp->packets_out = tp->packets_out;
 	tcp->in_flight = in_flight(tp);

@@ -307,18 +307,19 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 }
 
 /* Of what an ACK acknowledged; 0 where it is not known. */
-static __always_inline u32 rtt_of(const struct ack_sample *sample)
+static __always_inline u32 rtt_of(const struct pl_connection *conn, const struct ack_sample *sample)
 {
-	return sample->rtt_us > 0 ? pl_exact_rtt(sample->rtt_us) : 0;
+	return sample->rtt_us > 0 ? pl_exact_rtt(sample->rtt_us, conn->start.min_rtt_us) : 0;
 }
 
-static __always_inline struct pl_ack see_ack(const struct tcp_sock *tp, const struct ack_sample *sample)
+static __always_inline struct pl_ack see_ack(const struct tcp_sock *tp, const struct pl_connection *conn,
+					     const struct ack_sample *sample)
 {
 	return (struct pl_ack){
 		.una = tp->snd_una,
 		.sent_segs = tp->data_segs_out,
 		.delivered_segs = tp->delivered,
-		.rtt_us = rtt_of(sample),
+		.rtt_us = rtt_of(conn, sample),
 		.unsent = tp->write_seq - tp->snd_nxt,
 		.recovering = ca_state(tp) >= TCP_CA_CWR,
 	};
@@ -336,7 +337,7 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 	if (may_have_phases(sk, conn))
 		orders.settled = follow_phase(sk, conn);
 	if (tp->packets_out) {
-		struct pl_ack ack = see_ack(tp, sample);
+		struct pl_ack ack = see_ack(tp, conn, sample);
 
 		if (!pl_wants_ack(&conn->start, &ack))
 			return orders.settled;
@@ -345,7 +346,7 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 	if (!slot)
 		return orders.settled;
 	see(sk, conn, &tcp);
-	tcp.rtt_us = rtt_of(sample);
+	tcp.rtt_us = rtt_of(conn, sample);
 	forget_how(&tcp, sizeof(tcp));
 	bpf_spin_lock(&slot->lock);
 	pl_start_on_ack(&conn->start, &slot->path, &conn->policy, &tcp, &orders);

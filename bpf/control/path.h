@@ -258,13 +258,15 @@ static __always_inline __u64 pl_believed(struct pl_path *path, const struct pl_p
 }
 
 /*
- * An RTT that was measured; 0 where it was not. The RTT of a segment that was sent again comes
+ * An RTT that can be a minimum; 0 where it cannot. The RTT of a segment that was sent again comes
  * from TCP's timestamps, in whole ticks (tcp_rtt_tsopt_us in tcp_input.c): on a path of 1.5 ms
- * it is 1 ms or 2. Of RTTs by the microsecond clock one in a thousand looks the same.
+ * it is 1 ms or 2. Of RTTs by the microsecond clock one in a thousand looks the same. Above the
+ * burst's `least` a tick changes nothing, and where many senders share a queue such RTTs are most
+ * that there are.
  */
-static __always_inline __u32 pl_exact_rtt(__u32 rtt_us)
+static __always_inline __u32 pl_exact_rtt(__u32 rtt_us, __u32 least)
 {
-	return rtt_us % PL_TIMESTAMP_US ? rtt_us : 0;
+	return rtt_us % PL_TIMESTAMP_US || (least && rtt_us > least) ? rtt_us : 0;
 }
 
 /*

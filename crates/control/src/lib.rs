@@ -259,11 +259,12 @@ pub fn remembered(path: &pl_path, policy: &pl_policy, now_us: u64) -> u64 {
     unsafe { bindings::paceline_remembered(path, policy, now_us) }
 }
 
-/// The RTT of an ACK as far as it was measured, microseconds; 0 where the kernel knows it only by
-/// TCP's timestamps, in whole milliseconds (tcp_input.c, `tcp_rtt_tsopt_us`).
-pub fn exact_rtt(rtt_us: u32) -> u32 {
-    // SAFETY: takes and returns a number.
-    unsafe { bindings::paceline_exact_rtt(rtt_us) }
+/// The RTT of an ACK, microseconds; 0 where it could be a minimum below the burst's `least` (0:
+/// none yet) that the kernel knows only by TCP's timestamps, in whole milliseconds (tcp_input.c,
+/// `tcp_rtt_tsopt_us`).
+pub fn exact_rtt(rtt_us: u32, least: u32) -> u32 {
+    // SAFETY: takes and returns numbers.
+    unsafe { bindings::paceline_exact_rtt(rtt_us, least) }
 }
 
 /// The pace of the next packet under the spacing law, bytes of payload per second; `None`:

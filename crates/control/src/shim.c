@@ -37,9 +37,9 @@ __u32 paceline_ssthresh_after_loss(const struct pl_start *start, struct pl_path 
 	return pl_ssthresh_after_loss(start, path, tcp, base);
 }
 
-__u32 paceline_exact_rtt(__u32 rtt_us)
+__u32 paceline_exact_rtt(__u32 rtt_us, __u32 least)
 {
-	return pl_exact_rtt(rtt_us);
+	return pl_exact_rtt(rtt_us, least);
 }
 
 __u32 paceline_led_window(const struct pl_start *start, __u32 cwnd, __u32 ssthresh)

@@ -149,8 +149,10 @@ fn what_was_sent_again_tells_no_minimum_rtt() {
         "{}",
         world.path.min_rtt_us
     );
-    assert_eq!(exact_rtt(1_999), 1_999);
-    assert_eq!(exact_rtt(2_000), 0);
+    assert_eq!(exact_rtt(1_999, 2_560), 1_999);
+    assert_eq!(exact_rtt(2_000, 2_560), 0);
+    assert_eq!(exact_rtt(2_000, 0), 0);
+    assert_eq!(exact_rtt(3_000, 2_560), 3_000);
 }
 
 /// Completion over the bound in thousandths, and segments lost of a thousand, of bursts on a path

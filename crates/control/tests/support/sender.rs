@@ -466,7 +466,7 @@ impl Sender {
         }
         if rtt_us == 0 && again_us != 0 {
             let ticks_us = again_us.max(1000) as u32;
-            rtt_us = exact_rtt(ticks_us);
+            rtt_us = exact_rtt(ticks_us, self.law.raw().min_rtt_us);
             self.tick_rtt_us = self.tick_rtt_us.min(ticks_us);
         }
         if rtt_us != 0 {
