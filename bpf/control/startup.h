@@ -51,6 +51,7 @@
 #define PACELINE_STARTUP_H
 
 #include "path.h"
+#include "begin.h"
 #include "gaps.h"
 #include "incast.h"
 #include "judge.h"
@@ -58,41 +59,6 @@
 #include "loss.h"
 #include "turns.h"
 #include "wanted.h"
-
-/* The pace of a start at `rate_bps`: where starts overflow a queue, not all of it at once. */
-static __always_inline __u64 pl_spread(const struct pl_path *path, __u64 rate_bps, __u32 mss)
-{
-	__u32 segs = path->burst_segs > pl_train_from(mss) ? path->burst_segs : pl_train_from(mss);
-	__u32 together = path->expected > path->active ? path->expected : path->active;
-	__u64 spread = pl_rate(PL_SPREAD * segs, mss, path->min_rtt_us) * together;
-
-	return path->wary && spread < rate_bps ? spread : rate_bps;
-}
-
-/* What the base remembers is as old as what the path was: it begins as a new connection does. */
-static __always_inline void pl_begin_anew(const struct pl_policy *policy, const struct pl_tcp *tcp,
-					  struct pl_orders *orders)
-{
-	if (policy->base == PL_BASE_BBR)
-		return;
-	orders->ssthresh = PL_NO_SSTHRESH;
-	if (tcp->cwnd > PL_LEAD_SEGS)
-		orders->cwnd = PL_LEAD_SEGS;
-}
-
-/*
- * Messages that the initial window nearly holds show no rate: each round trip carries what it
- * may. What was in flight once and arrived may be in flight again.
- */
-static __always_inline __u64 pl_not_below_flight(const struct pl_path *path, __u64 rate_bps, __u32 mss)
-{
-	__u32 segs = pl_bdp_segs(rate_bps, path->min_rtt_us, mss);
-
-	if (segs > PL_LEAD_SEGS || 2 * segs <= PL_LEAD_SEGS || path->flight_segs <= PL_LEAD_SEGS ||
-	    path->burst_segs > 3 * PL_LEAD_SEGS || path->min_rtt_us < 2 * PL_LEAD_LEAST_US || path->expected > 1)
-		return rate_bps;
-	return pl_rate(path->flight_segs, mss, path->min_rtt_us);
-}
 
 /* A short queue has no room for more, or what the last growth did is not seen yet. */
 static __always_inline int pl_is_short_of_room(const struct pl_start *s, const struct pl_path *path,
@@ -229,141 +195,15 @@ static __always_inline __u32 pl_packet_end(const struct pl_start *s, const struc
 	return window < tcp->packets_out + packet ? window : tcp->packets_out + packet;
 }
 
-/*
- * Called before each transmission, with what the connection looks like now.
- * Decides whether a start begins, and what pace and window the next packet has.
- */
-static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_path *path,
-						 const struct pl_policy *policy, const struct pl_tcp *tcp,
-						 struct pl_orders *orders)
+/* A transmission that is not paced by the path's rate. Returns 0: it is. */
+static __always_inline int pl_send_otherwise(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
+					     const struct pl_tcp *tcp, struct pl_orders *orders, __u32 n)
 {
-	/* Of a message that is spread each segment may have arrived before the next one leaves. */
-	int within = (s->state == PL_START_PACED && s->sent0 == tcp->sent_segs) ||
-		     ((s->spread_segs || s->waits || s->turn) && tcp->unsent);
-	__u32 n, window, active, burst;
-	__u64 share, quiet_us, idle_us;
-
-	if (!pl_wants_send(s, tcp->packets_out, tcp->repairing))
-		return;
-	pl_see_first_rtt(path, tcp);
-	if (s->state == PL_START_MEASURED && tcp->packets_out) {
-		if (policy->target == PL_TARGET_DELIVERY_RATE)
-			pl_repair(s, path, tcp, orders);
-		return;
-	}
-	if (!tcp->packets_out && !within) {
-		/* Nothing in flight: a burst begins. */
-		__u64 rate = 0;
-
-		/* The pacing timer asks once more after the last packet. */
-		if (!tcp->unsent)
-			return;
-		pl_judge_loss(s, path, policy, tcp);
-		pl_incast_learn(s, path, tcp);
-		pl_gap_learn(s, path, tcp);
-		pl_turn_learn(s, path, tcp);
-		s->turn_wants = 0;
-		quiet_us = tcp->now_us - path->started_us;
-		burst = tcp->delivered_segs - s->delivered0;
-		s->burst_segs = burst;
-		s->packet_segs = pl_packet_most(path, tcp);
-		s->held_segs = 0;
-		/* It was tried and nothing was lost: a segment more. */
-		if (path->inflight_hi && s->round_cwnd >= path->inflight_hi && tcp->retransmitted_segs == s->retransmitted0)
-			path->inflight_hi++;
-		if (burst > PL_LEAD_SEGS) {
-			path->burst_segs -= path->burst_segs / 8;
-			if (burst > path->burst_segs)
-				path->burst_segs = burst;
-		}
-		pl_join_path(s, path, tcp);
-		s->sent0 = tcp->sent_segs;
-		s->delivered0 = tcp->delivered_segs;
-		s->retransmitted0 = tcp->retransmitted_segs;
-		s->paced_segs = 0;
-		s->rated = 0;
-		s->drained = 0;
-		s->rounds = 0;
-		s->led = 0;
-		s->leading = 0;
-		s->slow = 0;
-		s->probing = 0;
-		s->probe_bps = 0;
-		s->lead_bps = 0;
-		s->probe_acked_us = 0;
-		s->train_acked_us = 0;
-		s->train_rtt_us = 0;
-		s->waited_us = path->min_rtt_us;
-		s->most_rtt_us = 0;
-		s->min_rtt_us = 0;
-		idle_us = tcp->now_us - s->began_us;
-		s->began_us = tcp->now_us;
-		s->went_us = tcp->now_us;
-		s->gap_us = 0;
-		s->gapped = 0;
-		s->others = 0;
-		s->timeouts = 0;
-		s->first_us = 0;
-		s->first_segs = 0;
-		s->last_segs = 0;
-		s->flight_segs = 0;
-		s->seen_segs = tcp->delivered_segs;
-		s->state = PL_START_BASE;
-		s->learning = 0;
-		if (tcp->recovering || !tcp->mss)
-			return;
-		if (policy->target == PL_TARGET_SSTHRESH) {
-			if (tcp->ssthresh >= PL_NO_SSTHRESH) {
-				/* "instead of infinity a predetermined value": 4.1 */
-				window = pl_bdp_segs(policy->initial_rate_bps, tcp->srtt_us, tcp->mss);
-				if (window)
-					orders->ssthresh = window;
-			} else {
-				window = tcp->ssthresh;
-			}
-			if (tcp->cwnd >= window || !tcp->srtt_us)
-				return;
-			rate = pl_rate(window, tcp->mss, tcp->srtt_us);
-			s->base_cwnd = window;
-		} else {
-			rate = pl_believed(path, policy, tcp->now_us);
-			if (!rate && pl_is_old(idle_us, policy))
-				pl_begin_anew(policy, tcp, orders);
-			if (!rate && policy->initial_rate_bps) {
-				rate = policy->initial_rate_bps;
-				path->rate_bps = rate;
-				path->flight_segs = 0;
-			}
-			rate = pl_not_below_flight(path, rate, tcp->mss);
-			/* A path that the initial window fills needs no more, but may need it less at once. */
-			if (pl_bdp_segs(rate, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
-				s->learning = 1;
-				if (rate && path->active <= 1 && path->expected <= 1)
-					s->held_segs = pl_less(pl_more(path->inflight_hi, 2 * PL_LEAD_SEGS) & pl_mask(path->inflight_hi), 255);
-				s->turn_wants = pl_turn_wants(s, path, policy, tcp);
-				s->gap_us = s->turn_wants ? (__u32)pl_aged(path->gap_us, quiet_us, policy) : 0;
-				if (!s->turn_wants && pl_incast_begin(s, path, policy, tcp, quiet_us))
-					pl_incast_send(s, tcp, orders);
-				else
-					pl_incast_first(s, path, policy, tcp, orders);
-				return;
-			}
-			s->base_cwnd = tcp->cwnd;
-		}
-		if (tcp->now_us < s->breaker_until_us)
-			return;
-		s->rate_bps = policy->target == PL_TARGET_SSTHRESH ? rate : pl_spread(path, rate, tcp->mss);
-		s->state = PL_START_PACED;
-		s->pacing = 1;
-	}
-	if (s->state != PL_START_PACED)
-		return;
-	n = tcp->sent_segs - s->sent0;
 	if (s->waits)
-		return;
+		return 1;
 	if (s->gapped) {
 		pl_gap_send(s, policy, tcp, orders);
-		return;
+		return 1;
 	}
 	if (s->spread_segs) {
 		if (n - (tcp->retransmitted_segs - s->retransmitted0) >= s->spread_segs ||
@@ -371,20 +211,28 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 			pl_incast_end(s, tcp, orders);
 		else
 			pl_incast_send(s, tcp, orders);
-		return;
+		return 1;
 	}
 	if (tcp->recovering) {
 		s->state = PL_START_MEASURED;
 		s->paced_segs = n;
 		s->paced_end = tcp->nxt;
-		return;
+		return 1;
 	}
 	if (policy->target == PL_TARGET_SSTHRESH) {
 		orders->pacing_bps = s->rate_bps;
 		orders->cwnd = s->base_cwnd;
 		s->share_bps = s->rate_bps;
-		return;
+		return 1;
 	}
+	return 0;
+}
+
+/* The connection's share of the path at its `n`th segment. Returns among how many it is divided. */
+static __always_inline __u32 pl_take_share(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp, __u32 n)
+{
+	__u32 active;
+
 	if (!pl_on_path(s, path))
 		pl_join_path(s, path, tcp);
 	active = path->active;
@@ -393,18 +241,54 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		active = path->expected;
 	if (!n || s->together < path->active)
 		s->together = path->active;
-	share = s->rate_bps / active;
-	s->share_bps = share;
+	s->share_bps = s->rate_bps / active;
 	/* With this packet all is sent, and the share is free for the others. */
-	if (n >= pl_probe_from(tcp->mss) && tcp->unsent <= pl_packet_segs(share, tcp) * tcp->mss)
+	if (n >= pl_probe_from(tcp->mss) && tcp->unsent <= pl_packet_segs(s->share_bps, tcp) * tcp->mss)
 		pl_leave_path(s, path);
 	if (!n && tcp->now_us - path->lead_us > path->min_rtt_us) {
 		/* Nobody else's lead and probe are on their way. */
 		s->leading = 1;
-		s->slow = active == 1 && pl_bdp_segs(share, path->min_rtt_us, tcp->mss) < pl_whole_start(tcp->mss);
+		s->slow = active == 1 && pl_bdp_segs(s->share_bps, path->min_rtt_us, tcp->mss) < pl_whole_start(tcp->mss);
 		s->probing = !s->slow && !pl_cautious(path, tcp->mss);
 		path->lead_us = tcp->now_us;
 	}
+	return active;
+}
+
+/* Pace and window of a packet behind lead and what comes in front of the probe. */
+static __always_inline void pl_pace_window(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
+					   struct pl_orders *orders, __u32 active)
+{
+	__u32 window = pl_proven_window(path, s->rate_bps, active, tcp);
+
+	orders->pacing_bps = s->share_bps;
+	if (path->lead_rtt_us > 2 * path->min_rtt_us) {
+		/*
+		 * Others keep a queue there that is longer than the path. What is paced among their
+		 * packets gets half of the path at best, and such a queue has room for a burst; a
+		 * fair share is half of what is in flight.
+		 */
+		__u32 fair = pl_start_window(s->rate_bps / 2, active, path->lead_rtt_us, tcp);
+
+		orders->pacing_bps = PL_BESIDE_SPEEDUP * s->share_bps;
+		if (window < fair)
+			window = fair;
+	}
+	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
+	orders->cwnd = pl_less(orders->cwnd, pl_inflight_hi(path, tcp) | ~pl_mask(s->packet_segs));
+	/* A slow path may not be one for long: the base's slow start finds out. */
+	if (!s->slow || path->wary)
+		orders->ssthresh = orders->cwnd;
+	if (s->packet_segs || (path->room_segs && path->min_rtt_us < PL_SHORTENED_US))
+		orders->cwnd = pl_packet_end(s, path, tcp, orders->cwnd);
+}
+
+/* A packet of a paced start, `n` segments after its first. */
+static __always_inline void pl_send_paced(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
+					  struct pl_orders *orders, __u32 n)
+{
+	__u32 active = pl_take_share(s, path, tcp, n);
+
 	/*
 	 * One TSO packet must not hold more than the lead, or than the probe: the
 	 * window ends there, and the pacing timer asks again.
@@ -416,37 +300,17 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		return;
 	}
 	if (s->probing && active == 1 && n < pl_probe_from(tcp->mss)) {
-		orders->pacing_bps = share;
+		orders->pacing_bps = s->share_bps;
 		orders->cwnd = pl_probe_from(tcp->mss);
 		return;
 	}
-	window = pl_proven_window(path, s->rate_bps, active, tcp);
-	orders->pacing_bps = share;
-	if (path->lead_rtt_us > 2 * path->min_rtt_us) {
-		/*
-		 * Others keep a queue there that is longer than the path. What is paced among their
-		 * packets gets half of the path at best, and such a queue has room for a burst; a
-		 * fair share is half of what is in flight.
-		 */
-		__u32 fair = pl_start_window(s->rate_bps / 2, active, path->lead_rtt_us, tcp);
-
-		orders->pacing_bps = PL_BESIDE_SPEEDUP * share;
-		if (window < fair)
-			window = fair;
-	}
-	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
-	orders->cwnd = pl_less(orders->cwnd, pl_inflight_hi(path, tcp) | ~pl_mask(s->packet_segs));
-	/* A slow path may not be one for long: the base's slow start finds out. */
-	if (!s->slow || path->wary)
-		orders->ssthresh = orders->cwnd;
-	if (s->packet_segs || (path->room_segs && path->min_rtt_us < PL_SHORTENED_US))
-		orders->cwnd = pl_packet_end(s, path, tcp, orders->cwnd);
+	pl_pace_window(s, path, tcp, orders, active);
 	if (!s->led) {
 		s->led = 1;
 		s->starts++;
 	}
 	if (s->probing && active == 1 && n >= pl_probe_from(tcp->mss) && n < pl_train_from(tcp->mss)) {
-		orders->pacing_bps = 2 * share;
+		orders->pacing_bps = 2 * s->share_bps;
 		orders->cwnd = pl_train_from(tcp->mss);
 		return;
 	}
@@ -462,6 +326,39 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 }
 
 /*
+ * Called before each transmission, with what the connection looks like now.
+ * Decides whether a start begins, and what pace and window the next packet has.
+ */
+static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_path *path,
+						 const struct pl_policy *policy, const struct pl_tcp *tcp,
+						 struct pl_orders *orders)
+{
+	/* Of a message that is spread each segment may have arrived before the next one leaves. */
+	int within = (s->state == PL_START_PACED && s->sent0 == tcp->sent_segs) ||
+		     ((s->spread_segs || s->waits || s->turn) && tcp->unsent);
+	__u32 n;
+
+	if (!pl_wants_send(s, tcp->packets_out, tcp->repairing))
+		return;
+	pl_see_first_rtt(path, tcp);
+	if (s->state == PL_START_MEASURED && tcp->packets_out) {
+		if (policy->target == PL_TARGET_DELIVERY_RATE)
+			pl_repair(s, path, tcp, orders);
+		return;
+	}
+	if (!tcp->packets_out && !within) {
+		/* The pacing timer asks once more after the last packet. */
+		if (!tcp->unsent || !pl_start_burst(s, path, policy, tcp, orders))
+			return;
+	}
+	if (s->state != PL_START_PACED)
+		return;
+	n = tcp->sent_segs - s->sent0;
+	if (!pl_send_otherwise(s, path, policy, tcp, orders, n))
+		pl_send_paced(s, path, tcp, orders, n);
+}
+
+/*
  * The window for a transmission that is not paced: while it is led on a path with a short queue,
  * or the initial window nearly fills the path, the base's own growth goes no further than the
  * queue holds, for it does not look at that.
@@ -474,6 +371,88 @@ static __always_inline __u32 pl_led_window(const struct pl_start *s, __u32 cwnd,
 	return s->packet_segs && s->rounds && s->state == PL_START_BASE && cwnd > ssthresh ? ssthresh : cwnd;
 }
 
+/* Who has nothing to send needs no share, nor who may not: its receiver's window is closed. */
+static __always_inline void pl_keep_share(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+{
+	if (s->learning)
+		return;
+	if (!tcp->unsent || !tcp->packets_out)
+		pl_leave_path(s, path);
+	else if (!pl_on_path(s, path))
+		pl_join_path(s, path, tcp);
+}
+
+/* The first ACK of a paced start: from here on its train is measured. */
+static __always_inline void pl_end_paced(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
+					 const struct pl_tcp *tcp, struct pl_orders *orders)
+{
+	__u32 shorter;
+
+	s->state = PL_START_MEASURED;
+	s->paced_segs = tcp->sent_segs - s->sent0;
+	s->paced_end = tcp->nxt;
+	/* Nobody's on this path was in front of the first one's first segment. */
+	if (s->leading || s->together == 1)
+		path->lead_rtt_us = tcp->rtt_us;
+	if (policy->target == PL_TARGET_SSTHRESH) {
+		orders->stop = 1;
+		s->pacing = 0;
+	} else if (!s->led && tcp->cwnd < s->base_cwnd) {
+		/* A burst no longer than its lead leaves the base's window. */
+		orders->cwnd = s->base_cwnd;
+	}
+	orders->settled |= s->led;
+	/* What is not paced comes in shorter packets: from here the ACKs keep time. */
+	shorter = pl_mask(s->packet_segs) & pl_mask(s->led);
+	orders->cwnd |= pl_less(tcp->cwnd, s->paced_segs) & shorter;
+	orders->ssthresh |= pl_less(tcp->ssthresh, s->paced_segs + pl_window_step(path, s->paced_segs)) & shorter;
+	orders->stop |= shorter & 1;
+	s->pacing &= ~shorter;
+}
+
+/* An ACK of a paced train, of which `done` segments have arrived; `over`: it was the last. */
+static __always_inline void pl_measure(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
+				       const struct pl_tcp *tcp, struct pl_orders *orders, __u32 done, int over)
+{
+	pl_judge_lead(s, path, tcp, done);
+	pl_see_probe(s, path, tcp, done);
+	if (s->first_us && !s->train_acked_us && done >= s->first_segs) {
+		s->train_acked_us = tcp->now_us;
+		s->train_acked_segs = tcp->delivered_segs;
+	}
+	pl_note_train_rtt(s, done, tcp->rtt_us);
+	/* Under loss, half of the train is enough, and the rest may not come. */
+	if (done >= s->last_segs || (tcp->recovering && done >= s->last_segs / 2))
+		pl_judge_rate(s, path, tcp, tcp->recovering);
+	if ((__s32)(tcp->una - s->paced_end) < 0 && !over)
+		return;
+	pl_believe_lead(s, path, tcp);
+	pl_judge_loss(s, path, policy, tcp);
+	s->state = PL_START_BASE;
+	if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
+		pl_lead_window(s, path, tcp, orders);
+	s->rounds = path->wary ? PL_WARY_ROUNDS : s->rated ? PL_ROUNDS : 0;
+	pl_begin_round(s, path, tcp);
+}
+
+/*
+ * From here the ACKs keep time, once they carry the whole window and that is what
+ * it was led to. Where the receiver's window is still opening they do not: what it
+ * releases at once is more than the path takes. Nor where the base's slow start
+ * sends two packets for each that arrived, of 64 KB each with TSO. So the pace (now
+ * the kernel's, 1.2 cwnd/srtt) stays until then.
+ */
+static __always_inline void pl_end_pacing(struct pl_start *s, const struct pl_tcp *tcp, struct pl_orders *orders)
+{
+	int growing = !s->slow && (orders->ssthresh || tcp->cwnd < tcp->ssthresh);
+
+	if (s->pacing && s->state == PL_START_BASE && !(s->learning && s->rounds > PL_LED) &&
+	    ((tcp->packets_out + pl_amount(PL_PROBE_SEGS, tcp->mss) >= tcp->cwnd && !growing) || !tcp->unsent || tcp->recovering)) {
+		orders->stop = 1;
+		s->pacing = 0;
+	}
+}
+
 /* Called for each ACK, after the counters in `tcp` were brought up to date. */
 static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *path,
 					    const struct pl_policy *policy, const struct pl_tcp *tcp,
@@ -481,8 +460,6 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 {
 	__u32 done = tcp->delivered_segs - s->delivered0;
 	int over = !tcp->packets_out && !tcp->unsent;
-	__u32 shorter;
-	int growing;
 
 	pl_see_rtt(path, tcp->rtt_us, tcp->now_us);
 	if (!s->learning && (over || pl_tells(s, tcp->delivered_segs, tcp->una)))
@@ -492,13 +469,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	/* The final ACK may be a delayed one. */
 	if (tcp->rtt_us && !(s->gapped && over))
 		s->waited_us = pl_more(pl_more(tcp->rtt_us, s->most_rtt_us & pl_mask(s->packet_segs)), path->min_rtt_us) - path->min_rtt_us;
-	if (!s->learning) {
-		/* Who has nothing to send needs no share, nor who may not: its receiver's window is closed. */
-		if (!tcp->unsent || !tcp->packets_out)
-			pl_leave_path(s, path);
-		else if (!pl_on_path(s, path))
-			pl_join_path(s, path, tcp);
-	}
+	pl_keep_share(s, path, tcp);
 	if (s->spread_segs) {
 		if (!tcp->unsent)
 			pl_incast_end(s, tcp, orders);
@@ -507,47 +478,10 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		if (over)
 			pl_gap_end(s, tcp, orders);
 	} else if (s->state == PL_START_PACED && done && !s->waits) {
-		s->state = PL_START_MEASURED;
-		s->paced_segs = tcp->sent_segs - s->sent0;
-		s->paced_end = tcp->nxt;
-		/* Nobody's on this path was in front of the first one's first segment. */
-		if (s->leading || s->together == 1)
-			path->lead_rtt_us = tcp->rtt_us;
-		if (policy->target == PL_TARGET_SSTHRESH) {
-			orders->stop = 1;
-			s->pacing = 0;
-		} else if (!s->led && tcp->cwnd < s->base_cwnd) {
-			/* A burst no longer than its lead leaves the base's window. */
-			orders->cwnd = s->base_cwnd;
-		}
-		orders->settled |= s->led;
-		/* What is not paced comes in shorter packets: from here the ACKs keep time. */
-		shorter = pl_mask(s->packet_segs) & pl_mask(s->led);
-		orders->cwnd |= pl_less(tcp->cwnd, s->paced_segs) & shorter;
-		orders->ssthresh |= pl_less(tcp->ssthresh, s->paced_segs + pl_window_step(path, s->paced_segs)) & shorter;
-		orders->stop |= shorter & 1;
-		s->pacing &= ~shorter;
+		pl_end_paced(s, path, policy, tcp, orders);
 	}
 	if (s->state == PL_START_MEASURED) {
-		pl_judge_lead(s, path, tcp, done);
-		pl_see_probe(s, path, tcp, done);
-		if (s->first_us && !s->train_acked_us && done >= s->first_segs) {
-			s->train_acked_us = tcp->now_us;
-			s->train_acked_segs = tcp->delivered_segs;
-		}
-		pl_note_train_rtt(s, done, tcp->rtt_us);
-		/* Under loss, half of the train is enough, and the rest may not come. */
-		if (done >= s->last_segs || (tcp->recovering && done >= s->last_segs / 2))
-			pl_judge_rate(s, path, tcp, tcp->recovering);
-		if ((__s32)(tcp->una - s->paced_end) >= 0 || over) {
-			pl_believe_lead(s, path, tcp);
-			pl_judge_loss(s, path, policy, tcp);
-			s->state = PL_START_BASE;
-			if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
-				pl_lead_window(s, path, tcp, orders);
-			s->rounds = path->wary ? PL_WARY_ROUNDS : s->rated ? PL_ROUNDS : 0;
-			pl_begin_round(s, path, tcp);
-		}
+		pl_measure(s, path, policy, tcp, orders, done, over);
 	} else if (s->state == PL_START_BASE && s->learning) {
 		if (!over && !s->gapped)
 			s->went_us = tcp->now_us;
@@ -558,19 +492,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	} else if (s->state == PL_START_BASE && s->rounds) {
 		pl_follow_round(s, path, tcp, orders);
 	}
-	/*
-	 * From here the ACKs keep time, once they carry the whole window and that is what
-	 * it was led to. Where the receiver's window is still opening they do not: what it
-	 * releases at once is more than the path takes. Nor where the base's slow start
-	 * sends two packets for each that arrived, of 64 KB each with TSO. So the pace (now
-	 * the kernel's, 1.2 cwnd/srtt) stays until then.
-	 */
-	growing = !s->slow && (orders->ssthresh || tcp->cwnd < tcp->ssthresh);
-	if (s->pacing && s->state == PL_START_BASE && !(s->learning && s->rounds > PL_LED) &&
-	    ((tcp->packets_out + pl_amount(PL_PROBE_SEGS, tcp->mss) >= tcp->cwnd && !growing) || !tcp->unsent || tcp->recovering)) {
-		orders->stop = 1;
-		s->pacing = 0;
-	}
+	pl_end_pacing(s, tcp, orders);
 	if (over) {
 		pl_keep_learned(s, path, tcp);
 		pl_leave_path(s, path);
