@@ -11,6 +11,7 @@
 //! - [`interval`]: how sure a median or a ratio of two is.
 //! - [`paper`]: what a paper printed of the same thing.
 //! - [`burstiness`]: how bursty traffic is, from packets per window.
+//! - [`paths`]: each variant over links that were drawn at random.
 //! - [`precision`]: the least sure ratio of a run.
 //! - [`quantity`]: numbers with the unit that suits them.
 
@@ -23,7 +24,7 @@ mod directory;
 pub mod html;
 pub mod interval;
 pub mod paper;
-mod paths;
+pub mod paths;
 pub mod precision;
 pub mod quantity;
 pub mod results;

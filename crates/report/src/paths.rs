@@ -12,7 +12,8 @@ const RETRANSMITTED: &str = "retransmitted_share";
 
 /// A variant over all paths.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Summary<'r> {
+pub struct Summary<'r> {
+    /// Its name.
     pub variant: &'r str,
     /// Geometric mean of what is over the bound, all metrics that have one.
     pub mean: f64,
@@ -38,7 +39,7 @@ pub(crate) struct Spot<'r> {
 }
 
 /// The variants, in their order; none without paths.
-pub(crate) fn summaries<'r>(results: &'r Results) -> Vec<Summary<'r>> {
+pub fn summaries<'r>(results: &'r Results) -> Vec<Summary<'r>> {
     if results.paths.is_empty() {
         return Vec::new();
     }
@@ -113,7 +114,7 @@ pub(crate) fn table(results: &Results) -> String {
 }
 
 /// A mean of ratios, in which a hundredth is much.
-pub(crate) fn three_decimals(mean: f64) -> String {
+pub fn three_decimals(mean: f64) -> String {
     format!("{mean:.3}")
 }
 

@@ -4,6 +4,7 @@
 //! `PACELINE_SNAPSHOTS=write` the tables are written anew.
 
 mod markdown;
+mod random_paths;
 mod record;
 mod tables;
 

@@ -3,10 +3,11 @@
 
 use paceline_report::quantity::{self, Scale};
 
+use super::random_paths;
 use super::record::Record;
 
 /// All tables, sorted.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "alltoall-lan",
     "claims",
     "costs",
@@ -16,6 +17,7 @@ pub const NAMES: [&str; 10] = [
     "incast",
     "ligon-alltoall-sim",
     "phase-switch",
+    "random-paths",
     "startup",
 ];
 
@@ -32,6 +34,7 @@ pub fn table(name: &str) -> Option<String> {
         "alltoall-lan" => alltoall_lan(),
         "decp" => decp(),
         "ligon-alltoall-sim" => ligon_alltoall_sim(),
+        "random-paths" => markdown(&random_paths::table()),
         _ => return None,
     })
 }
@@ -164,7 +167,7 @@ fn value(metric: &str, value: f64) -> String {
 }
 
 /// Two significant digits in percent; `value` is a share of one.
-fn percent(value: f64) -> String {
+pub(super) fn percent(value: f64) -> String {
     match value * 100.0 {
         p if p >= 10.0 => format!("{p:.0} %"),
         p if p >= 1.0 => format!("{p:.1} %"),
@@ -224,6 +227,7 @@ fn gains() -> String {
             bound(&record, row.metric),
         ]);
     }
+    rows.push(random_paths::gain());
     markdown(&rows)
 }
 
