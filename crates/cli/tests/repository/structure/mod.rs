@@ -16,6 +16,8 @@ use modules::{circles, named_crates, Source};
 const LONGEST_CRATE: usize = 10_000;
 /// Lines of a file at most.
 const LONGEST_FILE: usize = 600;
+/// Lines of a function's body in the kernel side at most, with its braces.
+const LONGEST_FUNCTION: usize = 80;
 
 /// Each crate uses those of floors below its own, and no others. From the ground up.
 const FLOORS: [&[&str]; 9] = [
@@ -213,6 +215,57 @@ fn no_crate_and_no_file_is_too_long() {
     }
     wrong.extend(long);
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Functions of C source that are too long: where the head begins, and the lines of the body.
+fn long_functions(text: &str) -> Vec<(&str, usize)> {
+    let mut long = Vec::new();
+    let (mut head, mut from) = ("", None);
+    for (number, line) in text.lines().enumerate() {
+        match (line, from) {
+            ("{", _) => from = Some(number),
+            ("}", Some(first)) => {
+                let lines = number - first + 1;
+                if lines > LONGEST_FUNCTION {
+                    long.push((head, lines));
+                }
+                from = None;
+            }
+            _ if line.starts_with(char::is_alphabetic) => head = line,
+            _ => {}
+        }
+    }
+    long
+}
+
+#[test]
+fn no_function_of_the_kernel_side_is_too_long() {
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for (path, text) in files(&root().join("bpf"), &["c", "h"]) {
+        seen += text.lines().filter(|line| *line == "}").count();
+        let long = long_functions(&text);
+        wrong.extend(
+            long.iter()
+                .map(|(name, lines)| format!("{}: {name}: {lines} lines", path.display())),
+        );
+    }
+    assert!(seen > 300, "only {seen} functions");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_long_function_is_found() {
+    let body = |lines: usize| "\tcall();\n".repeat(lines);
+    let text = format!(
+        "int told(void);\nint short(int a)\n{{\n{}}}\n\nint long(int a,\n\t int b)\n{{\n{}}}\n",
+        body(LONGEST_FUNCTION - 2),
+        body(LONGEST_FUNCTION - 1)
+    );
+    assert_eq!(
+        long_functions(&text),
+        [("int long(int a,", LONGEST_FUNCTION + 1)]
+    );
 }
 
 /// The repository without its history: more than this is a record that a command makes again.
