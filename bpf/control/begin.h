@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * The first transmission of a burst: what the burst before said, and whether this one is paced,
- * at which rate (startup.h).
+ * The first transmission of a burst: the estimates of the burst before it, and the decision whether
+ * this one is paced, and at which rate (startup.h).
  */
 #ifndef PACELINE_BEGIN_H
 #define PACELINE_BEGIN_H
@@ -12,7 +12,7 @@
 #include "path.h"
 #include "turns.h"
 
-/* The pace of a start at `rate_bps`: where starts overflow a queue, not all of it at once. */
+/* Pacing rate of a start: `rate_bps`, on a wary path at most a burst per half RTT. */
 static __always_inline __u64 pl_spread(const struct pl_path *path, __u64 rate_bps, __u32 mss)
 {
 	__u32 segs = path->burst_segs > pl_train_from(mss) ? path->burst_segs : pl_train_from(mss);
@@ -22,7 +22,7 @@ static __always_inline __u64 pl_spread(const struct pl_path *path, __u64 rate_bp
 	return path->wary && spread < rate_bps ? spread : rate_bps;
 }
 
-/* What the base remembers is as old as what the path was: it begins as a new connection does. */
+/* The path has expired, and so have the base's cwnd and ssthresh: as of a new connection. */
 static __always_inline void pl_begin_anew(const struct pl_policy *policy, const struct pl_tcp *tcp,
 					  struct pl_orders *orders)
 {
@@ -34,8 +34,8 @@ static __always_inline void pl_begin_anew(const struct pl_policy *policy, const 
 }
 
 /*
- * Messages that the initial window nearly holds show no rate: each round trip carries what it
- * may. What was in flight once and arrived may be in flight again.
+ * Messages of about an initial window are no rate samples: cwnd limits each round trip. An inflight that
+ * was delivered once is allowed again.
  */
 static __always_inline __u64 pl_not_below_flight(const struct pl_path *path, __u64 rate_bps, __u32 mss)
 {
@@ -47,7 +47,7 @@ static __always_inline __u64 pl_not_below_flight(const struct pl_path *path, __u
 	return pl_rate(path->flight_segs, mss, path->min_rtt_us);
 }
 
-/* Nothing of the burst before is left, beside what its path and its base have learned. */
+/* Resets the state of a burst. */
 static __always_inline void pl_reset_burst(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp)
 {
 	s->sent0 = tcp->sent_segs;
@@ -84,7 +84,7 @@ static __always_inline void pl_reset_burst(struct pl_start *s, const struct pl_p
 	s->learning = 0;
 }
 
-/* The burst before is over: what it says is learned, and the connection joins its path. */
+/* Takes the estimates of the burst before, and joins the path. */
 static __always_inline void pl_learn_burst(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
 					   const struct pl_tcp *tcp)
 {
@@ -99,7 +99,7 @@ static __always_inline void pl_learn_burst(struct pl_start *s, struct pl_path *p
 	s->burst_segs = burst;
 	s->packet_segs = pl_packet_most(path, tcp);
 	s->held_segs = 0;
-	/* It was tried and nothing was lost: a segment more. */
+	/* inflight_hi was in use without loss: a segment more. */
 	if (path->inflight_hi && s->round_cwnd >= path->inflight_hi && tcp->retransmitted_segs == s->retransmitted0)
 		path->inflight_hi++;
 	if (burst > PL_LEAD_SEGS) {
@@ -110,7 +110,7 @@ static __always_inline void pl_learn_burst(struct pl_start *s, struct pl_path *p
 	pl_join_path(s, path, tcp);
 }
 
-/* The paper's target. Returns the rate; 0: the burst is the base's. */
+/* The target of matsuda-2005. Returns the pacing rate; 0: no start. */
 static __always_inline __u64 pl_aim_at_ssthresh(struct pl_start *s, const struct pl_policy *policy,
 						const struct pl_tcp *tcp, struct pl_orders *orders)
 {
@@ -129,9 +129,9 @@ static __always_inline __u64 pl_aim_at_ssthresh(struct pl_start *s, const struct
 }
 
 /*
- * What the path carried. Returns the rate; 0: the path is not known, or the initial window fills
- * it, and the burst begins as its message asks for. `quiet_us`: since any burst began on the
- * path; `idle_us`: since this connection's last one did.
+ * The path's delivery rate as target. Returns the rate; 0: no start, because the path is unknown or the
+ * initial window fills it; then a law for such paths may apply (turns.h, gaps.h, incast.h).
+ * `quiet_us`: time since a burst last began on the path; `idle_us`: since this connection's last one began.
  */
 static __always_inline __u64 pl_aim_at_rate(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
 					    const struct pl_tcp *tcp, struct pl_orders *orders, __u64 quiet_us,
@@ -151,7 +151,7 @@ static __always_inline __u64 pl_aim_at_rate(struct pl_start *s, struct pl_path *
 		s->base_cwnd = tcp->cwnd;
 		return rate;
 	}
-	/* A path that the initial window fills needs no more, but may need it less at once. */
+	/* The initial window fills the path: no start, but many hosts may overflow a queue together. */
 	s->learning = 1;
 	if (rate && path->active <= 1 && path->expected <= 1)
 		s->held_segs = pl_less(pl_more(path->inflight_hi, 2 * PL_LEAD_SEGS) & pl_mask(path->inflight_hi), 255);
@@ -164,7 +164,7 @@ static __always_inline __u64 pl_aim_at_rate(struct pl_start *s, struct pl_path *
 	return 0;
 }
 
-/* Nothing is in flight, and something is to be sent: a burst begins. Returns 1 where it is paced at the path's rate. */
+/* A burst begins: nothing is in flight, and data is unsent. Returns 1 if it is paced at a rate. */
 static __always_inline int pl_start_burst(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
 					  const struct pl_tcp *tcp, struct pl_orders *orders)
 {

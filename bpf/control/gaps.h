@@ -1,38 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
  * Gaps: long messages of many hosts to one receiver at once, over paths that the initial
- * window fills. With as many senders as the receiver's queue has room for packets, a window
- * of one segment each is too much, and no smaller one exists: what is left is time between
- * segments. A sender that leaves one segment in each gap, while the others do the same,
- * needs no window, and the queue holds their chance meetings. All messages of a round
- * together take as long as the link takes for them: so a message that lost, alone on its
- * host, sends the next one over the time that this one took. Within a message the ACKs say
- * more: one that waited for little of what the queue was seen to hold says that the link
- * had time to spare, and the gap gets shorter at once, so that what crowded times have left
- * costs the first message of quiet ones a few gaps; after one that waited for most of it
- * the gap is a little longer.
+ * window fills. With as many senders as the receiver's queue has room for packets, a cwnd
+ * of one segment each is too large, and there is no smaller one: only the time between
+ * segments is left. If each sender sends one segment per gap, the queue holds their chance
+ * coincidences. All messages of a round take the link's time for them together: so after a
+ * message with losses, alone on its host, the next one is spaced over the duration of this one.
+ * Within a message the ACKs adapt the gap. A queueing delay that is a small part of the queue's
+ * length shows spare bandwidth, and the gap shrinks at once, so that a gap from crowded times
+ * costs the first message after them a few segments' time; a delay of most of the queue's
+ * length makes the gap a little longer. As Swift (SIGCOMM 2020) paces a cwnd below one segment.
  *
- * The message has its host's turn (turns.h): where another one of the host waits for it,
- * the crowd is this host's own, and goes by turns.
+ * The message has its host's turn (turns.h): if another message of the host waits, the
+ * congestion is the host's own, and turns schedule it.
  */
 #ifndef PACELINE_GAPS_H
 #define PACELINE_GAPS_H
 
 #include "path.h"
 
-#define PL_GAP_RTT_US 1000 /* of a local network */
-#define PL_GAP_SEGS_MAX 128 /* of longer messages a window finds its way while they last */
-#define PL_GAP_LOSING 5 /* by so much more often do messages time out than not: a window is too much; */
-#define PL_GAP_TIMEOUTS 2 /* of one message so many count at most */
-#define PL_GAP_MAX_US 20000 /* between segments: of 64 senders over 50 Mbit/s */
-#define PL_GAP_NOISE 4 /* a wait below min_rtt divided by this means no competing traffic: */
-#define PL_GAP_FREE 2 /* by a part of so many a gap is shorter then, */
-#define PL_GAP_FASTER 4 /* and by this where less than a third of the queue was waited for; */
-#define PL_GAP_SLOWER 16 /* by this it is longer where more than two thirds were */
-#define PL_GAP_FORGET 256 /* how much a queue holds is forgotten by this part of the difference per ACK */
+#define PL_GAP_RTT_US 1000 /* longest minimum RTT of a local network */
+#define PL_GAP_SEGS_MAX 128 /* longest message, segments: in a longer one cwnd adapts */
+#define PL_GAP_LOSING 5 /* gaps begin when messages with an RTO outnumber the others by this; */
+#define PL_GAP_TIMEOUTS 2 /* most RTOs of one message that count */
+#define PL_GAP_MAX_US 20000 /* longest gap: 64 senders over 50 Mbit/s */
+#define PL_GAP_NOISE 4 /* a queueing delay below 1/4 of min_rtt means no cross traffic: */
+#define PL_GAP_FREE 2 /* the gap shrinks by 1/2 then, */
+#define PL_GAP_FASTER 4 /* and by 1/4 if the delay was below a third of the queue; */
+#define PL_GAP_SLOWER 16 /* it grows by 1/16 if the delay was above two thirds */
+#define PL_GAP_FORGET 256 /* per ACK the known length of the queue moves to the delay by 1/256 of the difference */
 #define PL_GAP_DELAYED_US 40000 /* TCP_DELACK_MIN of a stock kernel */
 
-/* Nothing is in flight: what the last message said. */
+/* The end of a message: its RTOs, and its duration as the next gap. */
 static __always_inline void pl_gap_learn(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u32 lost = tcp->retransmitted_segs - s->retransmitted0;
@@ -55,12 +54,12 @@ static __always_inline void pl_gap_learn(const struct pl_start *s, struct pl_pat
 	}
 	took_us /= sent;
 	path->gap_us = took_us < PL_GAP_MAX_US ? (__u32)took_us : PL_GAP_MAX_US;
-	/* As fast as an initial window in each round trip: nobody else is there. */
+	/* A gap shorter than an initial window per RTT: no cross traffic. */
 	if (path->gap_us * PL_LEAD_SEGS < path->min_rtt_us)
 		path->gap_us = 0;
 }
 
-/* A message begins that has its host's turn. */
+/* The start of a message that has its host's turn. */
 static __always_inline void pl_gap_begin(struct pl_start *s, const struct pl_tcp *tcp)
 {
 	s->base_cwnd = tcp->cwnd;
@@ -70,7 +69,7 @@ static __always_inline void pl_gap_begin(struct pl_start *s, const struct pl_tcp
 	s->state = PL_START_PACED;
 }
 
-/* It goes on under the base's window. */
+/* The message goes on under the base's cwnd. */
 static __always_inline void pl_gap_end(struct pl_start *s, const struct pl_tcp *tcp, struct pl_orders *orders)
 {
 	if (!tcp->recovering)
@@ -81,10 +80,10 @@ static __always_inline void pl_gap_end(struct pl_start *s, const struct pl_tcp *
 }
 
 /*
- * The next segment. The window ends after it, as in incast.h; what the base makes of a loss
- * meanwhile does not hold the others up, from whose ACKs the stack learns of it. Where
- * timeouts of thin streams do not double (tcp_stream_is_thin), it stays one: a repair that is
- * lost, too, is waited for as long as the first time.
+ * The next segment. cwnd ends after it, as in incast.h; the base's response to a loss does not
+ * delay the following segments, whose ACKs show the loss to the stack. Where the RTO of thin streams
+ * does not double (tcp_stream_is_thin), the stream stays thin: the RTO after a lost repair is as
+ * long as the first one.
  */
 static __always_inline void pl_gap_send(struct pl_start *s, const struct pl_policy *policy, const struct pl_tcp *tcp,
 					struct pl_orders *orders)
@@ -97,7 +96,7 @@ static __always_inline void pl_gap_send(struct pl_start *s, const struct pl_poli
 		pl_gap_end(s, tcp, orders);
 		return;
 	}
-	/* Hosts that start together must not go on in step; and the first segments of all take a gap. */
+	/* Hosts that start together must not stay in step; the first segments of all take a gap. */
 	if (tcp->sent_segs == s->sent0)
 		gap_us += gap_us * ((tcp->una * PL_GOLDEN_RATIO >> 24) + 1) / 256;
 	orders->pacing_bps = pl_rate(1, tcp->mss, gap_us);
@@ -107,7 +106,7 @@ static __always_inline void pl_gap_send(struct pl_start *s, const struct pl_poli
 	s->went_us = tcp->now_us;
 }
 
-/* The ACK of one segment that waited so long may have been delayed for want of a second one. */
+/* Whether the ACK of a single segment may be a delayed ACK. */
 static __always_inline int pl_gap_delayed(const struct pl_start *s, const struct pl_policy *policy,
 					  const struct pl_tcp *tcp)
 {
@@ -117,7 +116,7 @@ static __always_inline int pl_gap_delayed(const struct pl_start *s, const struct
 	return tcp->delivered_segs - s->turn_delivered == 1 && s->waited_us >= delay_us / 2;
 }
 
-/* An ACK of such a message; `s->waited_us` is what it says. */
+/* An ACK of a message with gaps; `s->waited_us` is its queueing delay. */
 static __always_inline void pl_gap_on_ack(struct pl_start *s, const struct pl_path *path,
 					  const struct pl_policy *policy, const struct pl_tcp *tcp)
 {

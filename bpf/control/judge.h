@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * What a start says of its path, when it is over: by the stretch of its train, and by its
- * losses (startup.h).
+ * The rate samples of a start (startup.h): the stretch of its train, the queueing delay of its
+ * lead, the spacing of its probe's ACKs, and its losses.
  */
 #ifndef PACELINE_JUDGE_H
 #define PACELINE_JUDGE_H
@@ -10,8 +10,8 @@
 #include "path.h"
 
 /*
- * The first segment of a quiet path's burst already waited behind more than our own start
- * leaves queued: somebody else's standing queue.
+ * The first segment of a burst on a quiet path has waited behind more than a start leaves queued: a
+ * standing queue of other flows.
  */
 static __always_inline int pl_others_queue(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp)
 {
@@ -20,8 +20,8 @@ static __always_inline int pl_others_queue(const struct pl_path *path, __u64 rat
 }
 
 /*
- * A start all of whose RTTs were longer than the path's least, although its train arrived
- * as it left, and so met no queue that others keep full: the path is longer than it was.
+ * All RTTs of a start exceed the path's minimum RTT, and yet its train arrived as it left, so no
+ * other flow fills the path: the path has become longer.
  */
 static __always_inline void pl_see_longer_path(const struct pl_start *s, struct pl_path *path,
 					       const struct pl_tcp *tcp, int has_room)
@@ -34,10 +34,10 @@ static __always_inline void pl_see_longer_path(const struct pl_start *s, struct 
 }
 
 /*
- * The lead, which leaves at a multiple of the rate, and would wait for itself: where its last
- * segment waited for less than half of what it takes at the rate, the path carries more. Short
- * messages have nothing else to say that by, and would stay at a rate that is far too low. What
- * a train says goes before it: a link with a bucket of tokens lets a lead pass at any rate.
+ * The rate sample of a lead. The lead leaves at a multiple of the rate and queues behind itself: if its
+ * last segment waits for less than half of the lead's duration at the rate, the path is faster. Short
+ * messages have no other sample, and would keep a rate that is far too low. A train's sample takes
+ * precedence: a token bucket lets a lead pass at any rate.
  */
 static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					  __u32 done)
@@ -51,17 +51,17 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
 		return;
 	takes_us = (__u64)(PL_LEAD_SEGS - 2) * tcp->mss * PL_USEC_PER_SEC / s->rate_bps;
 	waited_us = tcp->rtt_us > path->min_rtt_us ? tcp->rtt_us - path->min_rtt_us : 0;
-	/* A wary path grows slowly; that of a start that is spread, or goes into a short queue, is none. */
+	/* Not on a wary path, nor for a spread start, nor into a short queue. */
 	if (path->wary || path->room_segs || takes_us < PL_LEAD_LEAST_US || waited_us > takes_us / 2)
 		return;
 	rate = s->rate_bps * takes_us / (2 * waited_us + 1);
-	/* At half of what the lead left at: its packets leave by a timer, and its ACKs come by two. */
+	/* At most half of the lead's pacing rate: its packets leave by a timer, and ACKs are delayed. */
 	if (rate > s->rate_bps * PL_LEAD_SPEEDUP / 2)
 		rate = s->rate_bps * PL_LEAD_SPEEDUP / 2;
 	s->lead_bps = rate;
 }
 
-/* The start is over, and its train did not say more. */
+/* The end of a start without a train: the lead's sample counts. */
 static __always_inline void pl_believe_lead(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	if (!s->lead_bps || tcp->recovering)
@@ -72,10 +72,9 @@ static __always_inline void pl_believe_lead(const struct pl_start *s, struct pl_
 }
 
 /*
- * The ACKs of a probe. Where its first one was held up on its way, by a busy host, and the
- * others were not, they came closer together than they were sent. What arrived since that
- * one was due is a least value, and so is what arrived of the whole burst, whose lead may
- * wait in front of the probe: the path carries more by a little at most.
+ * The rate sample of a probe. If a busy host held up its first ACK and not the others, their spacing is
+ * too small. Two lower bounds limit the sample: the rate since the first ACK's due time, and the rate of
+ * the whole burst, whose lead may queue in front of the probe. The path exceeds these by a little at most.
  */
 static __always_inline void pl_see_probe(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
 					 __u32 done)
@@ -98,7 +97,7 @@ static __always_inline void pl_see_probe(struct pl_start *s, const struct pl_pat
 		return;
 	s->probe_bps = pl_rate(probed, tcp->mss, tcp->now_us - s->probe_acked_us);
 	burst_us = tcp->now_us - s->began_us - path->min_rtt_us;
-	/* What is as short as what hosts take to send and to receive says too little. */
+	/* Too short beside the hosts' processing. */
 	if (burst_us < PL_PROBE_LEAST_US)
 		return;
 	burst = pl_rate(done, tcp->mss, burst_us);
@@ -110,7 +109,7 @@ static __always_inline void pl_see_probe(struct pl_start *s, const struct pl_pat
 		s->probe_bps = least;
 }
 
-/* Judge the train by its stretch, once; `lossy` when the base entered recovery. */
+/* The rate sample of the train, once; `lossy`: the base is in recovery. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					  int lossy)
 {
@@ -126,39 +125,39 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 
 	if (s->rated || !s->train_acked_us || !path->rate_bps)
 		return;
-	/* Of many that share a path each sends little: the queue tells enough. */
+	/* Each of several connections sends little: there the queue suffices. */
 	measured = sent >= least_segs && acked >= least_segs && sent_us && acked_us;
 	if (!measured && pl_voices(s) == 1 && !s->slow)
 		return;
 	s->rated = 1;
 	if (measured)
 		s->lead_bps = 0;
-	/* Under loss fewer segments arrive than were sent: compare like with like. */
+	/* Under loss fewer segments arrive than were sent: compare the same number. */
 	if (measured)
 		sent_us = sent_us * acked / sent;
 	if (measured && !lossy)
 		pl_see_longer_path(s, path, tcp, acked_us <= sent_us + sent_us / 32 + 2 * sent_us / sent);
-	/* What lead and probe had queued was drained when the train's end came by. */
+	/* The queue of lead and probe has drained before the train's end. */
 	queued = s->train_rtt_us ? pl_queued(path, path->rate_bps, tcp, s->train_rtt_us) : room + 1;
 	s->drained = !lossy && queued <= room;
-	/* One ACK more or less at either end, of two segments, is much of a short train. */
+	/* A delayed ACK at either end, of two segments, is much of a short train. */
 	slack_us = s->drained && sent ? sent_us / 8 + 2 * sent_us / sent : sent_us / 64;
 	if (measured && acked_us > sent_us + slack_us && (lossy || !path->wary)) {
-		/* The path gave less than it was asked for. */
+		/* The path stretched the train. */
 		__u64 given = rate * sent_us / acked_us;
 
-		/* To others, who were there before: that says what they send, not what the path carries. */
+		/* By cross traffic that was there before: no sample of the path's rate. */
 		if (!lossy && pl_others_queue(path, path->rate_bps, tcp))
 			return;
-		/* A little, without a loss: jitter of the ACKs looks alike. */
+		/* A small stretch without loss may be ACK jitter. */
 		if (!lossy && acked_us < sent_us + sent_us / 8)
 			given = (given + rate) / 2;
-		/* Of a short train the ACKs may have waited for what others lost. */
+		/* The ACKs of a short train may wait for the repair of others' losses. */
 		if ((s->together > 1 || sent < pl_amount(PL_LONG_TRAIN_SEGS, tcp->mss)) && given < rate / 2)
 			given = rate / 2;
 		rate = lossy ? given : pl_not_below_arrived(path, given, rate, tcp->mss);
 	} else if (!lossy && s->together > 1) {
-		/* All see the same queue: they aim at a short one, and at none lost. */
+		/* All connections see the same queue, and aim at a short one. */
 		if (!s->drained)
 			rate -= rate / 32;
 		else
@@ -171,10 +170,10 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		else if (s->drained && s->probing && acked_us < sent_us - sent_us / 128)
 			rate += rate / 64;
 		else if (s->drained && pl_cautious(path, tcp->mss))
-			/* As congestion avoidance would: what each adds, all add at once. */
+			/* By additive increase: all connections add at once. */
 			rate += s->packet_segs && queued <= room / 4 ? rate / 16 : pl_rate(1, tcp->mss, path->min_rtt_us);
 		else if (s->slow && queued * PL_EMPTY <= room)
-			/* Too slow for a probe: as slow start would, at half its speed. */
+			/* Too slow for a probe: half the growth of slow start. */
 			rate += rate / 2;
 	}
 	if (path->wary && path->wary + PL_WARY_STARTS / 2 > path->wary_for && path->burst_segs < pl_amount(PL_WARY_BURST_SEGS, tcp->mss) &&
@@ -185,14 +184,14 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		pl_vote(s, path, rate, tcp->mss, 1);
 }
 
-/* Judge the train by its losses, when all of it is acknowledged or given up. */
+/* The losses of a start, when all of its train is acknowledged or given up. */
 static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
 					  const struct pl_tcp *tcp)
 {
 	__u32 lost = tcp->retransmitted_segs - s->retransmitted0;
 	__u32 paced = s->paced_segs;
 	int bad = lost > 1 && (__u64)lost * 1000 > (__u64)paced * policy->breaker_permille;
-	/* Rated: it arrived nearly as it was sent, and yet a queue overflowed. */
+	/* Rated: the train arrived nearly as it was sent, and yet a queue overflowed. */
 	__u32 back = !s->rated ? 2 : bad ? 8 : 16;
 	__u64 rate = s->rate_bps - s->rate_bps / back;
 	__u32 size = tcp->sent_segs - s->sent0 + (tcp->mss ? tcp->unsent / tcp->mss : 0);
@@ -200,7 +199,7 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 
 	if (!paced)
 		return;
-	/* Nor was there room for what was lost. */
+	/* The path had no room for the lost segments. */
 	kept = s->rate_bps * (lost < paced - paced / 8 ? paced - lost : paced / 8) / paced;
 	if (kept < rate)
 		rate = kept;

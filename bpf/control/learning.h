@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * A path not yet known: what the ACKs of the base's own slow start say it carries, and
- * what is done with it in the same burst.
+ * An unknown path: its rate by the ACK spacing of the base's slow start, and its use in the
+ * same burst.
  */
 #ifndef PACELINE_LEARNING_H
 #define PACELINE_LEARNING_H
@@ -9,14 +9,13 @@
 #include "path.h"
 
 /*
- * What the block of ACKs says that ends with this one. ACKs that a queue on their way held up
- * and let go count as they were sent.
+ * The rate sample of the block of ACKs that ends with this one. For ACKs that were held up on their way
+ * and released together, the time of their transmission counts.
  *
- * Where a train begins nothing of ours waits in the path: what its first ACK took beyond the
- * minimum RTT, it was held up on its way, by a busy host, or the segments before it that it
- * acknowledges too were on the link. The others came closer to it than they were sent if they
- * were not held up as much. Counted from when it was due, with all its segments, what is held
- * up later makes a rate too low; so the lower of both counts.
+ * A train begins with an empty queue: if its first ACK exceeds the minimum RTT, a busy host held it up,
+ * or the segments before it that it also acknowledges were on the link. Then the spacing of the others
+ * is too small. The rate since the first ACK's due time, with all of its segments, is too low if a
+ * later ACK was held up. So the lower one of both rates counts.
  */
 static __always_inline __u64 pl_block_rate(const struct pl_path *path, const struct pl_tcp *tcp, __u32 segs)
 {
@@ -35,10 +34,9 @@ static __always_inline __u64 pl_block_rate(const struct pl_path *path, const str
 }
 
 /*
- * Spacing of the ACKs of all connections on a path together. On a path not yet known blocks
- * begin with a train of ACKs that come without a pause, and are twice as long each time; on
- * one that is known they follow each other. Only the largest size seen counts, and of these
- * the best.
+ * Rate samples by the ACK spacing of all connections of a path together. On an unknown path a block
+ * begins with a train of ACKs without a pause, and its size doubles each time; on a known one the blocks
+ * follow each other. The fastest block of the largest size counts.
  */
 static __always_inline void pl_see_arrivals(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					    int timely, __u32 pause_us)
@@ -76,7 +74,7 @@ static __always_inline void pl_see_arrivals(struct pl_start *s, struct pl_path *
 	path->block_from = path->acked_segs;
 }
 
-/* A path not yet known: the spacing of its ACKs, and what one connection carried. */
+/* An unknown path: the spacing of its ACKs, and the delivery rate of one connection. */
 static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	if (!tcp->app_limited && tcp->carried_segs > PL_LEAD_SEGS && tcp->carried_us >= path->min_rtt_us) {
@@ -85,23 +83,22 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 		if (carried > path->carried_bps)
 			path->carried_bps = carried;
 	}
-	/* What waits for the window, behind what waits in the path; or was lost there. */
+	/* The path is full: data waits for cwnd and there is a queue, or a segment was lost. */
 	if ((tcp->unsent && tcp->rtt_us > path->min_rtt_us + path->min_rtt_us / 4) ||
 	    tcp->retransmitted_segs != s->retransmitted0)
 		path->filled = 1;
 	/*
-	 * Once it is paced, ACKs come as they are paced, and tell that and no more. While losses
-	 * are repaired they come in lumps: a train of before tells more.
+	 * The ACK spacing of paced segments is that of the pacing. During a repair ACKs come in lumps,
+	 * and an earlier train is the better sample.
 	 */
 	if (!s->rounds && (tcp->retransmitted_segs == s->retransmitted0 || !pl_learned_long(path, tcp->mss)))
-		/* A message now and then says how often the application sends, not what fits. */
+		/* Single messages with pauses are samples of the application's rate, not of the path's. */
 		pl_see_arrivals(s, path, tcp, 1, tcp->app_limited ? 0 : path->min_rtt_us / 8);
 }
 
 /*
- * What the ACKs on a path not yet known said so far. Unless the path was full, what a
- * connection carried in a round trip is what it needed or had a window for: as much as each
- * of the others may carry beside it.
+ * The rate of an unknown path so far. Unless the path was full, the delivery rate of a connection is
+ * limited by its application or its cwnd, and each of the others may have as much beside it.
  */
 static __always_inline __u64 pl_learned(const struct pl_path *path)
 {
@@ -111,22 +108,22 @@ static __always_inline __u64 pl_learned(const struct pl_path *path)
 	return learned > carried ? learned : carried;
 }
 
-/* The end of a burst on a path not yet known: what its ACKs said is the path's rate. */
+/* The end of a burst on an unknown path: the rate so far becomes the path's. */
 static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u64 learned = pl_learned(path);
 	__u32 done = tcp->delivered_segs - s->delivered0;
-	/* Twice what one connection carried in a round trip, times those that there were. */
+	/* Twice the delivery rate of one connection, times their number. */
 	__u64 most = 2 * path->carried_bps * (path->peak ? path->peak : 1);
 
 	if (!s->learning || !learned)
 		return;
-	/* While losses are repaired ACKs come in lumps, and a short block tells little. */
+	/* During a repair ACKs come in lumps, and a short block is a poor sample. */
 	if (tcp->retransmitted_segs != s->retransmitted0 && !pl_learned_long(path, tcp->mss) && most && learned > most)
 		learned = most;
 	if (learned > path->rate_bps)
 		path->rate_bps = learned;
-	/* Of a message that the initial window held no ACK was looked at before the last. */
+	/* Of a message within the initial window only the last ACK was looked at. */
 	if (!s->flight_segs && done <= PL_LEAD_SEGS)
 		s->flight_segs = done;
 	if (s->flight_segs > path->flight_segs)
@@ -135,11 +132,10 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
 }
 
 /*
- * A path not yet known has lost something, and that is repaired: the base's slow start
- * is over, most often long before the path is full, because a window that doubles
- * comes in bursts that a short queue does not hold. What the path carries has been
- * seen by then: in the round trips that follow the window is led there, by small steps,
- * for others may need a part of it.
+ * After the first repaired loss on an unknown path. The loss ended the base's slow start, usually long
+ * before the path is full, because its doubling window comes in bursts that overflow a short queue. The
+ * path's rate is known by then, and cwnd is led to it in the following round trips, by small steps,
+ * because cross traffic may need a part.
  */
 static __always_inline void pl_lead_learning(struct pl_start *s, struct pl_path *path,
 					     const struct pl_tcp *tcp, struct pl_orders *orders)
@@ -149,7 +145,7 @@ static __always_inline void pl_lead_learning(struct pl_start *s, struct pl_path 
 	__u32 window;
 
 	if (tcp->recovering || tcp->retransmitted_segs == s->retransmitted0) {
-		/* Once: who loses again has met others, or a short queue's end. */
+		/* Once only: a second loss is due to cross traffic or a short queue. */
 		s->rounds = s->rounds ? PL_LED : 0;
 		return;
 	}
@@ -159,7 +155,7 @@ static __always_inline void pl_lead_learning(struct pl_start *s, struct pl_path 
 	if (!s->rounds) {
 		s->rounds = PL_ROUNDS + PL_LED;
 		pl_begin_round(s, path, tcp);
-		/* Or the window would go on in bursts that a short queue does not hold. */
+		/* Without pacing cwnd would leave in bursts that overflow a short queue. */
 		orders->pacing_bps = pl_rate(tcp->cwnd, tcp->mss, path->min_rtt_us);
 		s->pacing = 1;
 	}

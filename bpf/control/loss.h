@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * What a burst does about its losses: how fast it repairs those of its start, and where
- * the base's window goes on from in the round trips after it.
+ * The response to loss in a burst: how fast a start's losses are repaired, and ssthresh after a
+ * loss in the round trips that follow.
  */
 #ifndef PACELINE_LOSS_H
 #define PACELINE_LOSS_H
@@ -9,9 +9,9 @@
 #include "path.h"
 
 /*
- * A start has lost more than chance would. What the others on the path send is tried out
- * again by a start that is not spread, and where they are still there that one loses too,
- * and costs them a round trip as well as itself: each time it is tried later.
+ * A start lost more than random loss explains: cross traffic shares the path. A start without spreading
+ * probes later whether it is gone; if not, that start loses too and delays all by a round trip. So
+ * the time until the next such probe grows with each failure.
  */
 static __always_inline void pl_become_wary(struct pl_path *path)
 {
@@ -26,7 +26,7 @@ static __always_inline void pl_become_wary(struct pl_path *path)
 	path->wary = path->wary_for;
 }
 
-/* A start has lost nothing, or what chance would. */
+/* A start lost nothing, or no more than random loss explains. */
 static __always_inline void pl_become_trusted(struct pl_path *path)
 {
 	if (path->wary)
@@ -36,12 +36,11 @@ static __always_inline void pl_become_trusted(struct pl_path *path)
 }
 
 /*
- * A burst has overflowed a queue: what waited in it is all it holds. Half of that may wait
- * without a sign of a full path, where that is less than such a sign is anywhere, or than the
- * packets that the stack makes. A longer queue needs no limit of its own, and one that holds
- * little more than our packets none lower. The segment that tells of the loss may have come
- * when the queue was shorter again; the longest wait of the round trip has the time in it that
- * a packet takes on the host's own link, so a third of that is enough.
+ * A burst has overflowed a queue: the queueing delay shows its length. Half of it is the path's room: the
+ * queue that is no sign of a full path, if that is shorter than for other paths, or than the stack's
+ * packets. A longer queue needs no limit of its own. The ACK that shows the loss may belong to a time when
+ * the queue was shorter again; the longest RTT of the round trip contains the transmission time of a
+ * packet on the host's own link, so a third of that one suffices.
  */
 static __always_inline void pl_see_overflow(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
@@ -57,9 +56,9 @@ static __always_inline void pl_see_overflow(const struct pl_start *s, struct pl_
 }
 
 /*
- * ssthresh after a loss in the first round trips of a burst. The base would take a part
- * of the window (CUBIC 0.7), which says nothing of what others left of the path: what
- * arrived over the last round trip does (as in TCP Westwood).
+ * ssthresh after a loss in the first round trips of a burst: the BDP by the delivery rate of the last
+ * round trip, as in TCP Westwood. The base would take a part of cwnd (CUBIC 0.7), whatever cross
+ * traffic left of the path.
  */
 static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, struct pl_path *path,
 						    const struct pl_tcp *tcp, __u32 base)
@@ -67,12 +66,12 @@ static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, st
 	__u32 arrived, segs = tcp->carried_segs;
 	__u64 took_us = tcp->carried_us;
 
-	/* Of a message that is spread the window is not the base's. */
+	/* The cwnd of a spread message is not the base's. */
 	if (s->spread_segs || s->waits || (s->gapped && s->state == PL_START_PACED))
 		return base > s->base_cwnd / 2 ? base : s->base_cwnd / 2;
 	/*
-	 * Where the initial window nearly fills the path the rest of a window only waits: no more of it
-	 * than was in flight when the queue was full, which the last round trip delivered.
+	 * The initial window nearly fills the path, so the rest of cwnd only queues: the limit is the
+	 * inflight at the overflow, which the last round trip delivered.
 	 */
 	if (s->learning && path->active <= 1 && took_us && path->rate_bps && path->min_rtt_us >= 2 * PL_LEAD_LEAST_US &&
 	    pl_bdp_segs(path->rate_bps, path->min_rtt_us, tcp->mss) <= PL_LEAD_SEGS) {
@@ -85,17 +84,16 @@ static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, st
 	pl_see_overflow(s, path, tcp);
 	if (s->state == PL_START_MEASURED) {
 		/*
-		 * The kernel's sample may be of an earlier burst: what this one's first flight brings
-		 * had waited for the application (tcp_rate_check_app_limited), and such a sample does
-		 * not take the place of a faster one.
+		 * The kernel's rate sample may be of an earlier burst: the first flight of this one is
+		 * app-limited (tcp_rate_check_app_limited), and such a sample does not replace a faster one.
 		 */
 		segs = tcp->delivered_segs - s->train_acked_segs;
 		took_us = s->train_acked_us && segs >= pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss) ?
 				  tcp->now_us - s->train_acked_us : 0;
 	}
 	/*
-	 * Of one alone in a short queue a packet more was too much: as inflight_hi of BBRv3 it goes no
-	 * further. Where it had gone no further, others have come, and the base gives way.
+	 * A connection alone at a short queue: the window that overflowed it bounds inflight_hi, as in
+	 * BBRv3. A loss below inflight_hi is due to cross traffic, and the base responds.
 	 */
 	if (s->state == PL_START_BASE && s->packet_segs && path->active <= 1) {
 		if (tcp->cwnd <= path->inflight_hi)
@@ -114,10 +112,9 @@ static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, st
 }
 
 /*
- * Repairs what a start lost at the path's rate. The base lets one segment go for each
- * that arrived, lest a whole window leaves at once (RFC 6937): a start that lost a third
- * then takes three round trips to repair what is a fraction of its window. Where it is
- * paced it need not wait. The window stays what the base has decided on.
+ * Repairs the losses of a start at the path's rate. The base sends one segment for each delivered one, so
+ * that no burst leaves (PRR, RFC 6937): after a loss of a third, the repair takes three round trips.
+ * Pacing makes that unnecessary. cwnd stays below the base's ssthresh.
  */
 static __always_inline void pl_repair(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
 				      struct pl_orders *orders)
@@ -127,7 +124,7 @@ static __always_inline void pl_repair(struct pl_start *s, const struct pl_path *
 	__u32 window;
 
 	if (!s->rated) {
-		/* Too much was lost to tell: what arrived took a round trip at least. */
+		/* Too much was lost for a rate sample: the delivered segments took at least a round trip. */
 		__u64 arrived = pl_rate(tcp->delivered_segs - s->delivered0, tcp->mss, path->min_rtt_us);
 
 		rate = arrived < rate ? arrived : rate;

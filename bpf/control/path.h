@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * What the start-up law (startup.h) sees, orders and keeps, and a path that the
- * connections of a job share: who is on it, what fits into it, what it is worth.
+ * The start-up law's (startup.h) view of a connection, its orders and its state; and the path that
+ * the connections of a job share: its active connections, its rate, minimum RTT and queue.
  */
 #ifndef PACELINE_PATH_H
 #define PACELINE_PATH_H
@@ -12,134 +12,134 @@
 #define __always_inline inline __attribute__((always_inline))
 #endif
 
-#define PL_LEAD_SEGS 10 /* RFC 6928: what any TCP may send unpaced */
-#define PL_THIN_SEGS 3 /* in flight at most: a stream that the kernel takes for thin (tcp_stream_is_thin) */
-#define PL_LEAD_LEAST_US 500 /* that it must last at a rate to say that it is too low: its packets leave by a timer, up to 50 us late each */
-#define PL_LEAD_SPEEDUP 8 /* the lead leaves this much above the target */
-#define PL_BESIDE_SPEEDUP 4 /* where others keep a long queue: a burst leaves in a fraction of its time on the link */
-#define PL_PROBE_FROM 16 /* segments: later than the application's own start */
-#define PL_PROBE_SEGS 20 /* at twice the rate: adds 10 to a queue at most */
-#define PL_PROBE_BEYOND 8 /* a part in so many more than arrived since it was due, it may say: what hosts take is in that time */
-#define PL_PROBE_LEAST_US 500 /* of a burst's lead and probe, for what hosts take to be a small part */
-#define PL_TRAIN_FROM (PL_PROBE_FROM + PL_PROBE_SEGS) /* what follows is judged */
-#define PL_TRAIN_MIN_SEGS 16 /* shortest train whose stretch is believed */
-#define PL_LONG_TRAIN_SEGS 256 /* of which one is believed that says less than half */
-#define PL_QUEUE_SEGS 20 /* what lead and probe may leave queued: no sign of a full path */
-#define PL_ROOM_LEAST_SEGS 4 /* of a queue: what two packets of two segments are */
-#define PL_PASSES 3 /* times what may wait in a short queue: most of a packet so long passes while its rest arrives */
-#define PL_EMPTY 8 /* a queue of which no more than such a part is used has room for a faster rate */
-#define PL_PACKET_SHIFT 10 /* sk_pacing_shift: a packet is a part of 2^10 of a second's worth */
+#define PL_LEAD_SEGS 10 /* the initial window of RFC 6928, which any TCP may send unpaced */
+#define PL_THIN_SEGS 3 /* most segments in flight of a thin stream (tcp_stream_is_thin) */
+#define PL_LEAD_LEAST_US 500 /* shortest duration of a lead at a rate for a judgement of that rate: each packet leaves by a timer, up to 50 us late */
+#define PL_LEAD_SPEEDUP 8 /* pacing rate of the lead over the target rate */
+#define PL_BESIDE_SPEEDUP 4 /* pacing rate over the share where other flows keep a standing queue */
+#define PL_PROBE_FROM 16 /* segments before the probe: the application writes at full speed by then */
+#define PL_PROBE_SEGS 20 /* at twice the rate: adds at most 10 segments to a queue */
+#define PL_PROBE_BEYOND 8 /* the probe may exceed the rate since its due time by 1/8: that time contains the hosts' processing */
+#define PL_PROBE_LEAST_US 500 /* shortest duration of lead and probe in which the hosts' processing is a small part */
+#define PL_TRAIN_FROM (PL_PROBE_FROM + PL_PROBE_SEGS) /* the segments from here on are the train */
+#define PL_TRAIN_MIN_SEGS 16 /* shortest train whose stretch is a rate sample */
+#define PL_LONG_TRAIN_SEGS 256 /* shortest train that may halve the rate */
+#define PL_QUEUE_SEGS 20 /* that lead and probe may leave queued on a path that is not full */
+#define PL_ROOM_LEAST_SEGS 4 /* least room of a queue: two packets of two segments */
+#define PL_PASSES 3 /* longest packet over the room of a short queue: most of it passes while its end arrives */
+#define PL_EMPTY 8 /* with less than 1/8 of the queue in use the path may carry a faster rate */
+#define PL_PACKET_SHIFT 10 /* sk_pacing_shift: a TSO packet is 1/1024 s of the pacing rate */
 #define PL_NEAR_SHIFT 9 /* net.ipv4.tcp_tso_rtt_log */
-#define PL_SHORTENED_US 512 /* of RTT: below it TSO packets are 64 KB, whatever the pacing rate is (tcp_tso_autosize) */
-#define PL_NEAR_US 2560 /* of RTT: below it TSO packets are longer than a millisecond, by 64 KB >> (RTT >> 9) (tcp_tso_autosize) */
-#define PL_BLOCK_MIN_SEGS 16 /* ACK spacing is learned over blocks from this size */
-#define PL_BLOCK_MIN_US 10 /* and over as long: what comes with one late ACK is no rate */
-#define PL_BLOCK_MAX_SEGS 512 /* to this: the longer, the less a late ACK matters */
-#define PL_ARRIVED_SEGS 64 /* blocks from this size say what arrived of all on a path together */
-#define PL_SEEN_SEGS 4 /* of which a connection tells when it has as many: a look at the path for each ACK is dear */
-#define PL_ROUNDS 16 /* round trips after a start in which the window is led to the path's */
-#define PL_LED 1 /* what is left of them where they are over and must not begin again */
-#define PL_ROUND_VOICE 4 /* of one's voice: one round's ACKs jitter by a packet of 64 KB */
-#define PL_FLIGHT_GROWTH 4 /* a start exceeds the largest proven flight by this at most */
-#define PL_WARY_LOSS 50 /* a start that lost more than a part of so many makes its path wary */
+#define PL_SHORTENED_US 512 /* minimum RTT below which TSO packets are 64 KB at any pacing rate (tcp_tso_autosize) */
+#define PL_NEAR_US 2560 /* minimum RTT below which TSO packets exceed a millisecond of the pacing rate, by 64 KB >> (RTT >> 9) (tcp_tso_autosize) */
+#define PL_BLOCK_MIN_SEGS 16 /* shortest block of ACKs that is a rate sample */
+#define PL_BLOCK_MIN_US 10 /* shortest duration of such a block: one late ACK is no rate sample */
+#define PL_BLOCK_MAX_SEGS 512 /* longest block: in a longer one a late ACK matters less */
+#define PL_ARRIVED_SEGS 64 /* shortest block that is a rate sample of all connections of a path together */
+#define PL_SEEN_SEGS 4 /* delivered segments per update of the path: an update per ACK costs too much CPU */
+#define PL_ROUNDS 16 /* round trips after a start in which the law leads the base's cwnd to the path's */
+#define PL_LED 1 /* rounds left when they are over and must not begin again */
+#define PL_ROUND_VOICE 4 /* weight 1/4 of a round's rate sample: its ACKs jitter by a packet of 64 KB */
+#define PL_FLIGHT_GROWTH 4 /* largest window of a start over the largest inflight delivered without loss */
+#define PL_WARY_LOSS 50 /* a start that lost more than 1/50 makes its path wary */
 #define PL_WARY_STARTS 32 /* good starts in a row after which a path is no longer wary; */
-#define PL_WARY_BACKOFF 4 /* times as many where it lost again before as many good ones more, */
-#define PL_WARY_STARTS_MAX 512 /* and no more than these: a burst in so many may lose */
+#define PL_WARY_BACKOFF 4 /* times as many if it lost again within as many good starts, */
+#define PL_WARY_STARTS_MAX 512 /* and no more than these: one burst in so many may lose */
 #define PL_WARY_ROUNDS 64 /* in place of PL_ROUNDS on such a path */
-#define PL_STEP 8 /* by a part of so many a window grows in a round trip where little is known */
-#define PL_WARY_GROWTH_SEGS 8 /* where a path is wary by no more than so many segments, all together */
-#define PL_WARY_BURST_SEGS 2048 /* longer ones are transfers, and seldom those of many at once */
-#define PL_SPREAD 2 /* of a wary path: a burst leaves within an RTT divided by this, at best */
+#define PL_STEP 8 /* growth per round trip, 1/8, where little is known */
+#define PL_WARY_GROWTH_SEGS 8 /* growth per round trip on a wary path, of all connections together, at most */
+#define PL_WARY_BURST_SEGS 2048 /* longer bursts are transfers, of which seldom many start at once */
+#define PL_SPREAD 2 /* on a wary path a burst takes at least 1/2 RTT to leave */
 #define PL_NO_SSTHRESH 0x7fffffffu /* TCP_INFINITE_SSTHRESH */
-#define PL_GOLDEN_RATIO 2654435761u /* of 2^32: multiplied by it numbers that are near each other are not */
-#define PL_CONFIDENCE 4 /* in what was just confirmed; it halves every half-life, and 1 is too little */
+#define PL_GOLDEN_RATIO 2654435761u /* of 2^32: multiplication by it scatters numbers that are near each other */
+#define PL_CONFIDENCE 4 /* in a rate just confirmed; it halves every half-life, and a rate with 1 is forgotten */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
 #define PL_USEC_PER_SEC 1000000ull
-#define PL_MIN_RTT_AGE_US (300 * PL_USEC_PER_SEC) /* tcp_min_rtt_wlen: routes change */
+#define PL_MIN_RTT_AGE_US (300 * PL_USEC_PER_SEC) /* as net.ipv4.tcp_min_rtt_wlen: routes change */
 #define PL_TIMESTAMP_US 1000 /* a tick of TCP's timestamps (TCP_TS_HZ in tcp.h) */
-#define PL_MIN_RTT_NEAR 32 /* a sample above it by less than this part confirms the minimum RTT: timers jitter */
-#define PL_MIN_RTT_ROSE 8 /* a start whose RTTs all stay above it by this part, on a path with room, says otherwise */
-#define PL_USUAL_MSS 1448 /* bytes; MTU 1500 with timestamps: amounts of data are counted in segments of it */
-#define PL_FEW_SEGS 4 /* of large ones: their ACKs have three gaps, or one where every second one is acknowledged */
+#define PL_MIN_RTT_NEAR 32 /* a sample within 1/32 confirms the minimum RTT: timers jitter */
+#define PL_MIN_RTT_ROSE 8 /* the path is longer if all RTTs of a start exceed the minimum RTT by 1/8, with no queue */
+#define PL_USUAL_MSS 1448 /* bytes; MTU 1500 with timestamps: the unit of the amounts of data above */
+#define PL_FEW_SEGS 4 /* least amount in jumbo segments: their ACKs have three gaps, or one with delayed ACKs */
 
-/* What the law sees of a connection at one moment. Counters may wrap. */
+/* The law's view of a connection at one moment. Counters may wrap. */
 struct pl_tcp {
 	__u64 now_us;
 	__u32 cwnd, ssthresh; /* segments */
 	__u32 srtt_us, min_rtt_us;
 	__u32 mss; /* bytes */
 	__u32 packets_out; /* segments not cumulatively acknowledged, */
-	__u32 in_flight; /* and those of them that neither arrived nor are lost, and what is sent again */
-	__u32 unsent; /* bytes: written and not yet sent */
-	__u32 sent_segs; /* data segments sent, retransmissions too */
-	__u32 delivered_segs; /* data segments known to have arrived */
+	__u32 in_flight; /* tcp_packets_in_flight */
+	__u32 unsent; /* bytes written and not yet sent */
+	__u32 sent_segs; /* data segments sent, with retransmissions */
+	__u32 delivered_segs; /* data segments delivered (tp->delivered) */
 	__u32 retransmitted_segs;
-	__u32 carried_segs; /* delivered over the last RTT or more (tcp_rate.c) */
-	__u32 carried_us; /* and how long that took; 0: not known */
+	__u32 carried_segs; /* the last rate sample (tcp_rate.c): segments delivered over an RTT or more, */
+	__u32 carried_us; /* and its interval; 0: not known */
 	__u32 una, nxt; /* snd_una, snd_nxt */
-	__u32 rtt_us; /* of what this ACK acknowledged; 0: not known */
-	__u32 gso_segs; /* most segments that the stack sends as one packet */
-	__u8 app_limited; /* what is acknowledged now had waited for the application */
+	__u32 rtt_us; /* RTT sample of this ACK; 0: none */
+	__u32 gso_segs; /* longest TSO packet */
+	__u8 app_limited; /* 1: the delivered data was app-limited (tcp_rate_check_app_limited) */
 	__u8 recovering; /* in CWR, Recovery or Loss */
-	__u8 device_segs; /* of a packet at most where no law keeps packets short; 255: or more */
-	__u8 repairing; /* in Recovery, or in Loss and something arrived since the timeout */
+	__u8 device_segs; /* longest TSO packet of the device; 255: or more */
+	__u8 repairing; /* in Recovery, or in Loss with data delivered since the timeout */
 };
 
-/* What it sees of one ACK, to tell whether it wants to see more. As of struct pl_tcp. */
+/* Its view of one ACK, by which it decides whether to look at the connection. Members as in struct pl_tcp. */
 struct pl_ack {
 	__u32 una, sent_segs, delivered_segs, rtt_us;
 	__u32 unsent;
 	__u8 recovering;
 };
 
-/* What the law wants done. Zero: leave it. */
+/* The law's orders. 0: no change. */
 struct pl_orders {
 	__u32 cwnd, ssthresh;
 	__u64 pacing_bps;
-	__u8 settled; /* 1: cwnd is what a start found: the base counts from here */
-	__u8 stop; /* 1: pacing ends: give the socket's pacing back */
+	__u8 settled; /* 1: a start found cwnd; the base counts from here */
+	__u8 stop; /* 1: the law's pacing ends, and the socket's own is restored */
 };
 
-/* State of one connection. All zero is the right beginning. */
+/* State of one connection. All zero at first. */
 struct pl_start {
 	__u64 breaker_until_us;
 	__u64 rate_bps; /* the path's rate when this start began */
-	__u64 first_us, last_us; /* first and last segment of the train sent */
-	__u64 probe_acked_us; /* probe: its first ACK, */
-	__u64 probe_due_us; /* and when that came if nothing held it up */
+	__u64 first_us, last_us; /* transmission of the first and the last segment of the train */
+	__u64 probe_acked_us; /* first ACK of the probe, */
+	__u64 probe_due_us; /* and its due time without delay on the way */
 	__u64 train_acked_us; /* ACK of the train's first segment */
-	__u64 probe_bps; /* spacing of the probe's ACKs; 0: not known */
-	__u64 lead_bps; /* what the wait of the lead's last segment says; 0: not known, or of no use */
+	__u64 probe_bps; /* rate by the spacing of the probe's ACKs; 0: not known */
+	__u64 lead_bps; /* rate by the queueing delay of the lead's last segment; 0: not known */
 	__u64 share_bps; /* rate of the last start, for status */
 	__u64 round_us; /* when this round trip began */
-	__u64 spread_until_us; /* of a message that is spread: when the others' are over */
-	__u64 began_us; /* this burst */
-	__u64 went_us; /* its last transmission under gaps (gaps.h), or ACK but the final one */
+	__u64 spread_until_us; /* of a spread message (incast.h): the end of the spread time */
+	__u64 began_us; /* start of this burst */
+	__u64 went_us; /* its last transmission under gaps (gaps.h), or its last ACK before the final one */
 	__u32 sent0, delivered0, retransmitted0; /* counters when the burst began */
-	__u32 first_segs, last_segs; /* of the burst, sent before first_us, last_us */
+	__u32 first_segs, last_segs; /* segments of the burst sent before first_us, last_us */
 	__u32 probe_acked_segs, train_acked_segs;
 	__u32 seen_segs; /* learning: delivered counter at the last ACK */
-	__u32 together; /* connections that shared the path at most, while it was paced */
+	__u32 together; /* most connections on the path while this one was paced */
 	__u32 paced_segs; /* sent under pacing when the first ACK came */
 	__u32 paced_end; /* snd_nxt at that moment */
-	__u32 flight_segs; /* largest flight of this burst */
+	__u32 flight_segs; /* largest inflight of this burst */
 	__u32 train_rtt_us; /* minimum RTT of the train's second half; 0: none yet */
-	__u32 base_cwnd; /* the base's own window while lead and probe go out */
+	__u32 base_cwnd; /* the base's cwnd while lead and probe leave */
 	__u32 round_end; /* snd_nxt when this round trip began */
 	__u32 round_segs; /* the path's acked_segs at that moment */
-	__u32 round_cwnd; /* and the window */
+	__u32 round_cwnd; /* and cwnd */
 	__u32 round_rtt_us; /* minimum RTT of this round trip; 0: none yet */
 	__u32 min_rtt_us; /* of this burst; 0: none yet */
-	__u32 waited_us; /* what waited of the RTT of the last segment whose RTT is known; where packets are kept short, the most in this round trip */
-	__u32 most_rtt_us; /* longest RTT that was noted in this round trip */
+	__u32 waited_us; /* queueing delay of the last RTT sample; where packets are kept short, the longest of this round trip */
+	__u32 most_rtt_us; /* longest RTT of this round trip */
 	__u32 epoch; /* of the path, when this connection was counted */
-	__u32 burst_segs; /* that arrived of the last burst */
-	__u32 turn_gap_us; /* between the segments of a host's messages that wait for a turn (turns.h) */
-	__u32 gap_us; /* between those of one that has its turn; 0: its window decides (gaps.h) */
-	__u32 queue_us; /* under gaps: the longest wait in a queue, of late */
-	__u32 turn; /* number of the turns, of which its message has, or had, one; 0: none */
-	__u32 turn_sent, turn_lost; /* segments of the last message that should have waited for one, until counted */
-	__u32 turn_retransmitted, turn_delivered; /* counters when the turn's window was last set */
+	__u32 burst_segs; /* delivered in the last burst */
+	__u32 turn_gap_us; /* between the segments of messages that wait for a turn (turns.h) */
+	__u32 gap_us; /* between the segments of a message that has its turn; 0: cwnd decides (gaps.h) */
+	__u32 queue_us; /* under gaps: recent maximum of the queueing delay */
+	__u32 turn; /* generation of turns of which its message has or had one; 0: none */
+	__u32 turn_sent, turn_lost; /* segments of the last message that should have waited for a turn, not counted yet */
+	__u32 turn_retransmitted, turn_delivered; /* counters at the last change of the turn's window */
 	__u32 timeouts; /* of this burst */
 	__u32 bad_row; /* bad starts in a row */
 	__u32 starts, bad_starts, breaker_opened;
@@ -149,26 +149,26 @@ struct pl_start {
 	__u8 learning; /* 1: the path was not known when the burst began */
 	__u8 leading; /* 1: this start has a lead, whose last ACK has not come */
 	__u8 probing; /* 1: and a probe */
-	__u8 slow; /* 1: and no probe, for there is no room for one in a round trip */
+	__u8 slow; /* 1: and no probe, because a round trip is too short for one */
 	__u8 rated; /* 1: this train's stretch has been judged */
-	__u8 drained; /* 1: and at its end next to nothing waited in the path */
-	__u8 rounds; /* round trips in which the law still leads the window */
-	__u8 waited; /* 1: in this one the sender had nothing more to send */
-	__u8 pacing; /* 1: the socket's pacing was ordered by us */
-	__u8 held_segs; /* most in flight on a path that the initial window fills; 0: what the base likes */
-	__u8 packet_segs; /* most segments of a packet that is not paced; 0: what the stack likes */
-	__u8 turn_first; /* 1: it is a connection's first one, and its window was made small */
+	__u8 drained; /* 1: and the queue was nearly empty at its end */
+	__u8 rounds; /* round trips in which the law still leads cwnd */
+	__u8 waited; /* 1: this round trip is app-limited */
+	__u8 pacing; /* 1: the law paces the socket */
+	__u8 held_segs; /* largest cwnd on a path that the initial window fills; 0: no limit */
+	__u8 packet_segs; /* longest TSO packet without pacing; 0: no limit */
+	__u8 turn_first; /* 1: the connection's first message, with a reduced initial window */
 	__u8 turn_held; /* 1: its message has a turn */
-	__u8 turn_wants; /* 1: one begins that waits where messages are lost */
+	__u8 turn_wants; /* 1: its message waits for a turn on a path with losses */
 	__u8 waits; /* 1: it waits for its turn */
-	__u8 others; /* 1: it has waited, for the turn of another message of the host */
-	__u8 alone; /* 1: nor has any of the host's for long */
-	__u8 met; /* 1: it has sent a message that was not short */
-	__u8 gapped; /* 1: gaps were between its segments */
-	__u8 spread_segs; /* of a message that is being spread (incast.h); 0: none is */
+	__u8 others; /* 1: it has waited for the turn of another message of the host */
+	__u8 alone; /* 1: no message of the host has waited for long */
+	__u8 met; /* 1: it has sent a long message */
+	__u8 gapped; /* 1: its segments are spaced by gaps */
+	__u8 spread_segs; /* of the message that is being spread (incast.h); 0: none */
 };
 
-/* The smaller and the larger of two, without a branch: the verifier follows each to the end. */
+/* Minimum and maximum without a branch: the verifier follows each branch to the end. */
 static __always_inline __u32 pl_less(__u32 a, __u32 b)
 {
 	__u64 over = (__u64)a - b;
@@ -183,7 +183,7 @@ static __always_inline __u32 pl_more(__u32 a, __u32 b)
 	return b + ((__u32)over & (__u32)((over >> 63) - 1));
 }
 
-/* All ones where `value` is not 0, to choose by. */
+/* All ones if `value` is not 0, otherwise 0: a choice without a branch. */
 static __always_inline __u32 pl_mask(__u32 value)
 {
 	return (__u32)(0 - ((0 - (__u64)value) >> 63));
@@ -202,7 +202,7 @@ static __always_inline __u32 pl_bdp_segs(__u64 rate_bps, __u32 rtt_us, __u32 mss
 	return mss ? (__u32)((bytes + mss - 1) / mss) : 0;
 }
 
-/* As much data as `segs` segments of the usual size are, in segments of this connection's; a few at least. */
+/* The amount of data of `segs` segments of the usual size, in segments of this connection; at least a few. */
 static __always_inline __u32 pl_amount(__u32 segs, __u32 mss)
 {
 	__u32 large;
@@ -213,7 +213,7 @@ static __always_inline __u32 pl_amount(__u32 segs, __u32 mss)
 	return large > PL_FEW_SEGS ? large : PL_FEW_SEGS;
 }
 
-/* What is left of a value that halves every half-life. */
+/* A value that halves every half-life. */
 static __always_inline __u64 pl_aged(__u64 value, __u64 age_us, const struct pl_policy *policy)
 {
 	__u64 halvings = policy->half_life_ms ? age_us / ((__u64)policy->half_life_ms * 1000) : 0;
@@ -221,16 +221,15 @@ static __always_inline __u64 pl_aged(__u64 value, __u64 age_us, const struct pl_
 	return halvings > 31 ? 0 : value >> halvings;
 }
 
-/* Whether what is so old is believed no more. */
+/* Whether an estimate of this age has expired. */
 static __always_inline int pl_is_old(__u64 age_us, const struct pl_policy *policy)
 {
 	return pl_aged(PL_CONFIDENCE, age_us, policy) <= 1;
 }
 
 /*
- * What is remembered of the path's rate, as long as it is believed. Age takes confidence
- * away, and not rate: a start that is too slow only because time has passed is slower for
- * many bursts than one on a path that nobody ever knew.
+ * The path's remembered rate until it expires; 0 after that. Age reduces the confidence, not the
+ * rate: starts at a rate reduced by age are slower, for many bursts, than those on an unknown path.
  */
 static __always_inline __u64 pl_remembered(const struct pl_path *path, const struct pl_policy *policy,
 					   __u64 now_us)
@@ -240,7 +239,7 @@ static __always_inline __u64 pl_remembered(const struct pl_path *path, const str
 	return path->rate_bps;
 }
 
-/* The same; what is not believed is forgotten, its wariness too: the path is learned as if it were new. */
+/* The same; an expired path is forgotten, with its wariness and its queue, and learned anew. */
 static __always_inline __u64 pl_believed(struct pl_path *path, const struct pl_policy *policy, __u64 now_us)
 {
 	__u64 rate = pl_remembered(path, policy, now_us);
@@ -258,11 +257,10 @@ static __always_inline __u64 pl_believed(struct pl_path *path, const struct pl_p
 }
 
 /*
- * An RTT that can be a minimum; 0 where it cannot. The RTT of a segment that was sent again comes
- * from TCP's timestamps, in whole ticks (tcp_rtt_tsopt_us in tcp_input.c): on a path of 1.5 ms
- * it is 1 ms or 2. Of RTTs by the microsecond clock one in a thousand looks the same. Above the
- * burst's `least` a tick changes nothing, and where many senders share a queue such RTTs are most
- * that there are.
+ * An RTT sample that the law may use; 0: none. The RTT of a retransmitted segment comes from TCP's
+ * timestamps, in whole ticks (tcp_rtt_tsopt_us in tcp_input.c): on a path of 1.5 ms it is 1 or 2 ms,
+ * and must not become a minimum RTT. One in a thousand of the other RTTs is a whole tick, too. Above
+ * the burst's minimum `least` a sample in ticks measures the queue: in incast most samples are such.
  */
 static __always_inline __u32 pl_exact_rtt(__u32 rtt_us, __u32 least)
 {
@@ -270,8 +268,8 @@ static __always_inline __u32 pl_exact_rtt(__u32 rtt_us, __u32 least)
 }
 
 /*
- * The path's minimum RTT, of all connections. Its date is that of the last sample that was
- * as small, or near: the kernel's own value is a minimum of up to 300 s, and has none.
+ * The path's minimum RTT, of all connections. Its date is that of the last sample within 1/32 of it:
+ * the kernel's value is a minimum over 300 s and has no date.
  */
 static __always_inline void pl_see_rtt(struct pl_path *path, __u32 rtt_us, __u64 now_us)
 {
@@ -286,7 +284,7 @@ static __always_inline void pl_see_rtt(struct pl_path *path, __u32 rtt_us, __u64
 	path->min_rtt_at_us = now_us;
 }
 
-/* A connection that has sent nothing has the RTT of its handshake to tell; of a new path any RTT is welcome. */
+/* The RTT of a new connection's handshake, and on a new path any RTT. */
 static __always_inline void pl_see_first_rtt(struct pl_path *path, const struct pl_tcp *tcp)
 {
 	if (!path->min_rtt_us || !tcp->sent_segs)
@@ -309,13 +307,13 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 {
 	__u64 quiet_us = tcp->now_us - path->started_us;
 
-	/* A connection that vanished without a word must not take a share for ever. */
+	/* A connection that was not seen to end must not keep its share for ever. */
 	if (path->active && !pl_on_path(s, path) && quiet_us > 60 * PL_USEC_PER_SEC) {
 		path->epoch++;
 		path->active = 0;
 	}
 	path->started_us = tcp->now_us;
-	/* Shorter than a round trip: the same burst, whose first ones are done. */
+	/* A shorter pause is inside of one burst, whose first connections have finished. */
 	if (!path->active && quiet_us > path->min_rtt_us) {
 		path->expected = path->peak;
 		path->peak = 0;
@@ -335,13 +333,13 @@ static __always_inline void pl_join_path(struct pl_start *s, struct pl_path *pat
 	}
 }
 
-/* How many share the path: those who send, or the one who asks. */
+/* Connections that share the path, the caller at least. */
 static __always_inline __u32 pl_active(const struct pl_path *path)
 {
 	return path->active ? path->active : 1;
 }
 
-/* Where the probe of a start begins: later than its lead, and than the application's own start. */
+/* Segments before the probe of a start. */
 static __always_inline __u32 pl_probe_from(__u32 mss)
 {
 	__u32 from = pl_amount(PL_PROBE_FROM, mss);
@@ -349,28 +347,28 @@ static __always_inline __u32 pl_probe_from(__u32 mss)
 	return from > PL_LEAD_SEGS ? from : PL_LEAD_SEGS;
 }
 
-/* Where it ends, and the train that is judged begins. */
+/* Segments before the train, which follows the probe. */
 static __always_inline __u32 pl_train_from(__u32 mss)
 {
 	return pl_probe_from(mss) + pl_amount(PL_PROBE_SEGS, mss);
 }
 
-/* Lead, probe and a train that can be judged: what must fit into a round trip. */
+/* Segments of a start with lead, probe and the shortest train: they must fit into a round trip. */
 static __always_inline __u32 pl_whole_start(__u32 mss)
 {
 	return pl_train_from(mss) + 2 * pl_amount(PL_TRAIN_MIN_SEGS, mss);
 }
 
 /*
- * Segments of a packet that is not paced, where a queue is short: half of what may wait in it.
- * 0: what the stack likes; on a shorter path nothing makes its packets shorter.
+ * Longest TSO packet without pacing where a queue is short: half of its room, in segments. 0: no limit;
+ * at a shorter RTT the kernel's packets cannot be shortened.
  */
 static __always_inline __u32 pl_packet_most(const struct pl_path *path, const struct pl_tcp *tcp)
 {
 	return tcp->device_segs > 1 && path->min_rtt_us >= PL_SHORTENED_US ? path->room_segs / 2 : 0;
 }
 
-/* Most segments that the stack sends as one packet, where a law keeps packets short: a short RTT adds some (tcp_tso_autosize). */
+/* Longest TSO packet, segments, where the law keeps packets short: a short RTT adds to it (tcp_tso_autosize). */
 static __always_inline __u32 pl_gso_segs(__u32 packet_segs, __u32 device_segs, __u32 min_rtt_us)
 {
 	__u32 shift = min_rtt_us >> PL_NEAR_SHIFT;
@@ -379,7 +377,7 @@ static __always_inline __u32 pl_gso_segs(__u32 packet_segs, __u32 device_segs, _
 	return packet_segs && most < device_segs ? most : device_segs;
 }
 
-/* Segments of a paced packet: a millisecond of the rate, two at least (tcp_tso_autosize). */
+/* Segments of a paced TSO packet: a millisecond of the rate, at least two (tcp_tso_autosize). */
 static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp *tcp)
 {
 	__u64 segs = tcp->mss ? (rate_bps >> PL_PACKET_SHIFT) / tcp->mss : 0;
@@ -387,7 +385,7 @@ static __always_inline __u32 pl_packet_segs(__u64 rate_bps, const struct pl_tcp 
 	return pl_more(pl_less((__u32)segs, tcp->gso_segs), 2);
 }
 
-/* The same, where no law keeps packets short; 0: nor could one. */
+/* The same where the law does not keep packets short; 0: where it cannot. */
 static __always_inline __u32 pl_device_packet(const struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u64 segs = tcp->mss ? (path->rate_bps >> PL_PACKET_SHIFT) / tcp->mss : 0;
@@ -397,7 +395,7 @@ static __always_inline __u32 pl_device_packet(const struct pl_path *path, const 
 	return segs < tcp->device_segs ? (__u32)segs : tcp->device_segs;
 }
 
-/* Segments that may wait in the path without a sign that it is full: fewer where its queue is short. */
+/* Queued segments above which the path is full: fewer where its queue is short. */
 static __always_inline __u32 pl_room(const struct pl_path *path, __u32 mss)
 {
 	__u32 room = pl_amount(PL_QUEUE_SEGS, mss);
@@ -406,9 +404,8 @@ static __always_inline __u32 pl_room(const struct pl_path *path, __u32 mss)
 }
 
 /*
- * Segments that our own start may leave queued on a path that is not full: of lead
- * and probe, and of a paced packet: before the next one comes, a quarter is a fair
- * part.
+ * Segments that a start itself may leave queued on a path that is not full: those of lead and probe, and
+ * a quarter of a paced packet, the mean until the next one.
  */
 static __always_inline __u32 pl_own_queue(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp)
 {
@@ -416,9 +413,8 @@ static __always_inline __u32 pl_own_queue(const struct pl_path *path, __u64 rate
 }
 
 /*
- * A paced packet, or `least` segments if it is smaller. With TSO up to that much of a
- * window is not in flight, because the stack waits until there is room for a whole
- * packet (tcp_tso_should_defer).
+ * A paced packet, at least `least` segments: up to that much of cwnd is not in flight under TSO, because
+ * the stack waits for room for a whole packet (tcp_tso_should_defer).
  */
 static __always_inline __u32 pl_waiting_segs(__u64 rate_bps, const struct pl_tcp *tcp, __u32 least)
 {
@@ -428,22 +424,22 @@ static __always_inline __u32 pl_waiting_segs(__u64 rate_bps, const struct pl_tcp
 }
 
 /*
- * The window that a share of the path fills, and a little to keep it busy. With TSO that is
- * a packet, which waits for room, of each share, and a quarter for what is acknowledged before
- * the stack sends for it. Without, a window delivers less than it is meant for, 5 % of one
- * alone and more of many, and the rate never rises; a short queue has no room for two.
+ * The window of a share of the path, with a spare that keeps it busy. Under TSO the spare is a packet for
+ * each share, which the stack defers, and a quarter of one for data that is acknowledged before the
+ * stack sends for it. Without it a window delivers 5 % less than its rate, with several connections more
+ * than that, and the rate never rises; two packets would overflow a short queue.
  */
 static __always_inline __u32 pl_start_window(__u64 path_bps, __u32 active, __u32 rtt_us, const struct pl_tcp *tcp)
 {
 	__u32 packet = tcp->gso_segs > 1 ? pl_packet_segs(path_bps / active, tcp) : 0;
 	__u32 spare = packet * active + packet / 4;
 
-	/* No spare is near the upper bound; with it the verifier has less to tell apart (stack and instructions). */
+	/* The upper bound is never reached; it saves the verifier states and the program stack. */
 	spare = pl_more(pl_less(spare, 0xffff), PL_LEAD_SEGS);
 	return (pl_bdp_segs(path_bps, rtt_us, tcp->mss) + spare) / active + 1;
 }
 
-/* The same, where it is not far beyond what was ever delivered without loss. */
+/* The same, limited to a multiple of the largest inflight that was delivered without loss. */
 static __always_inline __u32 pl_proven_window(const struct pl_path *path, __u64 path_bps, __u32 active,
 						const struct pl_tcp *tcp)
 {
@@ -462,8 +458,8 @@ static __always_inline __u32 pl_share_window(const struct pl_path *path, const s
 }
 
 /*
- * A wary path with bursts too short for their ACKs to tell much of who else is there, or with
- * a queue that a lead and a probe overflow.
+ * A wary path whose bursts are too short to measure cross traffic, or a queue that lead and probe would
+ * overflow: no probe.
  */
 static __always_inline int pl_cautious(const struct pl_path *path, __u32 mss)
 {
@@ -471,7 +467,7 @@ static __always_inline int pl_cautious(const struct pl_path *path, __u32 mss)
 	       (path->room_segs && path->room_segs <= pl_amount(PL_LEAD_SEGS, mss));
 }
 
-/* Segments that waited in the path at least, when the minimum RTT of a while was `rtt_us`. */
+/* Least number of queued segments during a time with the minimum RTT `rtt_us`. */
 static __always_inline __u32 pl_queued(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp,
 				       __u32 rtt_us)
 {
@@ -483,19 +479,19 @@ static __always_inline __u32 pl_voices(const struct pl_start *s)
 	return s->together ? s->together : 1;
 }
 
-/* A block of ACKs was seen that is long enough to be believed. */
+/* A block of ACKs was long enough to be a rate sample of the path. */
 static __always_inline int pl_learned_long(const struct pl_path *path, __u32 mss)
 {
 	return path->learned_segs >= pl_amount(PL_ARRIVED_SEGS, mss);
 }
 
-/* What arrived of all that share a path together; 0: too little to say. Of one alone its own train says it. */
+/* Delivery rate of all connections of the path together; 0: not known, or a single connection, which has its train. */
 static __always_inline __u64 pl_arrived(const struct pl_path *path, __u32 mss)
 {
 	return path->peak > 1 && pl_learned_long(path, mss) ? path->learned_bps : 0;
 }
 
-/* A rate that those that share a path may raise it to: what arrived of them together, and a little. */
+/* `rate`, limited for a raise of a shared path: 1/16 above the delivery rate of all connections together. */
 static __always_inline __u64 pl_shown(const struct pl_path *path, __u64 rate, __u32 mss)
 {
 	__u64 arrived = pl_arrived(path, mss), most = arrived + (arrived >> 4);
@@ -505,7 +501,7 @@ static __always_inline __u64 pl_shown(const struct pl_path *path, __u64 rate, __
 	return most > path->rate_bps ? most : path->rate_bps;
 }
 
-/* What one's train says the path gave of `rate`, where not more than that arrived of all together. */
+/* `given`, a train's rate sample below `rate`, but not below the delivery rate of all connections together. */
 static __always_inline __u64 pl_not_below_arrived(const struct pl_path *path, __u64 given, __u64 rate, __u32 mss)
 {
 	__u64 arrived = pl_arrived(path, mss), least = arrived - (arrived >> 4);
@@ -515,7 +511,7 @@ static __always_inline __u64 pl_not_below_arrived(const struct pl_path *path, __
 	return least < rate ? least : rate;
 }
 
-/* Each of those that started together has one voice, of which it gives one in `of`. */
+/* A rate sample moves the path's rate with the weight 1/(N * of), N connections having started together. */
 static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *path, __u64 rate, __u32 mss,
 				    __u32 of)
 {
@@ -529,8 +525,8 @@ static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *pa
 }
 
 /*
- * What arrived since the path was last told. `timely`: ACK by ACK, or nearly: a block of ACKs
- * counts no others (learning.h).
+ * Adds the segments delivered since the last update of the path. `timely`: the updates are ACK by ACK or
+ * nearly; a block of ACKs (learning.h) counts no others.
  */
 static __always_inline void pl_tell(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp, int timely)
 {
@@ -542,7 +538,7 @@ static __always_inline void pl_tell(struct pl_start *s, struct pl_path *path, co
 	s->seen_segs = tcp->delivered_segs;
 }
 
-/* A round trip begins: it ends when what was sent until now is acknowledged. */
+/* A round trip begins: it ends when snd_una reaches the present snd_nxt. */
 static __always_inline void pl_begin_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	pl_tell(s, path, tcp, tcp->delivered_segs - s->seen_segs < PL_SEEN_SEGS);
@@ -555,13 +551,13 @@ static __always_inline void pl_begin_round(struct pl_start *s, struct pl_path *p
 	s->waited = 0;
 }
 
-/* Whether a connection tells the path of what arrives all the time: while it shares it, and is measured. */
+/* Whether a connection updates the path with each few ACKs: while it shares the path, and is measured. */
 static __always_inline int pl_is_telling(const struct pl_start *s)
 {
 	return s->together > 1 && (s->state == PL_START_MEASURED || s->rounds);
 }
 
-/* Whether it has arrivals to tell of now: so many, or a round trip ends. */
+/* Whether an update of the path is due now: enough segments were delivered, or a round trip ends. */
 static __always_inline int pl_tells(const struct pl_start *s, __u32 delivered_segs, __u32 una)
 {
 	return (pl_is_telling(s) && delivered_segs - s->seen_segs >= PL_SEEN_SEGS) ||
@@ -575,7 +571,7 @@ static __always_inline void pl_note_rtt(struct pl_start *s, __u32 rtt_us)
 		s->round_rtt_us = rtt_us;
 }
 
-/* Of a train's second half, whose first `done` segments have arrived: lead and probe are past. */
+/* Minimum RTT of the train's second half, which lead and probe no longer delay; `done` segments are delivered. */
 static __always_inline void pl_note_train_rtt(struct pl_start *s, __u32 done, __u32 rtt_us)
 {
 	s->most_rtt_us = pl_more(s->most_rtt_us, rtt_us);

@@ -20,32 +20,31 @@
  * - Target `delivery-rate` starts at what the path delivered. ssthresh falls
  *   with each loss and after idle says little about the path; the spacing of
  *   the ACKs of a paced train says what the path carried of it.
- *   A train leaves over a span S and its ACKs arrive over a span A. A path that
- *   has room keeps A = S; one that has not stretches it, and S/A of the rate is
- *   what it gave. A sender that had to wait for its application stretches both
- *   alike, so that idleness is never taken for congestion.
- *   A path with more room than was used does not show in S and A. So a start that
- *   is alone on its path has a probe: a few segments at twice the rate, few enough
- *   to add no more to a queue than the initial window that any TCP may send (RFC
- *   6928). The spacing of the probe's own ACKs says how far the target may go; it
- *   moves by a factor of two per start at most. One probe per RTT and path.
- * - The round trips after the start go on measuring, and lead the base's window to
- *   the path's: a start is too short to know a path to a few percent, and from a
- *   window 5 % below the path CUBIC takes seconds to fill it.
- * - The first segments, a TCP's initial window, are hardly paced: a short
- *   message must not wait for a pace that long ones need.
- * - A bottleneck may lie on the paths of hosts that do not see each other. Where starts
- *   lose, the path is wary for a while: a burst is spread over half a round trip, and
- *   what it loses is repaired at the path's rate (loss.h).
- * - The target belongs to a path (job, host and destination) and is divided by
- *   the connections in a burst on it: N that start at once send one path's rate.
- *   The first packet of each allows for as many as started together last time. Who
- *   has sent everything leaves its share to the others. They do not probe: each has
- *   a voice in what the path's rate is, and together they aim at a short queue.
+ *   A train leaves over a span S and its ACKs arrive over a span A. A path with
+ *   room has A = S; a full path stretches the train, and S/A of the rate is its
+ *   delivery rate. An app-limited sender stretches both spans alike, so idle time
+ *   does not look like congestion.
+ *   S and A do not show unused bandwidth. So a start that is alone on its path has
+ *   a probe: a few segments at twice the rate, which add no more to a queue than
+ *   the initial window of any TCP (RFC 6928). The spacing of the probe's ACKs bounds
+ *   the new rate, which is at most doubled per start. One probe per RTT and path.
+ * - The round trips after the start continue the measurement, and lead the base's
+ *   cwnd to the path's: a start is too short for a precision of a few percent, and from
+ *   a cwnd 5 % too small CUBIC takes seconds to fill the path.
+ * - The first segments, a TCP's initial window, are hardly paced: pacing would delay
+ *   short messages.
+ * - Hosts that do not see each other may share a bottleneck. After lossy starts the path
+ *   is wary: the next bursts are spread over half a round trip, and losses are repaired
+ *   at the path's rate (loss.h).
+ * - The target belongs to a path (job, host and destination) and is divided by the
+ *   connections in a burst on it: N connections that start at once send at one path's
+ *   rate. The first packet of each assumes as many as started together last time. A
+ *   connection without unsent data leaves its share to the others. Shared starts have
+ *   no probe: each rate sample has the weight 1/N, and together they aim at a short queue.
  *
- * Integer arithmetic only; no clock, no kernel type, no allocation. The caller
- * passes in what it sees of the connection and applies the orders. Both path
- * and start must be protected from concurrent calls by the caller.
+ * Integer arithmetic only; no clock, no kernel type, no allocation. The caller passes in
+ * its view of the connection and applies the orders. It must protect both path and start
+ * from concurrent calls.
  */
 #ifndef PACELINE_STARTUP_H
 #define PACELINE_STARTUP_H
@@ -60,7 +59,7 @@
 #include "turns.h"
 #include "wanted.h"
 
-/* A short queue has no room for more, or what the last growth did is not seen yet. */
+/* A short queue is in use, or the last growth of cwnd is not measured yet. */
 static __always_inline int pl_is_short_of_room(const struct pl_start *s, const struct pl_path *path,
 					       const struct pl_tcp *tcp)
 {
@@ -69,8 +68,8 @@ static __always_inline int pl_is_short_of_room(const struct pl_start *s, const s
 }
 
 /*
- * The window that one connection alone does not exceed where a short queue overflowed (loss.h). A
- * queue never overflows below the BDP: such a limit is of a path that carried less.
+ * inflight_hi: the largest window of a connection alone where a short queue overflowed (loss.h). A queue
+ * does not overflow below the BDP: a smaller limit belongs to the time when the path was slower.
  */
 static __always_inline __u32 pl_inflight_hi(const struct pl_path *path, const struct pl_tcp *tcp)
 {
@@ -79,13 +78,13 @@ static __always_inline __u32 pl_inflight_hi(const struct pl_path *path, const st
 	return hi | ~pl_mask(pl_more(hi, least) - least) | pl_mask(path->active >> 1);
 }
 
-/* What a window may grow by in a round trip where a queue is short: slow start sends two for each that arrived. */
+/* Growth per round trip where a queue is short: slow start sends two segments for each delivered one. */
 static __always_inline __u32 pl_window_step(const struct pl_path *path, __u32 cwnd)
 {
 	return pl_more(path->room_segs, cwnd / PL_STEP);
 }
 
-/* The base goes on by its own slow start, to this connection's share of the path. */
+/* Sets ssthresh, up to which the base's slow start grows: this connection's share of the path. */
 static __always_inline void pl_lead_window(const struct pl_start *s, const struct pl_path *path,
 					   const struct pl_tcp *tcp, struct pl_orders *orders)
 {
@@ -95,7 +94,7 @@ static __always_inline void pl_lead_window(const struct pl_start *s, const struc
 
 	if (more > most)
 		more = most;
-	/* Whose rate was found among others, who may be gone. */
+	/* The cross traffic of the rate sample may be gone. */
 	if (path->wary && share < tcp->cwnd + more && !pl_is_short_of_room(s, path, tcp))
 		share = tcp->cwnd + more;
 	share = pl_less(share, pl_less(tcp->cwnd + pl_window_step(path, tcp->cwnd), pl_inflight_hi(path, tcp)) | ~shorter);
@@ -104,9 +103,9 @@ static __always_inline void pl_lead_window(const struct pl_start *s, const struc
 }
 
 /*
- * A larger window is tried: a little larger, and of those that share a path, which have no
- * probe, the more the more this burst has found; the less, the longer the path stays wary.
- * Without branches, each of which the verifier follows to the end.
+ * Probes for bandwidth by a slightly larger window. Connections that share a path have no probe, so they
+ * add a part of what this burst has found; less on a wary path. Without branches, which cost the
+ * verifier states.
  */
 static __always_inline void pl_grow_window(const struct pl_start *s, struct pl_path *path)
 {
@@ -119,12 +118,11 @@ static __always_inline void pl_grow_window(const struct pl_start *s, struct pl_p
 }
 
 /*
- * The round trips of a long burst after its start, which is too short to measure a
- * path to a few percent. Once the window fills the path, what a round trip delivers
- * is the path's rate. While next to nothing waits in it, that is a least value, and a
- * larger window is tried; with a window below what is known, a value to be believed
- * if it is larger by more than the ACKs jitter. The rate itself is never raised by
- * guess: what one burst tried, the next would start at.
+ * The round trips of a long burst after its start. Once cwnd fills the path, the delivery
+ * rate of a round trip is a sample of the path's rate. Without a queue it is a lower bound,
+ * and a larger cwnd is tried; with a cwnd below the path's BDP it counts only if it exceeds
+ * the rate by more than ACK jitter. The rate itself is raised by samples only: the next burst
+ * starts at it.
  */
 static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					    struct pl_orders *orders)
@@ -139,7 +137,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		return;
 	s->rounds--;
 	if (tcp->recovering) {
-		/* The path is full, and the base knows how to go on, if slowly: too slowly for those that wait. */
+		/* The path is full, and the base recovers by itself; on a wary path that is too slow. */
 		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, tcp->mss, 1);
 		if (!path->wary)
 			s->rounds = 0;
@@ -150,11 +148,11 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		__u64 rate = pl_rate(segs, tcp->mss, tcp->now_us - s->round_us);
 		__u32 waiting = pl_waiting_segs(path->rate_bps / active, tcp, pl_amount(PL_PROBE_SEGS, tcp->mss));
 		int full = pl_queued(path, path->rate_bps, tcp, s->round_rtt_us) >= pl_room(path, tcp->mss);
-		/* With a window for more, and no receiver's window below it. */
+		/* cwnd was in use, and the receiver's window is not below it. */
 		int filled = s->round_cwnd >= pl_start_window(path->rate_bps, active, path->min_rtt_us, tcp) &&
 			     tcp->packets_out + waiting >= s->round_cwnd;
 
-		/* A queue that was there before we came says nothing of what the path carries. */
+		/* The standing queue of other flows is no sample of the path's rate. */
 		if (full ? !pl_others_queue(path, path->rate_bps, tcp) :
 			   rate - (filled ? 0 : rate / 16) > path->rate_bps)
 			pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, tcp->mss, PL_ROUND_VOICE);
@@ -163,8 +161,8 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			if (path->window_bps < path->rate_bps)
 				path->window_bps = path->rate_bps;
 			/*
-			 * Only after a whole round with the window that is tried already; the segment, or two of
-			 * a large window, by which the rate has moved since are not that.
+			 * Only after a whole round with the window on trial. The rate may have moved the share by
+			 * a segment meanwhile, or two of a large window.
 			 */
 			if (s->round_cwnd + (s->round_cwnd + 255) / 256 >= pl_share_window(path, tcp) &&
 			    path->window_bps < rate + rate / 16)
@@ -176,12 +174,12 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 }
 
 /*
- * One paced packet must not hold more than a short queue: the window ends there, and the pacing
- * timer asks again. The stack sends less than it would only within half a round trip of the
- * oldest segment on its way, or where that is a third of the window (tcp_tso_should_defer), and
- * waits for the first ACK otherwise. So later packets are half of what is on its way, as long
- * as no more of that can wait than the queue holds; or what the stack makes, where the round
- * trip is not short and that is no large part of it.
+ * A paced packet must not be longer than a short queue: cwnd ends with it, and the pacing timer
+ * calls again. The stack sends less than a full TSO packet only within half an RTT of the oldest
+ * segment in flight, or if that is a third of the window, and otherwise defers until the first ACK
+ * (tcp_tso_should_defer). So later packets are half of the inflight, as long as the queue holds
+ * the part of it that can wait; at a long RTT, where a full packet is a small part of the
+ * window, they are full packets.
  */
 static __always_inline __u32 pl_packet_end(const struct pl_start *s, const struct pl_path *path,
 					   const struct pl_tcp *tcp, __u32 window)
@@ -195,7 +193,7 @@ static __always_inline __u32 pl_packet_end(const struct pl_start *s, const struc
 	return window < tcp->packets_out + packet ? window : tcp->packets_out + packet;
 }
 
-/* A transmission that is not paced by the path's rate. Returns 0: it is. */
+/* A transmission of a burst that is not paced at the path's rate. Returns 0 if it is. */
 static __always_inline int pl_send_otherwise(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
 					     const struct pl_tcp *tcp, struct pl_orders *orders, __u32 n)
 {
@@ -228,7 +226,7 @@ static __always_inline int pl_send_otherwise(struct pl_start *s, struct pl_path 
 	return 0;
 }
 
-/* The connection's share of the path at its `n`th segment. Returns among how many it is divided. */
+/* The connection's share of the path at its `n`th segment. Returns the number of shares. */
 static __always_inline __u32 pl_take_share(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp, __u32 n)
 {
 	__u32 active;
@@ -236,17 +234,17 @@ static __always_inline __u32 pl_take_share(struct pl_start *s, struct pl_path *p
 	if (!pl_on_path(s, path))
 		pl_join_path(s, path, tcp);
 	active = path->active;
-	/* Those that started together last time are about to: leave them room. */
+	/* As many as last time are about to start. */
 	if (!n && !s->leading && active < path->expected)
 		active = path->expected;
 	if (!n || s->together < path->active)
 		s->together = path->active;
 	s->share_bps = s->rate_bps / active;
-	/* With this packet all is sent, and the share is free for the others. */
+	/* With this packet all data is sent, and the share is free for the others. */
 	if (n >= pl_probe_from(tcp->mss) && tcp->unsent <= pl_packet_segs(s->share_bps, tcp) * tcp->mss)
 		pl_leave_path(s, path);
 	if (!n && tcp->now_us - path->lead_us > path->min_rtt_us) {
-		/* Nobody else's lead and probe are on their way. */
+		/* No other lead and probe are in flight on this path. */
 		s->leading = 1;
 		s->slow = active == 1 && pl_bdp_segs(s->share_bps, path->min_rtt_us, tcp->mss) < pl_whole_start(tcp->mss);
 		s->probing = !s->slow && !pl_cautious(path, tcp->mss);
@@ -255,7 +253,7 @@ static __always_inline __u32 pl_take_share(struct pl_start *s, struct pl_path *p
 	return active;
 }
 
-/* Pace and window of a packet behind lead and what comes in front of the probe. */
+/* Pacing rate and cwnd of a packet after lead and probe. */
 static __always_inline void pl_pace_window(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
 					   struct pl_orders *orders, __u32 active)
 {
@@ -264,9 +262,9 @@ static __always_inline void pl_pace_window(struct pl_start *s, const struct pl_p
 	orders->pacing_bps = s->share_bps;
 	if (path->lead_rtt_us > 2 * path->min_rtt_us) {
 		/*
-		 * Others keep a queue there that is longer than the path. What is paced among their
-		 * packets gets half of the path at best, and such a queue has room for a burst; a
-		 * fair share is half of what is in flight.
+		 * Other flows keep a standing queue longer than the RTT. Paced among their packets, a burst
+		 * gets half of the path at best, and such a queue has room for a burst; the fair share is
+		 * half of the inflight.
 		 */
 		__u32 fair = pl_start_window(s->rate_bps / 2, active, path->lead_rtt_us, tcp);
 
@@ -276,7 +274,7 @@ static __always_inline void pl_pace_window(struct pl_start *s, const struct pl_p
 	}
 	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
 	orders->cwnd = pl_less(orders->cwnd, pl_inflight_hi(path, tcp) | ~pl_mask(s->packet_segs));
-	/* A slow path may not be one for long: the base's slow start finds out. */
+	/* A slow path may become faster: the base's slow start finds out. */
 	if (!s->slow || path->wary)
 		orders->ssthresh = orders->cwnd;
 	if (s->packet_segs || (path->room_segs && path->min_rtt_us < PL_SHORTENED_US))
@@ -290,11 +288,11 @@ static __always_inline void pl_send_paced(struct pl_start *s, struct pl_path *pa
 	__u32 active = pl_take_share(s, path, tcp, n);
 
 	/*
-	 * One TSO packet must not hold more than the lead, or than the probe: the
-	 * window ends there, and the pacing timer asks again.
+	 * A TSO packet must not extend beyond the lead, or the probe: cwnd ends there, and
+	 * the pacing timer calls again.
 	 */
 	if (s->leading && n < PL_LEAD_SEGS) {
-		/* A start that is spread is so because of what leads together do. A short queue holds one lead. */
+		/* No speed-up where leads of many connections overflow a queue together, nor in a short queue. */
 		orders->pacing_bps = s->rate_bps * (s->rate_bps < path->rate_bps || path->room_segs ? 1 : PL_LEAD_SPEEDUP);
 		orders->cwnd = PL_LEAD_SEGS;
 		return;
@@ -314,7 +312,7 @@ static __always_inline void pl_send_paced(struct pl_start *s, struct pl_path *pa
 		orders->cwnd = pl_train_from(tcp->mss);
 		return;
 	}
-	/* Of many each sends little: all but its first packet counts. */
+	/* Each of several connections sends little: all but its first packet is its train. */
 	if (n < (s->probing ? pl_train_from(tcp->mss) : active > 1 ? 2 : PL_LEAD_SEGS))
 		return;
 	if (!s->first_us) {
@@ -326,14 +324,14 @@ static __always_inline void pl_send_paced(struct pl_start *s, struct pl_path *pa
 }
 
 /*
- * Called before each transmission, with what the connection looks like now.
- * Decides whether a start begins, and what pace and window the next packet has.
+ * Called before each transmission. Decides whether a start begins, and sets pacing rate and
+ * cwnd for the next packet.
  */
 static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_path *path,
 						 const struct pl_policy *policy, const struct pl_tcp *tcp,
 						 struct pl_orders *orders)
 {
-	/* Of a message that is spread each segment may have arrived before the next one leaves. */
+	/* Each segment of a spread message may be acknowledged before the next one leaves. */
 	int within = (s->state == PL_START_PACED && s->sent0 == tcp->sent_segs) ||
 		     ((s->spread_segs || s->waits || s->turn) && tcp->unsent);
 	__u32 n;
@@ -347,7 +345,7 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		return;
 	}
 	if (!tcp->packets_out && !within) {
-		/* The pacing timer asks once more after the last packet. */
+		/* The pacing timer fires once more after the last packet. */
 		if (!tcp->unsent || !pl_start_burst(s, path, policy, tcp, orders))
 			return;
 	}
@@ -359,19 +357,18 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 }
 
 /*
- * The window for a transmission that is not paced: while it is led on a path with a short queue,
- * or the initial window nearly fills the path, the base's own growth goes no further than the
- * queue holds, for it does not look at that.
+ * The cwnd of a transmission without pacing: where a queue is short, or the initial window nearly fills
+ * the path, it limits the base's own growth, which does not regard the queue.
  */
 static __always_inline __u32 pl_led_window(const struct pl_start *s, __u32 cwnd, __u32 ssthresh)
 {
-	/* A window that nothing waits of is too small: the path carries more than it did. */
+	/* Without a queue the limit is too small: the path has become faster. */
 	if (s->held_segs && cwnd > s->held_segs && 2 * s->waited_us >= s->min_rtt_us)
 		return s->held_segs;
 	return s->packet_segs && s->rounds && s->state == PL_START_BASE && cwnd > ssthresh ? ssthresh : cwnd;
 }
 
-/* Who has nothing to send needs no share, nor who may not: its receiver's window is closed. */
+/* A connection without unsent data, or with a closed receive window, leaves its share. */
 static __always_inline void pl_keep_share(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	if (s->learning)
@@ -382,7 +379,7 @@ static __always_inline void pl_keep_share(struct pl_start *s, struct pl_path *pa
 		pl_join_path(s, path, tcp);
 }
 
-/* The first ACK of a paced start: from here on its train is measured. */
+/* The first ACK of a paced start: pacing ends, and the train is measured. */
 static __always_inline void pl_end_paced(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
 					 const struct pl_tcp *tcp, struct pl_orders *orders)
 {
@@ -391,18 +388,18 @@ static __always_inline void pl_end_paced(struct pl_start *s, struct pl_path *pat
 	s->state = PL_START_MEASURED;
 	s->paced_segs = tcp->sent_segs - s->sent0;
 	s->paced_end = tcp->nxt;
-	/* Nobody's on this path was in front of the first one's first segment. */
+	/* The first segment of the first start had no other one of this path in front of it. */
 	if (s->leading || s->together == 1)
 		path->lead_rtt_us = tcp->rtt_us;
 	if (policy->target == PL_TARGET_SSTHRESH) {
 		orders->stop = 1;
 		s->pacing = 0;
 	} else if (!s->led && tcp->cwnd < s->base_cwnd) {
-		/* A burst no longer than its lead leaves the base's window. */
+		/* A burst within its lead keeps the base's cwnd. */
 		orders->cwnd = s->base_cwnd;
 	}
 	orders->settled |= s->led;
-	/* What is not paced comes in shorter packets: from here the ACKs keep time. */
+	/* Shorter packets are not paced: from here on the ACK clock paces. */
 	shorter = pl_mask(s->packet_segs) & pl_mask(s->led);
 	orders->cwnd |= pl_less(tcp->cwnd, s->paced_segs) & shorter;
 	orders->ssthresh |= pl_less(tcp->ssthresh, s->paced_segs + pl_window_step(path, s->paced_segs)) & shorter;
@@ -410,7 +407,7 @@ static __always_inline void pl_end_paced(struct pl_start *s, struct pl_path *pat
 	s->pacing &= ~shorter;
 }
 
-/* An ACK of a paced train, of which `done` segments have arrived; `over`: it was the last. */
+/* An ACK of a burst whose train is measured; `done` segments of it are delivered; `over`: all are. */
 static __always_inline void pl_measure(struct pl_start *s, struct pl_path *path, const struct pl_policy *policy,
 				       const struct pl_tcp *tcp, struct pl_orders *orders, __u32 done, int over)
 {
@@ -421,7 +418,7 @@ static __always_inline void pl_measure(struct pl_start *s, struct pl_path *path,
 		s->train_acked_segs = tcp->delivered_segs;
 	}
 	pl_note_train_rtt(s, done, tcp->rtt_us);
-	/* Under loss, half of the train is enough, and the rest may not come. */
+	/* In recovery half of the train suffices: the rest may be lost. */
 	if (done >= s->last_segs || (tcp->recovering && done >= s->last_segs / 2))
 		pl_judge_rate(s, path, tcp, tcp->recovering);
 	if ((__s32)(tcp->una - s->paced_end) < 0 && !over)
@@ -436,11 +433,9 @@ static __always_inline void pl_measure(struct pl_start *s, struct pl_path *path,
 }
 
 /*
- * From here the ACKs keep time, once they carry the whole window and that is what
- * it was led to. Where the receiver's window is still opening they do not: what it
- * releases at once is more than the path takes. Nor where the base's slow start
- * sends two packets for each that arrived, of 64 KB each with TSO. So the pace (now
- * the kernel's, 1.2 cwnd/srtt) stays until then.
+ * Ends pacing once the ACK clock paces: when cwnd is in flight and has reached ssthresh. While the
+ * receive window still opens, each ACK releases more than the path takes; in slow start it releases
+ * two TSO packets of 64 KB each. Until then the pacing rate is the kernel's, 1.2 cwnd/srtt.
  */
 static __always_inline void pl_end_pacing(struct pl_start *s, const struct pl_tcp *tcp, struct pl_orders *orders)
 {
@@ -453,7 +448,7 @@ static __always_inline void pl_end_pacing(struct pl_start *s, const struct pl_tc
 	}
 }
 
-/* Called for each ACK, after the counters in `tcp` were brought up to date. */
+/* Called for each ACK, with the counters in `tcp` as of after it. */
 static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *path,
 					    const struct pl_policy *policy, const struct pl_tcp *tcp,
 					    struct pl_orders *orders)

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
  * Turns: long messages from one host to many others at once, on paths that the initial
- * window fills, as in an all-to-all of a local network. Each of these connections may have
- * a window, but together they overflow queues that are as short, and what is left of a
- * window after that is too small for a fast retransmission: timeouts repair it. A few
- * connections with a window fill such a path as well as all of them with a part of it.
- * So where messages are lost, a host's connections take turns: some send as their base
- * algorithm says, under a window that all turns of the host share, until their messages
- * are over; as many at a time as it is enough for, because a port to which nobody has a turn
- * is idle. Of the others each sends a segment now and then, which asks for a turn: a host
- * has as many of these per second however many connections wait, and who is alone waits
- * for next to nothing. Hosts do not know of each other: the shared window finds what is
- * left to each of them.
+ * window fills, as in an all-to-all of a local network. Together the windows of these
+ * connections overflow the short queues, and the rest of each window is too small for a fast
+ * retransmit, so RTOs repair the losses. A few connections with a whole window fill such a
+ * path as well as all of them with a part of one. So where messages lose segments, a host's
+ * connections take turns: several at a time send their messages under the base algorithm and
+ * a window that all turns of the host share. That window decides how many turns there are at
+ * a time, because a receiver's port without a turn is idle. Each waiting connection sends a
+ * segment now and then, which requests a turn. The rate of these requests per host does not
+ * depend on the number of waiting connections, and a connection that waits alone waits for
+ * next to no time. Hosts do not know of each other: the shared window finds each one's share.
  */
 #ifndef PACELINE_TURNS_H
 #define PACELINE_TURNS_H
@@ -19,24 +18,24 @@
 #include "path.h"
 #include "gaps.h"
 
-#define PL_TURN_RTT_US 1000 /* of a local network */
-/* Under a shared window of PL_LEAD_SEGS a host asks for its turn once in the time of so many */
-#define PL_TURN_GAP_SEGS 3 /* segments, under a smaller one more seldom, */
-#define PL_TURN_GAP_MAX_US 180 /* but once in so long: nobody sends from a turn's end until then. */
-#define PL_TURN_GAP_MIN_US 50 /* No more often than this: each is a timer's interrupt. */
-#define PL_TURN_LEASE_US 4000 /* where nothing arrives for a round trip and so long, all turns are over */
-#define PL_TURN_WINDOW_UNIT 64 /* of the shared window: grows by a segment per so many delivered */
-#define PL_TURN_WINDOW_CUT 4 /* and loses one part in so many, */
-#define PL_TURN_PLACES 16 /* turns at a time, at most: of four segments each they are 96 KB, more than a port of 64 KiB holds */
-#define PL_TURN_SEGS 4 /* segments of it are enough for one more turn at a time */
-#define PL_TURN_LOSING 1024 /* where more than one segment of so many is lost in long messages, turns lose less; */
-#define PL_TURN_SENT 1024 /* segments of late that tell; of the first ones two losses do */
-#define PL_TURN_TOGETHER_US 1000 /* between the first messages of two connections: the host begins them together */
-#define PL_TURN_CUT_US 4000 /* at most once in so long: what is lost meanwhile met the same queue */
-#define PL_TURN_WINDOW_LEAST 3 /* segments of one turn: with fewer a loss is seldom seen but by a timeout */
-#define PL_TURN_WINDOW_MOST 1024 /* segments: beyond it is no window */
+#define PL_TURN_RTT_US 1000 /* longest minimum RTT of a local network */
+/* A host requests a turn once per so many */
+#define PL_TURN_GAP_SEGS 3 /* segments under a shared window of PL_LEAD_SEGS, less often under a smaller one, */
+#define PL_TURN_GAP_MAX_US 180 /* at least once in this time: no connection sends from a turn's end until then, */
+#define PL_TURN_GAP_MIN_US 50 /* and at most once in this time: each request is a timer interrupt. */
+#define PL_TURN_LEASE_US 4000 /* all turns end when nothing is delivered for an RTT and this time */
+#define PL_TURN_WINDOW_UNIT 64 /* the shared window grows by a segment per so many delivered segments, */
+#define PL_TURN_WINDOW_CUT 4 /* and a loss reduces it by 1/4, */
+#define PL_TURN_PLACES 16 /* most turns at a time: with four segments each they are 96 KB, more than the queue of a port with 64 KiB */
+#define PL_TURN_SEGS 4 /* segments of the shared window per turn */
+#define PL_TURN_LOSING 1024 /* turns begin where long messages lose more than 1/1024, */
+#define PL_TURN_SENT 1024 /* counted over so many recent segments; two losses of the first ones suffice */
+#define PL_TURN_TOGETHER_US 1000 /* longest time between first messages that the host begins together */
+#define PL_TURN_CUT_US 4000 /* at most once in this time: the other losses are of the same queue */
+#define PL_TURN_WINDOW_LEAST 3 /* least window of a turn, segments: with fewer most losses are found by an RTO */
+#define PL_TURN_WINDOW_MOST 1024 /* largest shared window, segments: no limit */
 
-/* Nothing is in flight: what the last message sent and lost where it should have waited for a turn. */
+/* The end of a message: counts its segments and losses if it should have waited for a turn. */
 static __always_inline void pl_turn_learn(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u32 lost = tcp->retransmitted_segs - s->retransmitted0;
@@ -49,7 +48,7 @@ static __always_inline void pl_turn_learn(struct pl_start *s, const struct pl_pa
 	s->turn_lost = lost;
 }
 
-/* Whether the host's long messages lose so much of late that turns are better. */
+/* Whether the host's long messages have recently lost so much that turns are better. */
 static __always_inline void pl_turn_count(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp)
 {
 	turn->sent += s->turn_sent;
@@ -111,7 +110,7 @@ static __always_inline void pl_turn_lease(struct pl_turn *turn, const struct pl_
 	turn->until_us = tcp->now_us + PL_TURN_LEASE_US + tcp->srtt_us;
 }
 
-/* The message has its turn no longer. */
+/* The end of a message's turn. */
 static __always_inline void pl_turn_end(struct pl_start *s, struct pl_turn *turn)
 {
 	if (s->turn_held && s->turn == turn->number && turn->taken)
@@ -119,14 +118,14 @@ static __always_inline void pl_turn_end(struct pl_start *s, struct pl_turn *turn
 	s->turn_held = 0;
 }
 
-/* One less. Counted before this map was: there is none then. */
+/* One turn less; none if it is of before the map was made. */
 static __always_inline void pl_turn_waits_no_longer(struct pl_turn *turn)
 {
 	if (turn->waiting)
 		turn->waiting--;
 }
 
-/* It waits no longer, and may send what its window allows. */
+/* The message waits no longer: cwnd decides. */
 static __always_inline void pl_turn_go(struct pl_start *s, const struct pl_tcp *tcp, struct pl_orders *orders)
 {
 	orders->pacing_bps = 0;
@@ -137,7 +136,7 @@ static __always_inline void pl_turn_go(struct pl_start *s, const struct pl_tcp *
 	s->state = PL_START_BASE;
 }
 
-/* How far the host's turns may go: grows with what arrives of them, and a loss of any message cuts it. */
+/* The shared window: grows with the delivered segments of turns; a loss of any message reduces it. */
 static __always_inline void pl_turn_adapt(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp)
 {
 	if (tcp->retransmitted_segs == s->turn_retransmitted) {
@@ -155,7 +154,7 @@ static __always_inline void pl_turn_adapt(struct pl_start *s, struct pl_turn *tu
 	s->turn_delivered = tcp->delivered_segs;
 }
 
-/* Sends a segment and waits on, unless a turn is free. */
+/* Sends a segment and goes on waiting, unless a turn is free. */
 static __always_inline void pl_turn_ask(struct pl_start *s, struct pl_turn *turn, const struct pl_policy *policy,
 					const struct pl_tcp *tcp, int due, struct pl_orders *orders)
 {
@@ -173,7 +172,7 @@ static __always_inline void pl_turn_ask(struct pl_start *s, struct pl_turn *turn
 			gap_us = PL_TURN_GAP_MIN_US;
 		s->rate_bps = pl_rate(1, tcp->mss, gap_us * (turn->waiting ? turn->waiting : 1));
 		orders->pacing_bps = s->rate_bps;
-		/* Those that begin together must not go on in step: the first gap is random, up to two. */
+		/* Messages that begin together must not stay in step: the first gap is random, up to two. */
 		if (tcp->sent_segs == s->sent0)
 			orders->pacing_bps = s->rate_bps * 128 / phase;
 		orders->cwnd = window < s->base_cwnd ? window : s->base_cwnd;
@@ -213,7 +212,7 @@ static __always_inline void pl_turn_first(struct pl_start *s, struct pl_turn *tu
 	s->turn_first = 0;
 }
 
-/* Called before each transmission of a message that lost, wants a turn, or waits; `due`: nothing holds it back. */
+/* Called before each transmission of a message that lost, wants a turn, or waits; `due`: the pacing timer does not hold it back. */
 static __always_inline void pl_turn_before_send(struct pl_start *s, struct pl_turn *turn,
 						const struct pl_policy *policy, const struct pl_tcp *tcp, int due,
 						struct pl_orders *orders)
@@ -224,7 +223,7 @@ static __always_inline void pl_turn_before_send(struct pl_start *s, struct pl_tu
 		pl_turn_count(s, turn, tcp);
 	if (!turn->window)
 		turn->window = PL_LEAD_SEGS * PL_TURN_WINDOW_UNIT;
-	/* Where others of this host wait now and then, turns and their window are the way. */
+	/* Other messages of this host have waited: it has turns. */
 	if (s->turn_wants)
 		s->alone = !turn->others_us || !pl_aged(2, tcp->now_us - turn->others_us, policy);
 	if (!s->alone)
@@ -244,7 +243,7 @@ static __always_inline void pl_turn_before_send(struct pl_start *s, struct pl_tu
 		pl_turn_ask(s, turn, policy, tcp, due, orders);
 }
 
-/* Something has arrived of a message that waits, or that has had its turn. */
+/* An ACK of a message that waits, or has had its turn. */
 static __always_inline void pl_turn_on_ack(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp,
 					   struct pl_orders *orders)
 {
@@ -269,12 +268,12 @@ static __always_inline void pl_turn_on_ack(struct pl_start *s, struct pl_turn *t
 		pl_turn_lease(turn, tcp);
 	if (!tcp->unsent)
 		pl_turn_end(s, turn);
-	/* The turn is over, but what its last window loses still counts. */
+	/* The turn is over, but the losses of its last window count. */
 	if (!tcp->unsent && !tcp->packets_out)
 		s->turn = 0;
 }
 
-/* The connection ends, or goes on as another class. */
+/* The connection ends, or changes its phase class. */
 static __always_inline void pl_turn_leave(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp,
 					  struct pl_orders *orders)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * When the start-up law (startup.h) is to be asked. It looks at what the connections of a
- * job share, behind a lock: for most transmissions and ACKs it has no need to.
+ * When the start-up law (startup.h) is called. It uses the path that a job's connections share,
+ * under a lock; most transmissions and ACKs do not need it.
  */
 #ifndef PACELINE_WANTED_H
 #define PACELINE_WANTED_H
@@ -9,8 +9,8 @@
 #include "path.h"
 
 /*
- * Whether a transmission is of any use to the law: at the beginning of a burst, while it
- * is paced, and where what it lost is sent again.
+ * Whether the law is called for a transmission: at the beginning of a burst, while it is paced,
+ * and during the repair of its losses.
  */
 static __always_inline int pl_wants_send(const struct pl_start *s, __u32 packets_out, int repairing)
 {
@@ -18,9 +18,9 @@ static __always_inline int pl_wants_send(const struct pl_start *s, __u32 packets
 }
 
 /*
- * Once lead and probe have been measured an ACK of a paced train has its RTT to tell until
- * the train's last one comes, and that only in its second half. It is noted here. Of one
- * without a train (the paper's target has none) the last ACK tells all.
+ * Once lead and probe are measured, an ACK of a train is an RTT sample only, and only in the train's
+ * second half, until its last one. It is noted here. A burst without a train (the paper's target
+ * has none) needs the last ACK only.
  */
 static __always_inline int pl_wants_of_train(struct pl_start *s, const struct pl_ack *ack)
 {
@@ -35,16 +35,14 @@ static __always_inline int pl_wants_of_train(struct pl_start *s, const struct pl
 }
 
 /*
- * Whether an ACK is of any use to the law while more is in flight: in a bulk transfer
- * under the base algorithm there is nothing to measure, nor once a path that is being
- * learned has been led to where it goes. Of a message that left whole in the initial
- * window the last ACK tells all. Within a train, and within a round trip that is followed,
- * an ACK has its RTT to tell, which is noted here, and no more: that spares a look at the
- * path for each.
+ * Whether the law is called for an ACK with more in flight. It is not in a bulk transfer under the base
+ * algorithm, nor once cwnd has been led to an unknown path's rate. A message within the initial window
+ * needs the last ACK only. Within a train, and within a round trip that the law follows, an ACK is an
+ * RTT sample, noted here without a look at the path.
  */
 static __always_inline int pl_wants_ack(struct pl_start *s, const struct pl_ack *ack)
 {
-	/* Who has sent everything leaves the path, once. */
+	/* A connection without unsent data leaves the path, once. */
 	int known = ack->unsent ? s->counted : !s->counted;
 
 	if (s->turn || (!s->learning && pl_tells(s, ack->delivered_segs, ack->una)))
@@ -57,7 +55,7 @@ static __always_inline int pl_wants_ack(struct pl_start *s, const struct pl_ack 
 		return s->rounds != PL_LED && (ack->unsent || ack->sent_segs - s->sent0 > PL_LEAD_SEGS);
 	if (!s->rounds)
 		return 0;
-	/* A round trip in which there was nothing to send tells nothing. */
+	/* An app-limited round trip is no sample. */
 	if (!known || (!ack->unsent && !s->waited))
 		return 1;
 	pl_note_rtt(s, ack->rtt_us);
