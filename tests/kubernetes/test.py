@@ -39,21 +39,31 @@ def until(condition, what):
 
 
 def manifests():
-    helm = shutil.which("helm")
+    helm, other = shutil.which("helm"), None
     if importlib.util.find_spec("yaml") is None:
         print("skipped: python3-yaml is not installed: the manifests are not read")
         return
     import yaml
     if helm:
-        rendered = subprocess.run([helm, "template", "paceline", KUBERNETES / "chart", "--namespace", "kube-system"],
+        # Without its version helm takes the Kubernetes that it was built for, or 1.20.
+        cluster = ["--kube-version", "1.25.0"]
+        render = [helm, "template", "paceline", KUBERNETES / "chart", *cluster]
+        rendered = subprocess.run([*render, "--namespace", "kube-system"],
                                   check=True, capture_output=True, text=True).stdout
         made, committed = [[document for document in yaml.safe_load_all(text) if document]
                            for text in (rendered, MANIFEST.read_text())]
         check(made == committed, f"{MANIFEST} is not what helm template makes of the chart")
-        subprocess.run([helm, "lint", "--strict", KUBERNETES / "chart"], check=True)
-        refused = subprocess.run([helm, "template", "paceline", KUBERNETES / "chart", "--set", "policies[0]=a b"],
-                                 capture_output=True, text=True)
+        subprocess.run([helm, "lint", "--strict", *cluster, KUBERNETES / "chart"], check=True)
+        refused = subprocess.run([*render, "--set", "policies[0]=a b"], capture_output=True, text=True)
         check(refused.returncode != 0 and "policies" in refused.stderr, "a wrong policy name is accepted")
+        # Every value, each another than its default.
+        values = {"image": {"repository": "registry.example/paceline", "tag": "9", "pullPolicy": "Always"}, "policies": ["pace"],
+                  "seconds": 0.5, "metrics": {"port": 1}, "nodeSelector": {"pool": "hpc"},
+                  "tolerations": [{"operator": "Exists"}], "resources": {"limits": {"memory": "1Gi"}}}
+        text = subprocess.run([*render, "--values", "-"], input=json.dumps(values), check=True, capture_output=True, text=True).stdout
+        other = [document for document in yaml.safe_load_all(text) if document]
+        containers = other[-1]["spec"]["template"]["spec"]["containers"]
+        check("--policies=pace" in containers[1]["args"] and "127.0.0.1:1" in containers[0]["args"], containers)
         print("ok: the chart gives the manifest")
     else:
         print("skipped: helm is not installed: the chart is not rendered")
@@ -67,6 +77,8 @@ def manifests():
         for document in filter(None, yaml.safe_load_all(path.read_text())):
             kubernetes_validate.validate(document, version, strict=True)
             kinds.append(document["kind"])
+    for document in other or []:
+        kubernetes_validate.validate(document, version, strict=True)
     check(kinds == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet", "Job"], kinds)
     wrong = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a", "nmae": "b"}}
     try:
