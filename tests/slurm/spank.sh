@@ -71,7 +71,7 @@ rm -f "$out"
 until_true "no job" no_jobs
 
 echo "== 128 tasks of one step are one job"
-before=$(cpu)
+before=$(cpu "$agent")
 as_user srun --chdir=/ -n 128 --overcommit --paceline=lfn sleep 3 &
 srun=$!
 until_true "128 tasks in a job" sh -c "'$paceline' status --json | python3 -c '
@@ -79,7 +79,7 @@ import json, sys
 jobs = json.load(sys.stdin)[\"jobs\"]
 assert len(jobs) == 1 and sum(p[\"name\"] == \"sleep\" for p in jobs[0][\"processes\"]) == 128'"
 wait "$srun" || fail "128 tasks"
-echo "the agent's CPU time for 128 tasks, start and end: $(($(cpu) - before)) ms"
+echo "the agent's CPU time for 128 tasks, start and end: $(($(cpu "$agent") - before)) ms"
 until_true "no job" no_jobs
 
 echo "== what is refused is told, and the task runs"

@@ -13,65 +13,11 @@ if [ -z "${PACELINE_SLURM_TEST:-}" ]; then
 	exec unshare --mount --net --uts "$0"
 fi
 
-place=$(mktemp --directory /tmp/paceline-slurm.XXXXXX)
-chmod 755 "$place"
-cp "$PACELINE_SLURM_TEST" "$place/paceline"
-make --no-print-directory -C packaging/slurm OUT="$place"
 source=$PWD
-paceline=$place/paceline
-processes=()
+source tests/slurm/common.sh
+nodes=(node1)
 
-end() { # whatever happened
-	set +e
-	scancel --user root 2>/dev/null
-	scancel --user nobody 2>/dev/null
-	# The last first: slurmd ends its steps with the help of the others.
-	for ((at = ${#processes[@]} - 1; at >= 0; at--)); do
-		kill "${processes[at]}" 2>/dev/null
-		for _ in $(seq 100); do
-			kill -0 "${processes[at]}" 2>/dev/null || break
-			sleep 0.1
-		done
-		kill -KILL "${processes[at]}" 2>/dev/null
-	done
-	for log in slurmd slurmctld agent; do
-		[ "${failed:-1}" = 0 ] || tail -n 5 "$place/$log.log" | sed "s/^/$log: /"
-	done
-	if [ -d /sys/fs/cgroup/system.slice/node1_slurmstepd.scope ]; then
-		find /sys/fs/cgroup/system.slice/node1_slurmstepd.scope -depth -type d -exec rmdir {} + 2>/dev/null
-	fi
-	[ "${made:-0}" = 0 ] || rmdir /sys/fs/cgroup/system.slice 2>/dev/null
-	rm -rf "$place"
-}
-trap end EXIT
-
-fail() {
-	echo "FAILED: $*"
-	exit 1
-}
-
-until_true() { # what, command...
-	local what=$1
-	shift
-	for _ in $(seq 600); do
-		if "$@" >/dev/null 2>&1; then return; fi
-		sleep 0.1
-	done
-	fail "never came: $what"
-}
-
-# ---- a node: the unified hierarchy alone, a name, a network with another host on it
-mount --make-rprivate /
-if ! [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-	umount --recursive /sys/fs/cgroup
-	mount -t cgroup2 none /sys/fs/cgroup
-	cc -shared -fPIC -o "$place/unified.so" tests/slurm/unified.c -ldl
-	unified=$place/unified.so
-fi
-if ! [ -d /sys/fs/cgroup/system.slice ]; then
-	mkdir /sys/fs/cgroup/system.slice
-	made=1
-fi
+# ---- a node: a name, a network with another host on it
 hostname node1
 { cat /etc/hosts; echo "10.97.0.1 node1"; } >"$place/hosts"
 mount --bind "$place/hosts" /etc/hosts
@@ -97,43 +43,14 @@ processes+=($!)
 
 # ---- Slurm
 cd "$place"
-mkdir state spool run
-head -c 64 /dev/urandom >munge.key
-chmod 400 munge.key
-munged --foreground --force --key-file="$place/munge.key" --socket="$place/run/munge.sock" \
-	--pid-file="$place/run/munged.pid" --log-file="$place/munged.log" --seed-file="$place/run/seed" 2>/dev/null &
-processes+=($!)
-cat >slurm.conf <<CONF
-ClusterName=paceline
-SlurmctldHost=node1(10.97.0.1)
-SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket=$place/run/munge.sock
-CredType=cred/munge
-PlugStackConfig=$place/plugstack.conf
-StateSaveLocation=$place/state
-SlurmdSpoolDir=$place/spool
-SlurmctldPidFile=$place/run/slurmctld.pid
-SlurmdPidFile=$place/run/slurmd.pid
-SlurmctldLogFile=$place/slurmctld.log
-SlurmdLogFile=$place/slurmd.log
-ProctrackType=proctrack/cgroup
-TaskPlugin=task/cgroup
-JobAcctGatherType=jobacct_gather/none
-SelectType=select/linear
-MailProg=/bin/true
-KillWait=2
-ReturnToService=2
-SlurmctldPort=16817
-SlurmdPort=16818
+start_munge
+configure "$place/slurm.conf" "node1(10.97.0.1)" "$place/plugstack.conf"
+cat >>slurm.conf <<CONF
 NodeName=node1 NodeAddr=10.97.0.1 CPUs=2 State=UNKNOWN
 PartitionName=p Nodes=node1 Default=YES State=UP OverSubscribe=FORCE:4
 CONF
 echo "optional $place/paceline_spank.so agent=$place/agent patience=5" >plugstack.conf
-printf '%s\n' CgroupPlugin=cgroup/v2 CgroupMountpoint=/sys/fs/cgroup IgnoreSystemd=yes \
-	ConstrainCores=no ConstrainRAMSpace=no ConstrainDevices=no >cgroup.conf
 export SLURM_CONF=$place/slurm.conf
-until_true "munged's socket" test -S run/munge.sock
 slurmctld -D >/dev/null 2>&1 &
 processes+=($!)
 LD_PRELOAD=${unified:-} slurmd -D -N node1 >/dev/null 2>&1 &
@@ -147,16 +64,7 @@ agent=$!
 processes+=("$agent")
 until_true "the agent's socket" test -S agent/jobs.sock
 
-as_user() { setpriv --reuid nobody --regid nogroup --clear-groups -- "$@"; }
 run=("$paceline" run --agent "$place/agent" --)
-jobs() { "$paceline" status --json; }
-count() { # how many jobs there are
-	jobs | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["jobs"]))'
-}
-no_jobs() { [ "$(count)" = 0 ]; }
-no_steps() { ! ls -d /sys/fs/cgroup/system.slice/node1_slurmstepd.scope/job_* 2>/dev/null; }
-no_slurm_jobs() { [ -z "$(squeue --noheader)" ]; }
-
 echo "== the program stays in its task's cgroup"
 for who in "" as_user; do
 	plain=$($who srun --chdir=/ -n 2 --overcommit grep ^0:: /proc/self/cgroup | sort)
@@ -218,10 +126,9 @@ grep -q 'step_batch/user/task_' "$out" || fail "batch: $(cat "$out")"
 rm -f "$out"
 
 echo "== 128 ranks of one user"
-cpu() { awk '{print ($14 + $15) * 10}' "/proc/$agent/stat"; } # ms; USER_HZ is 100
-before=$(cpu)
+before=$(cpu "$agent")
 as_user srun --chdir=/ -n 128 --overcommit "${run[@]}" true || fail "128 ranks"
-echo "the agent's CPU time for 128 ranks, start and end: $(($(cpu) - before)) ms"
+echo "the agent's CPU time for 128 ranks, start and end: $(($(cpu "$agent") - before)) ms"
 until_true "no job" no_jobs
 until_true "no step" no_steps
 # What the last step left in the kernel, if anything, is seen from outside.
