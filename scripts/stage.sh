@@ -41,6 +41,7 @@ stage() { # directory, prefix: everything below the directory as it is below the
 	for name in Makefile paceline_spank.c; do
 		put 644 "packaging/slurm/$name" "share/paceline/slurm/$name"
 	done
+	put 755 contrib/slurm/paceline-sweep share/paceline/slurm/paceline-sweep
 	for name in paceline.yaml example.yaml chart/Chart.yaml chart/values.yaml chart/values.schema.json \
 		chart/templates/account.yaml chart/templates/daemonset.yaml; do
 		put 644 "packaging/kubernetes/$name" "share/paceline/kubernetes/$name"

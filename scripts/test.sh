@@ -52,6 +52,8 @@ esac
 if [ "$(id -u)" -eq 0 ] && { command -v slurmd >/dev/null || [ "${CI:-}" = true ]; }; then
 	heading "jobs under Slurm"
 	tests/slurm/test.sh "$(realpath "$paceline")"
+	heading "jobs on four nodes of Slurm, and sweeps"
+	tests/slurm/nodes.sh "$(realpath "$paceline")"
 fi
 
 if [ "$(id -u)" -eq 0 ] && [ "$(uname -m)" = x86_64 ]; then
