@@ -25,8 +25,9 @@ from scene import PROGRAM, PYTHON, Scene, as_user, end, start_agent
 
 JOB = ("bash", "-c", "exec 3<>/dev/tcp/10.97.99.2/7070; echo line >&3")
 SAMPLES = 20
-# The first samples warm caches up: slabs, the agent's heap.
-WARM = SAMPLES // 4
+# The first samples warm caches up: slabs, the agent's heap. That had its size after 2,400 jobs in
+# one run and after 4,500 in another (12.5 MB, and 84 KB more in the next 5,000).
+WARM = SAMPLES // 2
 # A leaked cgroup costs the kernel more than 10 KiB, an object of Paceline's more than 1;
 # the rest of a machine that is in use moves its memory by less than this per job.
 MOST_KERNEL_BYTES = 1024
@@ -54,6 +55,8 @@ class Sample:
         self.kernel = kernel_memory()
         directory = Path("/proc", str(agent.pid))
         self.descriptors = len(os.listdir(directory / "fd"))
+        times = (directory / "stat").read_text().rsplit(")", 1)[1].split()
+        self.cpu_s = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
         self.agent = int((directory / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def __str__(self):
@@ -127,6 +130,9 @@ def main():
         print(f"{name}: {slope:.0f} bytes per job (at most {most})")
         if slope > most:
             grown.append(f"{name}: {slope:.0f} bytes per job")
+    # Half of the jobs are the agent's.
+    jobs = (samples[-1].jobs - samples[0].jobs) / 2
+    print(f"the agent's CPU time: {1000 * (samples[-1].cpu_s - samples[0].cpu_s) / max(jobs, 1):.1f} ms per job of a user, start and end")
     print(f"{options.jobs} jobs: " + ("; ".join(grown) + " grew" if grown else "nothing grew"))
     return 1 if grown else 0
 
