@@ -44,6 +44,9 @@ if [ "$(uname -m)" = x86_64 ]; then
 	heading "lab: a rate that comes back is found under fq, too"
 	lab fq experiments/host-fq.toml --quick --variant paceline
 
+	heading "lab: what paceline report estimates; one drawn lab, so its claim is not judged"
+	/usr/bin/python3 tests/report/labs.py --paceline "$paceline" --labs 1 --bursts 150 --paired-runs 2 --out "$results/report"
+
 	heading "lab: in short on other kernels"
 	scripts/kernels.sh --short trixie sid experimental
 

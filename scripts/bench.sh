@@ -4,7 +4,7 @@
 # kernel (root, idle machine), the study's scenario in ns-3, and every experiment in full
 # on the virtual backend.
 # Into results/bench/: peers, control.txt, torch.txt, phases.txt, burst.txt, live-overhead.json, ns3,
-# simulator-speed.txt, transfer.txt, virtual/EXPERIMENT, virtual/small-bursts.csv and
+# simulator-speed.txt, transfer.txt, report, virtual/EXPERIMENT, virtual/small-bursts.csv and
 # kernels/SUITE.
 # What is to be kept goes to docs/results/EXPERIMENT by hand: results.json and table.txt.
 # Made to be left alone for hours on 2 cores.
@@ -89,6 +89,10 @@ done
 heading "virtual: small bursts drawn at random, which the simulator is held against"
 tests/simulator/small_bursts.py --paceline "$paceline" --out "$place/virtual/small-bursts.csv" ||
 	failed+=("small bursts")
+
+heading "virtual: what paceline report estimates, against separate runs"
+/usr/bin/python3 tests/report/labs.py --paceline "$paceline" --labs 20 --out "$place/report" | tee "$place/report.txt" ||
+	failed+=("report")
 
 heading "every kernel"
 KERNELS_OUT="$place/kernels" scripts/kernels.sh || failed+=("kernels")
