@@ -25,9 +25,8 @@ from scene import PROGRAM, PYTHON, Scene, as_user, end, start_agent
 
 JOB = ("bash", "-c", "exec 3<>/dev/tcp/10.97.99.2/7070; echo line >&3")
 SAMPLES = 20
-# The first samples warm caches up: slabs, the agent's heap. That had its size after 2,400 jobs in
-# one run and after 4,500 in another (12.5 MB, and 84 KB more in the next 5,000).
-WARM = SAMPLES // 2
+# The first samples warm caches up: slabs, the agent's heap.
+WARM = SAMPLES // 4
 # A leaked cgroup costs the kernel more than 10 KiB, an object of Paceline's more than 1;
 # the rest of a machine that is in use moves its memory by less than this per job.
 MOST_KERNEL_BYTES = 1024
