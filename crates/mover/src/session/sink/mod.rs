@@ -112,6 +112,8 @@ struct Sink {
     progressed: Notify,
     stopped: Mutex<Option<Error>>,
     is_stopped: AtomicBool,
+    /// Nothing is missing: what still comes is there already.
+    is_all_there: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -190,7 +192,7 @@ pub async fn run(
         // No more are made.
         streams.close();
     }
-    sink.is_over.store(true, Ordering::Relaxed);
+    sink.is_over.store(true, Ordering::Release);
     sink.commits.wake();
     drop(entries);
     tokio::task::block_in_place(|| {
@@ -253,7 +255,7 @@ impl Sink {
     }
 
     fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// An entry failed here.
@@ -386,6 +388,7 @@ impl Sink {
                 files.is_empty() && plan.walked.is_some_and(|(all, _)| all == plan.answered)
             };
             if is_all {
+                self.is_all_there.store(true, Ordering::Relaxed);
                 return Ok(held(&self.summary).clone());
             }
             let _ = tokio::time::timeout(Duration::from_millis(100), told).await;

@@ -106,6 +106,7 @@ pub(super) fn open(
         progressed: tokio::sync::Notify::new(),
         stopped: Mutex::default(),
         is_stopped: AtomicBool::new(false),
+        is_all_there: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
     };
     Ok((sink, rename))

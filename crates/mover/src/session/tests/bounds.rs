@@ -69,13 +69,8 @@ fn is_refused_when_it_grows() -> bool {
             bytes: 4 << 20,
             ..Bounds::default()
         };
-        let target = sink::Job {
-            target: Target::Below(root.clone(), b"/x".to_vec(), bounds),
-            filter: Filter::default(),
-            options: Options::default(),
-            id: ID,
-            secret: SECRET,
-        };
+        let target = Target::Below(root.clone(), b"/x".to_vec(), bounds);
+        let target = sink_job(target, &Options::default());
         let grows = async {
             while !std::fs::read_dir(&root)
                 .expect("ours")
@@ -148,13 +143,7 @@ fn a_source_that_only_lives_is_not_waited_for() {
     let result = runtime().block_on(async {
         let (mut liar, mut sink) = controls().await;
         let (_made, streams) = mpsc::channel(1);
-        let job = sink::Job {
-            target: Target::Below(directory.path().to_owned(), b"/in".to_vec(), bounds),
-            filter: Filter::default(),
-            options: Options::default(),
-            id: ID,
-            secret: SECRET,
-        };
+        let job = below(directory.path(), bounds);
         liar.outbox.send(ROOTS);
         liar.outbox.send(entries);
         let lives = async {
@@ -186,17 +175,7 @@ fn answers_that_nobody_reads_do_not_fill_the_memory() {
     let (planned, result) = runtime().block_on(async {
         let (liar, mut sink) = controls().await;
         let (_made, streams) = mpsc::channel(1);
-        let job = sink::Job {
-            target: Target::Below(
-                directory.path().to_owned(),
-                b"/in".to_vec(),
-                Bounds::default(),
-            ),
-            filter: Filter::default(),
-            options: Options::default(),
-            id: ID,
-            secret: SECRET,
-        };
+        let job = below(directory.path(), Bounds::default());
         liar.outbox.send(ROOTS);
         for batch in 0..BATCHES {
             // There is no such directory: each answer says so.

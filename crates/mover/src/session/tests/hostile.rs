@@ -40,13 +40,7 @@ pub(super) fn sink_bounded(
     runtime().block_on(async {
         let (mut liar, mut sink) = controls().await;
         let (made, streams) = mpsc::channel(16);
-        let job = sink::Job {
-            target: Target::Below(root.to_owned(), b"/in".to_vec(), bounds),
-            filter: Filter::default(),
-            options: Options::default(),
-            id: ID,
-            secret: SECRET,
-        };
+        let job = below(root, bounds);
         let honest = async {
             let told = Progress::new(|_| {});
             let result = sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, told).await;

@@ -7,6 +7,7 @@ mod changes;
 mod damage;
 mod early;
 mod hostile;
+mod late;
 mod names;
 mod rsync;
 mod seeds;
@@ -151,6 +152,22 @@ fn stream(number: u16, damage: Damage) -> (Stream, Stream) {
     }
 }
 
+fn sink_job(target: Target, options: &Options) -> sink::Job {
+    sink::Job {
+        target,
+        filter: Filter::default(),
+        options: options.clone(),
+        id: ID,
+        secret: SECRET,
+    }
+}
+
+/// One that writes to `in` below `root`.
+fn below(root: &Path, bounds: Bounds) -> sink::Job {
+    let target = Target::Below(root.to_owned(), b"/in".to_vec(), bounds);
+    sink_job(target, &Options::default())
+}
+
 /// Moves `from` to `to` over damaged data connections.
 async fn transfer(
     from: &Path,
@@ -191,13 +208,7 @@ async fn transfer(
         source.end(&result).await;
         result
     };
-    let job = sink::Job {
-        target: Target::Operator(to.to_owned()),
-        filter: Filter::default(),
-        options: options.clone(),
-        id: ID,
-        secret: SECRET,
-    };
+    let job = sink_job(Target::Operator(to.to_owned()), options);
     let receiving = async {
         drop(other.0);
         let told = Progress::new(|_| {});

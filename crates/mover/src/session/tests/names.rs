@@ -164,16 +164,12 @@ fn finished(root: &Path, entries: Vec<Entry>) -> Summary {
     runtime().block_on(async {
         let (mut liar, mut sink) = controls().await;
         let (_made, streams) = mpsc::channel(1);
-        let job = sink::Job {
-            target: Target::Below(root.to_owned(), b"/".to_vec(), Bounds::default()),
-            filter: Filter::default(),
-            options: Options {
-                hard_links: true,
-                ..Options::default()
-            },
-            id: ID,
-            secret: SECRET,
+        let target = Target::Below(root.to_owned(), b"/".to_vec(), Bounds::default());
+        let options = Options {
+            hard_links: true,
+            ..Options::default()
         };
+        let job = sink_job(target, &options);
         let honest = async {
             let told = Progress::new(|_| {});
             sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, told).await
