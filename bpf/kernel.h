@@ -128,6 +128,10 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+struct tcp_rack {
+	u32 rtt_us; /* of the segment sent last of those that have arrived */
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 snd_una, snd_nxt, write_seq;
@@ -141,6 +145,7 @@ struct tcp_sock {
 	u64 bytes_acked;
 	u32 app_limited; /* what is delivered up to here had waited for the application; or 0 */
 	u32 rate_delivered, rate_interval_us;
+	struct tcp_rack rack;
 	u32 delivered, data_segs_out, total_retrans;
 	u32 segs_in, segs_out;
 	u32 rcv_wnd;

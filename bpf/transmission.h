@@ -421,8 +421,9 @@ static __always_inline u32 after_loss(struct sock *sk, u32 base)
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 	if (slot && conn->policy.target == PL_TARGET_DELIVERY_RATE && !conn->counted.held) {
 		see(sk, conn, &tcp);
+		tcp.rtt_us = tcp_sk(sk)->rack.rtt_us;
 		/* Words of the path are read, and two are written, each by itself: no lock. */
-		ssthresh = pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, base);
+		ssthresh = pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, tcp_sk(sk)->lost_out, base);
 	}
 	if (conn->even.since_us)
 		lose_evenly(sk, conn, ssthresh);

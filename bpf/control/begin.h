@@ -55,6 +55,7 @@ static __always_inline void pl_reset_burst(struct pl_start *s, const struct pl_p
 	s->retransmitted0 = tcp->retransmitted_segs;
 	s->paced_segs = 0;
 	s->rated = 0;
+	s->overflowed = 0;
 	s->drained = 0;
 	s->rounds = 0;
 	s->led = 0;

@@ -109,9 +109,8 @@ static __always_inline void pl_see_probe(struct pl_start *s, const struct pl_pat
 		s->probe_bps = least;
 }
 
-/* The rate sample of the train, once; `lossy`: the base is in recovery. */
-static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
-					  int lossy)
+/* The rate sample of the train, once. */
+static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u32 acked = tcp->delivered_segs - s->train_acked_segs;
 	__u32 sent = s->last_segs - s->first_segs;
@@ -121,7 +120,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u32 room = pl_own_queue(path, rate, tcp);
 	__u32 least_segs = pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss);
 	__u32 queued;
-	int measured;
+	int measured, lossy = s->overflowed;
 
 	if (s->rated || !s->train_acked_us || !path->rate_bps)
 		return;
@@ -199,16 +198,18 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 
 	if (!paced)
 		return;
+	if (pl_lost_much(lost, tcp->delivered_segs - s->delivered0))
+		s->overflowed = 1;
 	/* The path had no room for the lost segments. */
 	kept = s->rate_bps * (lost < paced - paced / 8 ? paced - lost : paced / 8) / paced;
 	if (kept < rate)
 		rate = kept;
-	if (lost && (s->rated || bad) && path->rate_bps > rate) {
+	if (lost && s->overflowed && (s->rated || bad) && path->rate_bps > rate) {
 		pl_vote(s, path, rate, tcp->mss, 1);
 		path->confirmed_us = tcp->now_us;
 	}
 	if (policy->target == PL_TARGET_DELIVERY_RATE) {
-		if (lost > 1 && lost * PL_WARY_LOSS > paced)
+		if (lost > 1 && s->overflowed && lost * PL_WARY_LOSS > paced)
 			pl_become_wary(path);
 		else if (2 * size >= path->burst_segs)
 			/* Shorter ones would hardly have lost. */
@@ -224,7 +225,7 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 		}
 	} else {
 		s->bad_row = 0;
-		if (!lost && paced > path->flight_segs)
+		if (!(lost && s->overflowed) && paced > path->flight_segs)
 			path->flight_segs = paced;
 	}
 	s->paced_segs = 0;

@@ -83,15 +83,14 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 		if (carried > path->carried_bps)
 			path->carried_bps = carried;
 	}
-	/* The path is full: data waits for cwnd and there is a queue, or a segment was lost. */
-	if ((tcp->unsent && tcp->rtt_us > path->min_rtt_us + path->min_rtt_us / 4) ||
-	    tcp->retransmitted_segs != s->retransmitted0)
+	/* The path is full: data waits for cwnd and there is a queue, or it overflowed. */
+	if ((tcp->unsent && tcp->rtt_us > path->min_rtt_us + path->min_rtt_us / 4) || s->overflowed)
 		path->filled = 1;
 	/*
 	 * The ACK spacing of paced segments is that of the pacing. During a repair ACKs come in lumps,
 	 * and an earlier train is the better sample.
 	 */
-	if (!s->rounds && (tcp->retransmitted_segs == s->retransmitted0 || !pl_learned_long(path, tcp->mss)))
+	if (!s->rounds && (!s->overflowed || !pl_learned_long(path, tcp->mss)))
 		/* Single messages with pauses are samples of the application's rate, not of the path's. */
 		pl_see_arrivals(s, path, tcp, 1, tcp->app_limited ? 0 : path->min_rtt_us / 8);
 }
@@ -119,7 +118,7 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
 	if (!s->learning || !learned)
 		return;
 	/* During a repair ACKs come in lumps, and a short block is a poor sample. */
-	if (tcp->retransmitted_segs != s->retransmitted0 && !pl_learned_long(path, tcp->mss) && most && learned > most)
+	if (s->overflowed && !pl_learned_long(path, tcp->mss) && most && learned > most)
 		learned = most;
 	if (learned > path->rate_bps)
 		path->rate_bps = learned;
@@ -132,7 +131,7 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
 }
 
 /*
- * After the first repaired loss on an unknown path. The loss ended the base's slow start, usually long
+ * After the first repaired loss on an unknown path that is no random one. The loss ended the base's slow start, usually long
  * before the path is full, because its doubling window comes in bursts that overflow a short queue. The
  * path's rate is known by then, and cwnd is led to it in the following round trips, by small steps,
  * because cross traffic may need a part.
@@ -144,7 +143,7 @@ static __always_inline void pl_lead_learning(struct pl_start *s, struct pl_path 
 	__u64 learned = pl_learned(path);
 	__u32 window;
 
-	if (tcp->recovering || tcp->retransmitted_segs == s->retransmitted0) {
+	if (tcp->recovering || !s->overflowed) {
 		/* Once only: a second loss is due to cross traffic or a short queue. */
 		s->rounds = s->rounds ? PL_LED : 0;
 		return;

@@ -40,7 +40,8 @@ static __always_inline void pl_become_trusted(struct pl_path *path)
  * queue that is no sign of a full path, if that is shorter than for other paths, or than the stack's
  * packets. A longer queue needs no limit of its own. The ACK that shows the loss may belong to a time when
  * the queue was shorter again; the longest RTT of the round trip contains the transmission time of a
- * packet on the host's own link, so a third of that one suffices.
+ * packet on the host's own link, so a third of that one suffices. A room that is a small part of the BDP
+ * is as long as ACK jitter.
  */
 static __always_inline void pl_see_overflow(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
@@ -52,22 +53,63 @@ static __always_inline void pl_see_overflow(const struct pl_start *s, struct pl_
 		room = most;
 	if (room < PL_ROOM_LEAST_SEGS)
 		room = PL_ROOM_LEAST_SEGS;
+	if (PL_ROOM_SHARE * room < pl_bdp_segs(path->rate_bps, path->min_rtt_us, tcp->mss))
+		room = 0;
 	path->room_segs = room < PL_QUEUE_SEGS || 8 * room < 5 * pl_device_packet(path, tcp) ? room : 0;
+}
+
+/* Whether a burst of which `sent` segments are sent has lost more than random loss explains: the loss threshold of BBRv3. */
+static __always_inline int pl_lost_much(__u32 lost, __u32 sent)
+{
+	return lost * PL_WARY_LOSS > sent;
+}
+
+/*
+ * A loss that no full queue explains: the last segment that arrived (`tcp->rtt_us`) hardly waited, and little
+ * is lost. In a queue known to be short, nothing of this round trip waited for more than its room: packets of
+ * TSO fill such a queue for moments. Not a mark by ECN, nor a timeout: nothing is taken for lost then.
+ */
+static __always_inline int pl_is_random_loss(const struct pl_start *s, const struct pl_path *path,
+					     const struct pl_tcp *tcp, __u32 lost_segs)
+{
+	__u32 waited_us = pl_more(tcp->rtt_us, path->min_rtt_us) - path->min_rtt_us;
+	__u64 rate = s->learning ? pl_rate(tcp->carried_segs, tcp->mss, tcp->carried_us) : path->rate_bps;
+	__u32 queued = pl_bdp_segs(rate, waited_us, tcp->mss);
+	__u32 lost = lost_segs + tcp->retransmitted_segs - s->retransmitted0;
+
+	if (!lost_segs || !tcp->rtt_us || !rate || !path->min_rtt_us)
+		return 0;
+	if (pl_lost_much(lost, tcp->sent_segs - s->sent0) && !(s->learning && lost <= PL_RANDOM_SEGS))
+		return 0;
+	if (path->room_segs && pl_queued(path, rate, tcp, s->most_rtt_us) > path->room_segs)
+		return 0;
+	return queued < PL_ROOM_LEAST_SEGS ||
+	       (waited_us <= path->min_rtt_us / PL_MIN_RTT_NEAR && queued < pl_room(path, tcp->mss));
 }
 
 /*
  * ssthresh after a loss in the first round trips of a burst: the BDP by the delivery rate of the last
  * round trip, as in TCP Westwood. The base would take a part of cwnd (CUBIC 0.7), whatever cross
- * traffic left of the path.
+ * traffic left of the path. After a random loss nothing is full: it is the share of the path, and on an
+ * unknown path slow start goes on. `lost_segs`
+ * are taken for lost and not arrived yet.
  */
-static __always_inline __u32 pl_ssthresh_after_loss(const struct pl_start *s, struct pl_path *path,
-						    const struct pl_tcp *tcp, __u32 base)
+static __always_inline __u32 pl_ssthresh_after_loss(struct pl_start *s, struct pl_path *path,
+						    const struct pl_tcp *tcp, __u32 lost_segs, __u32 base)
 {
 	__u32 arrived, segs = tcp->carried_segs;
 	__u64 took_us = tcp->carried_us;
+	int is_split = s->spread_segs || s->waits || (s->gapped && s->state == PL_START_PACED);
 
+	if (!is_split && pl_is_random_loss(s, path, tcp, lost_segs)) {
+		if (!s->learning)
+			return pl_more(base, pl_less(tcp->cwnd, pl_share_window(path, tcp)));
+		/* At the end of recovery cwnd becomes ssthresh, unless there is none (tcp_end_cwnd_reduction). */
+		return tcp->ssthresh < PL_NO_SSTHRESH ? tcp->cwnd : PL_NO_SSTHRESH;
+	}
+	s->overflowed = 1;
 	/* The cwnd of a spread message is not the base's. */
-	if (s->spread_segs || s->waits || (s->gapped && s->state == PL_START_PACED))
+	if (is_split)
 		return base > s->base_cwnd / 2 ? base : s->base_cwnd / 2;
 	/*
 	 * The initial window nearly fills the path, so the rest of cwnd only queues: the limit is the

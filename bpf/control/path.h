@@ -26,6 +26,7 @@
 #define PL_LONG_TRAIN_SEGS 256 /* shortest train that may halve the rate */
 #define PL_QUEUE_SEGS 20 /* that lead and probe may leave queued on a path that is not full */
 #define PL_ROOM_LEAST_SEGS 4 /* least room of a queue: two packets of two segments */
+#define PL_ROOM_SHARE 64 /* least room of a queue: 1/64 of the BDP, half of the jitter by PL_MIN_RTT_NEAR */
 #define PL_PASSES 3 /* longest packet over the room of a short queue: most of it passes while its end arrives */
 #define PL_EMPTY 8 /* with less than 1/8 of the queue in use the path may carry a faster rate */
 #define PL_PACKET_SHIFT 10 /* sk_pacing_shift: a TSO packet is 1/1024 s of the pacing rate */
@@ -41,7 +42,8 @@
 #define PL_LED 1 /* rounds left when they are over and must not begin again */
 #define PL_ROUND_VOICE 4 /* weight 1/4 of a round's rate sample: its ACKs jitter by a packet of 64 KB */
 #define PL_FLIGHT_GROWTH 4 /* largest window of a start over the largest inflight delivered without loss */
-#define PL_WARY_LOSS 50 /* a start that lost more than 1/50 makes its path wary */
+#define PL_WARY_LOSS 50 /* a start that lost more than 1/50, the loss threshold of BBRv3, makes its path wary */
+#define PL_RANDOM_SEGS 2 /* lost segments of a slow start that has just begun, and are no share of it */
 #define PL_WARY_STARTS 32 /* good starts in a row after which a path is no longer wary; */
 #define PL_WARY_BACKOFF 4 /* times as many if it lost again within as many good starts, */
 #define PL_WARY_STARTS_MAX 512 /* and no more than these: one burst in so many may lose */
@@ -166,6 +168,7 @@ struct pl_start {
 	__u8 met; /* 1: it has sent a long message */
 	__u8 gapped; /* 1: its segments are spaced by gaps */
 	__u8 spread_segs; /* of the message that is being spread (incast.h); 0: none */
+	__u8 overflowed; /* 1: a loss of this burst was no random one */
 };
 
 /* Minimum and maximum without a branch: the verifier follows each branch to the end. */

@@ -136,7 +136,9 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	if ((__s32)(tcp->una - s->round_end) < 0)
 		return;
 	s->rounds--;
-	if (tcp->recovering) {
+	if (pl_lost_much(tcp->retransmitted_segs - s->retransmitted0, tcp->sent_segs - s->sent0))
+		s->overflowed = 1;
+	if (tcp->recovering && s->overflowed) {
 		/* The path is full, and the base recovers by itself; on a wary path that is too slow. */
 		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, tcp->mss, 1);
 		if (!path->wary)
@@ -420,7 +422,7 @@ static __always_inline void pl_measure(struct pl_start *s, struct pl_path *path,
 	pl_note_train_rtt(s, done, tcp->rtt_us);
 	/* In recovery half of the train suffices: the rest may be lost. */
 	if (done >= s->last_segs || (tcp->recovering && done >= s->last_segs / 2))
-		pl_judge_rate(s, path, tcp, tcp->recovering);
+		pl_judge_rate(s, path, tcp);
 	if ((__s32)(tcp->una - s->paced_end) < 0 && !over)
 		return;
 	pl_believe_lead(s, path, tcp);
@@ -481,7 +483,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		if (!over && !s->gapped)
 			s->went_us = tcp->now_us;
 		pl_learn(s, path, tcp);
-		if (tcp->packets_out > s->flight_segs && tcp->retransmitted_segs == s->retransmitted0)
+		if (tcp->packets_out > s->flight_segs && !s->overflowed && !tcp->recovering)
 			s->flight_segs = tcp->packets_out;
 		pl_lead_learning(s, path, tcp, orders);
 	} else if (s->state == PL_START_BASE && s->rounds) {

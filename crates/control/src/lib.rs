@@ -146,10 +146,17 @@ impl Startup {
         self.start.turn != 0
     }
 
-    /// ssthresh after a loss, in segments, where the base would set it to `base`.
-    pub fn ssthresh_after_loss(&self, path: &mut pl_path, tcp: &pl_tcp, base: u32) -> u32 {
+    /// ssthresh after a loss, in segments, where the base would set it to `base`, and `lost`
+    /// segments are taken for lost.
+    pub fn ssthresh_after_loss(
+        &mut self,
+        path: &mut pl_path,
+        tcp: &pl_tcp,
+        lost: u32,
+        base: u32,
+    ) -> u32 {
         // SAFETY: as above.
-        unsafe { bindings::paceline_ssthresh_after_loss(&self.start, path, tcp, base) }
+        unsafe { bindings::paceline_ssthresh_after_loss(&mut self.start, path, tcp, lost, base) }
     }
 
     /// Congestion window for a transmission that is not paced, where the base's is `cwnd`.

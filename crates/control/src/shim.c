@@ -31,10 +31,10 @@ void paceline_turn_leave(struct pl_start *start, struct pl_turn *turn, const str
 	pl_turn_leave(start, turn, tcp, orders);
 }
 
-__u32 paceline_ssthresh_after_loss(const struct pl_start *start, struct pl_path *path,
-				   const struct pl_tcp *tcp, __u32 base)
+__u32 paceline_ssthresh_after_loss(struct pl_start *start, struct pl_path *path,
+				   const struct pl_tcp *tcp, __u32 lost_segs, __u32 base)
 {
-	return pl_ssthresh_after_loss(start, path, tcp, base);
+	return pl_ssthresh_after_loss(start, path, tcp, lost_segs, base);
 }
 
 __u32 paceline_exact_rtt(__u32 rtt_us, __u32 least)

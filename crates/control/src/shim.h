@@ -18,8 +18,8 @@ void paceline_turn_on_ack(struct pl_start *start, struct pl_turn *turn, const st
 			  struct pl_orders *orders);
 void paceline_turn_leave(struct pl_start *start, struct pl_turn *turn, const struct pl_tcp *tcp,
 			 struct pl_orders *orders);
-__u32 paceline_ssthresh_after_loss(const struct pl_start *start, struct pl_path *path,
-				   const struct pl_tcp *tcp, __u32 base);
+__u32 paceline_ssthresh_after_loss(struct pl_start *start, struct pl_path *path,
+				   const struct pl_tcp *tcp, __u32 lost_segs, __u32 base);
 __u32 paceline_exact_rtt(__u32 rtt_us, __u32 least);
 __u32 paceline_led_window(const struct pl_start *start, __u32 cwnd, __u32 ssthresh);
 int paceline_wants_ack(struct pl_start *start, const struct pl_tcp *tcp);

@@ -484,7 +484,7 @@ fn a_loss_after_the_start_lowers_the_rate_and_ends_the_rounds() {
     assert_eq!(world.senders[0].law.state(), State::Base);
     assert_ne!(world.senders[0].law.raw().rounds, 0);
     let before = world.path.rate_bps;
-    let buffer = std::mem::replace(&mut world.link.buffer, 5 * MSS);
+    let buffer = std::mem::replace(&mut world.link.buffer, MSS);
     world.run(world.now + 5 * MS);
     world.link.buffer = buffer;
     assert!(world.link.drops > 0);

@@ -335,7 +335,7 @@ fn a_loss_takes_half_of_the_bases_window_and_not_of_the_spread_ones() {
     host.send();
     let ssthresh = host
         .startup
-        .ssthresh_after_loss(&mut host.path, &host.tcp, 2);
+        .ssthresh_after_loss(&mut host.path, &host.tcp, 0, 2);
     assert_eq!(ssthresh, 4);
 }
 

@@ -74,6 +74,9 @@ fn rounds_after_a_loss(lost: u32, rtt_us: u32) -> [u32; 4] {
     path.learned_bps = mbit(500);
     tcp.packets_out = WINDOW;
     tcp.retransmitted_segs = lost;
+    if lost > 0 {
+        startup.ssthresh_after_loss(&mut path, &tcp, 0, WINDOW);
+    }
     let mut round = |recovering| {
         tcp.nxt += WINDOW * MSS as u32;
         tcp.now_us += u64::from(rtt_us);
@@ -114,6 +117,7 @@ fn a_path_that_the_initial_window_fills_is_not_led() {
     };
     let mut tcp = learning(&mut startup, &mut path);
     tcp.retransmitted_segs = 1;
+    startup.ssthresh_after_loss(&mut path, &tcp, 0, 7);
     path.learned_bps = mbit(200);
     let short = startup.on_ack(&mut path, &delivery_rate(), &tcp);
     assert_eq!((short.pacing_bps, short.ssthresh), (0, 0));
@@ -148,6 +152,9 @@ fn kept(lost: u32, connections: u32) -> u64 {
     path.learned_segs = 16;
     path.carried_bps = mbit(100);
     path.peak = connections;
+    if lost > 0 {
+        startup.ssthresh_after_loss(&mut path, &tcp, 0, 7);
+    }
     tcp.retransmitted_segs = lost;
     tcp.delivered_segs = 100;
     tcp.packets_out = 0;

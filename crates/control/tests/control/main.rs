@@ -14,6 +14,7 @@ mod learning;
 mod neighbour;
 mod phases;
 mod properties;
+mod random_loss;
 mod sharing;
 mod short;
 mod short_queue;

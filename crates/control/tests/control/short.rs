@@ -77,7 +77,9 @@ fn learned_from_a_window(rtt_us: u32, lost: u32) -> u64 {
     tcp.rtt_us = rtt_us;
     tcp.delivered_segs = 10;
     tcp.packets_out = 5;
-    tcp.retransmitted_segs = lost;
+    if lost > 0 {
+        law.ssthresh_after_loss(&mut path, &tcp, 0, 7);
+    }
     law.on_ack(&mut path, &delivery_rate(), &tcp);
     path.carried_bps = mbit(12);
     path.peak = 4;

@@ -63,8 +63,8 @@ fn half_of_what_waited_at_a_loss_is_the_room_of_a_short_queue() {
     let rate = mbit(320);
     for (waited, room) in [(16, 8), (24, 12), (2, 4), (0, 4), (60, 0)] {
         let mut path = path(rate);
-        let (startup, tcp) = started(&mut path, 60, takes_us(waited, rate));
-        startup.ssthresh_after_loss(&mut path, &tcp, 70);
+        let (mut startup, tcp) = started(&mut path, 60, takes_us(waited, rate));
+        startup.ssthresh_after_loss(&mut path, &tcp, 0, 70);
         // What waited is rounded up to a segment.
         let found = u64::from(path.room_segs);
         assert!(found == room || found == room + 1, "{waited}: {found}");
@@ -74,7 +74,7 @@ fn half_of_what_waited_at_a_loss_is_the_room_of_a_short_queue() {
 #[test]
 fn a_loss_of_no_start_of_ours_says_nothing_of_the_queue() {
     let mut path = path(mbit(320));
-    Startup::default().ssthresh_after_loss(&mut path, &quiet(10), 70);
+    Startup::default().ssthresh_after_loss(&mut path, &quiet(10), 0, 70);
     assert_eq!(path.room_segs, 0);
 }
 

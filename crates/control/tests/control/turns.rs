@@ -528,5 +528,5 @@ fn a_switch_of_phases_in_a_message_that_waits() {
 fn a_loss_while_it_waits_takes_half_of_the_bases_window() {
     let mut host = Host::with_a_turn();
     let Connection { law, path, tcp } = &mut host.one[1];
-    assert_eq!(law.ssthresh_after_loss(path, tcp, 2), 5);
+    assert_eq!(law.ssthresh_after_loss(path, tcp, 0, 2), 5);
 }

@@ -251,7 +251,7 @@ fn follows_after_a_loss(wary: u16) -> bool {
     world.path.wary = wary;
     world.write(0, 20_000);
     world.run(world.now + 60 * MS);
-    let buffer = std::mem::replace(&mut world.link.buffer, 5 * MSS);
+    let buffer = std::mem::replace(&mut world.link.buffer, MSS);
     world.run(world.now + 5 * MS);
     world.link.buffer = buffer;
     assert!(world.link.drops > 0);
@@ -304,14 +304,14 @@ fn ssthresh_after_a_loss_is_what_arrived_and_not_far_below_the_base() {
     let mut tcp = quiet(1_000_000);
     tcp.cwnd = 100;
     assert_eq!(
-        startup.ssthresh_after_loss(&mut path, &tcp, 70),
+        startup.ssthresh_after_loss(&mut path, &tcp, 0, 70),
         70,
         "no burst"
     );
     send(&mut startup, &mut path, &mut tcp, SEGS / 2);
     assert_eq!(startup.state(), State::Measured);
     assert_eq!(
-        startup.ssthresh_after_loss(&mut path, &tcp, 70),
+        startup.ssthresh_after_loss(&mut path, &tcp, 0, 70),
         70,
         "not known"
     );
@@ -321,10 +321,13 @@ fn ssthresh_after_a_loss_is_what_arrived_and_not_far_below_the_base() {
     tcp.now_us = now_us + 2 * u64::from(RTT_US);
     for (arrived, expected) in [(180, 90), (100, 50), (20, 35), (900, 100), (15, 70)] {
         tcp.delivered_segs = delivered + arrived;
-        assert_eq!(startup.ssthresh_after_loss(&mut path, &tcp, 70), expected);
+        assert_eq!(
+            startup.ssthresh_after_loss(&mut path, &tcp, 0, 70),
+            expected
+        );
     }
     assert_eq!(
-        startup.ssthresh_after_loss(&mut path, &tcp, 2),
+        startup.ssthresh_after_loss(&mut path, &tcp, 0, 2),
         2,
         "never below two"
     );

@@ -19,6 +19,9 @@ pub struct Link {
     pub ack_delay_ns: u64,
     /// The receiver's host does nothing for the second time in each first one, in ns.
     stalls: Option<(u64, u64)>,
+    /// One of so many segments is lost on the way, wherever the queue is; 0: none.
+    one_lost_of: u64,
+    carried: u64,
     busy_until: u64,
     /// Bytes of payload per second at which a host sends into the bottleneck.
     edge: Option<u64>,
@@ -39,6 +42,8 @@ impl Link {
             ack_every: 2,
             ack_delay_ns: 40 * MS,
             stalls: None,
+            one_lost_of: 0,
+            carried: 0,
             busy_until: 0,
             edge: None,
             edge_busy_until: 0,
@@ -68,6 +73,12 @@ impl Link {
     /// A receiver's host that is busy with something else for `held_ns` in each `every_ns`.
     pub fn with_stalls(mut self, every_ns: u64, held_ns: u64) -> Self {
         self.stalls = Some((every_ns, held_ns));
+        self
+    }
+
+    /// Random loss of one of so many segments, the same each time.
+    pub fn with_random_loss(mut self, one_of: u64) -> Self {
+        self.one_lost_of = one_of;
         self
     }
 
@@ -108,6 +119,13 @@ impl Link {
         }
         self.longest_queue = self.longest_queue.max(queued + MSS);
         self.busy_until = self.busy_until.max(now) + self.segment_ns();
+        self.carried += 1;
+        // The upper bits of a multiple of the golden ratio are as good as drawn.
+        let drawn = self.carried.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (self.carried >> 3);
+        let drawn = drawn.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33;
+        if self.one_lost_of > 0 && drawn % self.one_lost_of == 0 {
+            return None;
+        }
         let at = self.busy_until + self.rtt_ns / 2;
         let held_ns = self.stalls.map_or(0, |(every_ns, held_ns)| {
             held_ns.saturating_sub(at % every_ns)

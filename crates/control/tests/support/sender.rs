@@ -491,7 +491,10 @@ impl Sender {
             }
             if losses && !self.recovering {
                 let base = (self.cwnd / 2).max(2);
-                arrived = Some(self.law.ssthresh_after_loss(path, &self.tcp(now), base));
+                let lost = self.lost.len() as u32;
+                tcp = self.tcp(now);
+                tcp.rtt_us = rtt_us;
+                arrived = Some(self.law.ssthresh_after_loss(path, &tcp, lost, base));
             }
         }
         // An ACK that tells of a loss does not let the window grow.
@@ -520,7 +523,9 @@ impl Sender {
             self.recovery_end = self.nxt;
             let base = (self.window.lost(self.cwnd, (self.nxt - self.una) as u32) / 2).max(2);
             self.ssthresh = arrived.unwrap_or(base);
-            self.cwnd = self.ssthresh;
+            if self.ssthresh < PL_NO_SSTHRESH {
+                self.cwnd = self.ssthresh;
+            }
             self.counted = 0;
         } else if self.cwnd < self.ssthresh {
             if self.cwnd < 2 * self.window_used {

@@ -70,6 +70,11 @@ impl Board {
         (self.segments.len() as u32 + self.again_out) - self.arrived - self.lost_out
     }
 
+    /// Segments that are taken for lost.
+    pub fn lost_out(&self) -> u32 {
+        self.lost_out
+    }
+
     /// Segments that arrived out of order.
     pub fn arrived(&self) -> u32 {
         self.arrived

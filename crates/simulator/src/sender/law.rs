@@ -39,6 +39,8 @@ pub(super) struct Law {
     pub wake_ns: Option<u64>,
     carried: u32,
     carried_us: u32,
+    /// The last RTT sample.
+    rtt_us: u32,
     delivered_at_timeout: u32,
     /// Initial sequence number, bytes: the laws draw from sequence numbers.
     first: u32,
@@ -268,6 +270,9 @@ impl Sender {
             law.carried = change.carried;
             law.carried_us = (change.carried_ns / US) as u32;
         }
+        if rtt_ns > 0 {
+            law.rtt_us = (rtt_ns / US) as u32;
+        }
         let Some(known) = known else {
             return;
         };
@@ -317,13 +322,17 @@ impl Sender {
             return;
         };
         if known.policy.target == pl_target::PL_TARGET_DELIVERY_RATE as u8 {
-            let tcp = self.tcp(now, config);
+            let mut tcp = self.tcp(now, config);
+            let board = self.board.as_ref().expect("a law is of a selective sender");
             let law = self
                 .law
                 .as_mut()
                 .expect("asked only of a sender with a law");
+            tcp.rtt_us = law.rtt_us;
             let base = self.window.ssthresh as u32;
-            let ssthresh = law.startup.ssthresh_after_loss(known.path, &tcp, base);
+            let lost = board.lost_out();
+            let startup = &mut law.startup;
+            let ssthresh = startup.ssthresh_after_loss(known.path, &tcp, lost, base);
             self.window.ssthresh = f64::from(ssthresh);
         }
         self.lose_evenly(known);

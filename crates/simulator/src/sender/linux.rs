@@ -9,6 +9,7 @@ use super::law::Known;
 use super::reno::DUPLICATES;
 use super::{Ack, Departure, Sender, Waits};
 use crate::event::NEVER;
+use paceline_control::PL_NO_SSTHRESH;
 
 /// Two ticks: no probe waits less (TCP_TIMEOUT_MIN).
 const fn least_wait_ns(config: &SenderConfig) -> u64 {
@@ -204,7 +205,7 @@ impl Sender {
         known: Option<&mut Known>,
     ) {
         if (self.recovering || self.lost_all) && self.una >= self.recover {
-            if self.recovering {
+            if self.recovering && self.window.ssthresh < f64::from(PL_NO_SSTHRESH) {
                 self.window.cwnd = self.window.ssthresh;
             }
             self.recovering = false;
