@@ -24,6 +24,11 @@ use crate::guest::{clock, Task, TASK};
 /// Found on the PATH.
 const PROGRAM: &str = "qemu-system-x86_64";
 const DIRECTORY_PREFIX: &str = "paceline-lab-";
+/// What the kernel's console says then (arch/x86/kernel/traps.c).
+const DOUBLE_FAULT: &str = "double fault";
+/// docs/experiments.md has the whole story.
+const QEMU_FAULT: &str = "A double fault is most likely one of QEMU before 8.0 (CMPXCHG16B): \
+     take QEMU 8.0 or later, or another --seed.";
 const CONSOLE_LINES_SHOWN: usize = 20;
 /// The guest kernel's command line.
 const COMMAND_LINE: [&str; 9] = [
@@ -293,13 +298,22 @@ impl Files {
             let content = fs::read(path).unwrap_or_default();
             text += &String::from_utf8_lossy(&content);
         }
-        let lines: Vec<&str> = text
-            .lines()
-            .map(str::trim_end)
-            .filter(|line| !line.is_empty())
-            .collect();
-        lines[lines.len().saturating_sub(CONSOLE_LINES_SHOWN)..].join("\n")
+        last_lines(&text)
     }
+}
+
+/// The last lines that are not empty, and what is known of a fault that they show.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let mut shown = lines[lines.len().saturating_sub(CONSOLE_LINES_SHOWN)..].to_vec();
+    if lines.iter().any(|line| line.contains(DOUBLE_FAULT)) {
+        shown.push(QEMU_FAULT);
+    }
+    shown.join("\n")
 }
 
 /// A running QEMU, killed when dropped, and by the kernel when this process dies.
@@ -408,5 +422,22 @@ impl LineReader {
             return Ok(Some(std::mem::take(&mut self.partial)));
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_double_fault_is_explained_wherever_it_was_said() {
+        let mut console = "PANIC: double fault, error_code: 0x0\r\n\r\n".to_owned();
+        for line in 1..=CONSOLE_LINES_SHOWN {
+            console += &format!("{line}\r\n");
+        }
+        let shown = last_lines(&console);
+        assert!(shown.starts_with("1\n2\n"), "{shown}");
+        assert!(shown.ends_with("or another --seed."), "{shown}");
+        assert_eq!(last_lines("a\n\nb\n"), "a\nb");
     }
 }
