@@ -6,7 +6,7 @@ use paceline_report::quantity;
 
 use super::record::Record;
 
-const SEEDS: [u32; 2] = [1, 2];
+const SEEDS: [u32; 4] = [1, 2, 3, 4];
 
 /// A variant over the paths of several seeds.
 struct Pooled {
