@@ -131,10 +131,10 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
 }
 
 /*
- * After the first repaired loss on an unknown path that is no random one. The loss ended the base's slow start, usually long
- * before the path is full, because its doubling window comes in bursts that overflow a short queue. The
- * path's rate is known by then, and cwnd is led to it in the following round trips, by small steps,
- * because cross traffic may need a part.
+ * After the first repaired loss on an unknown path, unless it is random. The loss ended the base's slow
+ * start, usually long before the path is full, because its doubling window comes in bursts that overflow a
+ * short queue. The path's rate is known by then, and cwnd is led to it in the following round trips, by small
+ * steps, because cross traffic may need a part.
  */
 static __always_inline void pl_lead_learning(struct pl_start *s, struct pl_path *path,
 					     const struct pl_tcp *tcp, struct pl_orders *orders)

@@ -58,7 +58,7 @@ static __always_inline void pl_see_overflow(const struct pl_start *s, struct pl_
 	path->room_segs = room < PL_QUEUE_SEGS || 8 * room < 5 * pl_device_packet(path, tcp) ? room : 0;
 }
 
-/* Whether a burst of which `sent` segments are sent has lost more than random loss explains: the loss threshold of BBRv3. */
+/* Whether a burst has lost more of `sent` segments than random loss explains: the loss threshold of BBRv3. */
 static __always_inline int pl_lost_much(__u32 lost, __u32 sent)
 {
 	return lost * PL_WARY_LOSS > sent;
@@ -90,9 +90,8 @@ static __always_inline int pl_is_random_loss(const struct pl_start *s, const str
 /*
  * ssthresh after a loss in the first round trips of a burst: the BDP by the delivery rate of the last
  * round trip, as in TCP Westwood. The base would take a part of cwnd (CUBIC 0.7), whatever cross
- * traffic left of the path. After a random loss nothing is full: it is the share of the path, and on an
- * unknown path slow start goes on. `lost_segs`
- * are taken for lost and not arrived yet.
+ * traffic left of the path. After a random loss nothing is full: it is cwnd, at most the share of the path, and
+ * on an unknown path slow start goes on. `lost_segs` are taken for lost (tp->lost_out).
  */
 static __always_inline __u32 pl_ssthresh_after_loss(struct pl_start *s, struct pl_path *path,
 						    const struct pl_tcp *tcp, __u32 lost_segs, __u32 base)
