@@ -123,7 +123,7 @@ impl Link {
         // The upper bits of a multiple of the golden ratio are as good as drawn.
         let drawn = self.carried.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (self.carried >> 3);
         let drawn = drawn.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33;
-        if self.one_lost_of > 0 && drawn % self.one_lost_of == 0 {
+        if self.one_lost_of > 0 && drawn.is_multiple_of(self.one_lost_of) {
             return None;
         }
         let at = self.busy_until + self.rtt_ns / 2;
