@@ -165,6 +165,20 @@ impl Tags {
 pub const ACK: usize = 1 + 8 + 16;
 
 impl Header {
+    /// Of a pack or of a stream's end: what concerns one file is zero.
+    #[must_use]
+    pub fn without_file(kind: Kind, payload: u32) -> Self {
+        Header {
+            kind,
+            attempt: 0,
+            payload,
+            file: 0,
+            offset: 0,
+            size: 0,
+            length: 0,
+        }
+    }
+
     /// Its bytes, little-endian.
     pub fn encode(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];

@@ -145,15 +145,7 @@ impl Source {
         }
         body.clear();
         body.resize(HEADER, 0);
-        let end = Header {
-            kind: Kind::End,
-            attempt: 0,
-            payload: 0,
-            file: 0,
-            offset: 0,
-            size: 0,
-            length: 0,
-        };
+        let end = Header::without_file(Kind::End, 0);
         Frame::seal(&mut body, &end, &[0; 32], &mut tags);
         debug_assert_eq!(body.len(), HEADER + TRAILER);
         writer.send(&body).await
@@ -344,15 +336,7 @@ impl Source {
         body.extend_from_slice(&list);
         body.extend_from_slice(&bytes);
         let cv = *blake3::hash(&body[HEADER..]).as_bytes();
-        let header = Header {
-            kind: Kind::Pack,
-            attempt: 0,
-            payload: (body.len() - HEADER) as u32,
-            file: 0,
-            offset: 0,
-            size: 0,
-            length: 0,
-        };
+        let header = Header::without_file(Kind::Pack, (body.len() - HEADER) as u32);
         let carried = items.iter().map(|item| item.n).collect();
         Some((header, cv, Work::Pack(carried)))
     }

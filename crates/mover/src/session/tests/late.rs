@@ -16,15 +16,7 @@ fn pack() -> (Vec<u8>, Header, [u8; 32]) {
     };
     let mut body = vec![0; HEADER];
     body.extend(postcard::to_stdvec(&vec![item]).expect("memory takes it"));
-    let header = Header {
-        kind: Kind::Pack,
-        attempt: 0,
-        payload: (body.len() - HEADER) as u32,
-        file: 0,
-        offset: 0,
-        size: 0,
-        length: 0,
-    };
+    let header = Header::without_file(Kind::Pack, (body.len() - HEADER) as u32);
     let cv = *blake3::hash(&body[HEADER..]).as_bytes();
     (body, header, cv)
 }
