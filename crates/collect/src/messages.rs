@@ -182,14 +182,16 @@ impl Collector {
 }
 
 /// All messages at the link's rate in full segments, and a round trip; or as many round trips
-/// as there are answers. What is waited on purpose is part of it.
+/// as there are answers, with the pauses between them.
 fn messages_bound_s(topology: &Topology, plan: &Messages) -> f64 {
     let frame = topology.frame();
     let rtt_ns = 2 * topology.one_way_delay_ns;
     let gaps_s = seconds(u64::from(plan.count) * plan.gap_ns);
     if !plan.answered {
-        let bytes = plan.payload_bytes();
-        return gaps_s + frame.completion_s(bytes, 1, topology.rate_bps, rtt_ns);
+        // Nothing is waited for but the gaps: the first messages are under way meanwhile.
+        let took = |bytes| frame.completion_s(bytes, 1, topology.rate_bps, rtt_ns);
+        let last_s = seconds(u64::from(plan.count - 1) * plan.gap_ns) + took(plan.size_bytes);
+        return last_s.max(gaps_s).max(took(plan.payload_bytes()));
     }
     let there = frame.completion_s(
         plan.size_bytes * u64::from(plan.writes),

@@ -35,6 +35,12 @@ count = 10
 direction = "both"
 writes = 2
 
+[[messages]]
+name = "paused"
+sizes = ["14480B", "144800B"]
+count = 10
+gap = "5ms"
+
 [[netpipe]]
 largest = "3B"
 time = "50ms"
@@ -67,7 +73,7 @@ fn told() -> Report {
     };
     let pipe = |size_bytes, exchanges, time_ns| {
         Record::Netpipe(NetpipeRecord {
-            workload: 2,
+            workload: 4,
             size_bytes,
             exchanges,
             time_ns,
@@ -90,11 +96,13 @@ fn told() -> Report {
             packets: late_acks(),
         }),
         messages(1, 20 * MS, 20, 0),
+        messages(2, 55 * MS, 100, 50),
+        messages(3, 130 * MS, 1_000, 500),
         pipe(1, 100, 20 * MS),
         pipe(2, 10, 2 * MS),
         pipe(3, 10, 2 * MS),
         Record::Run(RunRecord {
-            workload: 3,
+            workload: 5,
             done_ns: vec![500 * MS, 900 * MS, 1_300 * MS, 1_700 * MS],
             from_ns: 480 * MS,
             segments: 1_000,
@@ -165,6 +173,16 @@ fn messages_have_their_rates_and_acks() {
     );
     assert!(larger_is_better("messages_per_s/one/100B"));
     assert!(!larger_is_better("acks_per_segment/one/100B"));
+}
+
+/// A message is under way while its sender pauses: a bound that adds both is none.
+#[test]
+fn pauses_of_a_sender_cost_only_where_they_are_longer_than_its_messages() {
+    let results = told().results;
+    let bound = |size| results.bounds[&format!("time_s/paused/{size}")];
+    assert!((bound("14480B") - 0.050).abs() < 1e-9, "ten pauses");
+    let segments = 10.0 * 100.0 * 123.04e-6;
+    assert!((bound("144800B") - segments - 100e-6).abs() < 1e-9);
 }
 
 #[test]
