@@ -111,6 +111,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 /* Returns 1 when the window is what a phase knew. `repairs`: as of before_send. */
 static __always_inline int start_before_send(struct sock *sk, struct pl_connection *conn, bool repairs)
 {
+	const struct tcp_sock *tp = tcp_sk(sk);
 	struct pl_orders orders = {};
 	struct pl_path_slot *slot;
 	struct pl_tcp tcp;
@@ -119,7 +120,9 @@ static __always_inline int start_before_send(struct sock *sk, struct pl_connecti
 	if (may_have_phases(sk, conn))
 		settled = follow_phase(sk, conn);
 	repairs = repairs && is_repairing(tcp_sk(sk), conn);
-	if (!pl_wants_send(&conn->start, tcp_sk(sk)->packets_out, repairs))
+	if (!pl_wants_send(&conn->start, tp->packets_out, repairs) &&
+	    !pl_wants_refill(&conn->start, tp->app_limited != 0, tp->snd_cwnd, in_flight(tp),
+			     tp->write_seq - tp->snd_nxt, tp->mss_cache))
 		return settled;
 	slot = path_of(conn);
 	if (!slot)

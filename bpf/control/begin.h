@@ -56,6 +56,7 @@ static __always_inline void pl_reset_burst(struct pl_start *s, const struct pl_p
 	s->paced_segs = 0;
 	s->rated = 0;
 	s->overflowed = 0;
+	s->refilling = 0;
 	s->drained = 0;
 	s->rounds = 0;
 	s->led = 0;

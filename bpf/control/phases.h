@@ -140,6 +140,7 @@ static __always_inline void pl_phase_leave(struct pl_phases *phases, struct pl_s
 	s->paced_segs = 0;
 	orders->stop |= s->pacing;
 	s->pacing = 0;
+	s->refilling = 0;
 }
 
 /* And goes on in another one, whose path is `path`. */

@@ -56,6 +56,7 @@
 #include "judge.h"
 #include "learning.h"
 #include "loss.h"
+#include "refill.h"
 #include "turns.h"
 #include "wanted.h"
 
@@ -338,8 +339,11 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
 		     ((s->spread_segs || s->waits || s->turn) && tcp->unsent);
 	__u32 n;
 
-	if (!pl_wants_send(s, tcp->packets_out, tcp->repairing))
+	if (!pl_wants_send(s, tcp->packets_out, tcp->repairing)) {
+		if (pl_wants_refill(s, tcp->app_limited, tcp->cwnd, tcp->in_flight, tcp->unsent, tcp->mss))
+			pl_refill(s, path, policy, tcp, orders);
 		return;
+	}
 	pl_see_first_rtt(path, tcp);
 	if (s->state == PL_START_MEASURED && tcp->packets_out) {
 		if (policy->target == PL_TARGET_DELIVERY_RATE)
@@ -444,9 +448,11 @@ static __always_inline void pl_end_pacing(struct pl_start *s, const struct pl_tc
 	int growing = !s->slow && (orders->ssthresh || tcp->cwnd < tcp->ssthresh);
 
 	if (s->pacing && s->state == PL_START_BASE && !(s->learning && s->rounds > PL_LED) &&
-	    ((tcp->packets_out + pl_amount(PL_PROBE_SEGS, tcp->mss) >= tcp->cwnd && !growing) || !tcp->unsent || tcp->recovering)) {
+	    ((tcp->packets_out + pl_amount(PL_PROBE_SEGS, tcp->mss) >= tcp->cwnd && !growing) || !tcp->unsent ||
+	     tcp->recovering || pl_is_refilled(s, tcp))) {
 		orders->stop = 1;
 		s->pacing = 0;
+		s->refilling = 0;
 	}
 }
 
@@ -497,6 +503,7 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		if (s->pacing)
 			orders->stop = 1;
 		s->pacing = 0;
+		s->refilling = 0;
 	}
 }
 

@@ -36,9 +36,9 @@ static __always_inline int pl_wants_of_train(struct pl_start *s, const struct pl
 
 /*
  * Whether the law is called for an ACK with more in flight. It is not in a bulk transfer under the base
- * algorithm, nor once cwnd has been led to an unknown path's rate. A message within the initial window
- * needs the last ACK only. Within a train, and within a round trip that the law follows, an ACK is an
- * RTT sample, noted here without a look at the path.
+ * algorithm (but for its share of the path), nor once cwnd has been led to an unknown path's rate. A message
+ * within the initial window needs the last ACK only. Within a train, and within a round trip that the law
+ * follows, an ACK is an RTT sample, noted here without a look at the path.
  */
 static __always_inline int pl_wants_ack(struct pl_start *s, const struct pl_ack *ack)
 {
@@ -54,7 +54,7 @@ static __always_inline int pl_wants_ack(struct pl_start *s, const struct pl_ack 
 	if (s->learning)
 		return s->rounds != PL_LED && (ack->unsent || ack->sent_segs - s->sent0 > PL_LEAD_SEGS);
 	if (!s->rounds)
-		return 0;
+		return !known;
 	/* An app-limited round trip is no sample. */
 	if (!known || (!ack->unsent && !s->waited))
 		return 1;

@@ -44,7 +44,7 @@ fn main() {
     let bindings = bindgen::Builder::default()
         .header(header.to_str().expect("the path of the source tree is UTF-8"))
         .clang_arg(format!("-I{}", bpf.display()))
-        .allowlist_file(".*/control/(even|gaps|incast|path|phases|spacing|startup|turns|window_cap)\\.h")
+        .allowlist_file(".*/control/(even|gaps|incast|path|phases|refill|spacing|startup|turns|window_cap)\\.h")
         .allowlist_file(".*/src/shim\\.h")
         .blocklist_file(".*/paceline_abi\\.h")
         .raw_line("use paceline_abi::{pl_path, pl_policy, pl_turn, pl_uwnd};")

@@ -193,6 +193,13 @@ impl Startup {
         unsafe { bindings::paceline_wants_ack(&mut self.start, tcp) != 0 }
     }
 
+    /// Whether a transmission within a burst is the law's, because the window has emptied; at its
+    /// beginning, and while it is paced, each one is.
+    pub fn wants_refill(&self, tcp: &pl_tcp) -> bool {
+        // SAFETY: as above.
+        unsafe { bindings::paceline_wants_refill(&self.start, tcp) != 0 }
+    }
+
     /// Whether the breaker holds the connection to the base algorithm.
     pub fn breaker_open(&self, now_us: u64) -> bool {
         now_us < self.start.breaker_until_us

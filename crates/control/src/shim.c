@@ -61,6 +61,11 @@ int paceline_wants_ack(struct pl_start *start, const struct pl_tcp *tcp)
 	return pl_wants_ack(start, &ack);
 }
 
+int paceline_wants_refill(const struct pl_start *start, const struct pl_tcp *tcp)
+{
+	return pl_wants_refill(start, tcp->app_limited, tcp->cwnd, tcp->in_flight, tcp->unsent, tcp->mss);
+}
+
 void paceline_leave_path(struct pl_start *start, struct pl_path *path)
 {
 	pl_leave_path(start, path);

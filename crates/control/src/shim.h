@@ -23,6 +23,7 @@ __u32 paceline_ssthresh_after_loss(struct pl_start *start, struct pl_path *path,
 __u32 paceline_exact_rtt(__u32 rtt_us, __u32 least);
 __u32 paceline_led_window(const struct pl_start *start, __u32 cwnd, __u32 ssthresh);
 int paceline_wants_ack(struct pl_start *start, const struct pl_tcp *tcp);
+int paceline_wants_refill(const struct pl_start *start, const struct pl_tcp *tcp);
 void paceline_leave_path(struct pl_start *start, struct pl_path *path);
 void paceline_phase_leave(struct pl_phases *phases, struct pl_start *start, struct pl_path *path,
 			  const struct pl_tcp *tcp, struct pl_orders *orders);

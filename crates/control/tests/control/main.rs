@@ -15,6 +15,7 @@ mod neighbour;
 mod phases;
 mod properties;
 mod random_loss;
+mod refill;
 mod sharing;
 mod short;
 mod short_queue;

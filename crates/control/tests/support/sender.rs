@@ -67,6 +67,8 @@ pub struct Sender {
     pub retransmitted: u64,
     pub sent: u64,
     pub delivered: u64,
+    /// What is delivered up to here had waited for the application (tp->app_limited); or 0.
+    app_limited: u64,
     /// The last rate sample: segments, and microseconds.
     carried: (u32, u32),
     /// Added to the counters that the law sees: begins just below 2^32.
@@ -120,6 +122,7 @@ impl Sender {
             retransmitted: 0,
             sent: 0,
             delivered: 0,
+            app_limited: 0,
             carried: (0, 0),
             offset,
             recovering: false,
@@ -168,6 +171,11 @@ impl Sender {
 
     pub fn write(&mut self, segs: u64, now: u64) {
         self.restart_after_idle(now);
+        // tcp_rate_check_app_limited()
+        let in_flight = self.flying.len() as u64;
+        if self.written == self.nxt && self.lost.is_empty() && in_flight < u64::from(self.cwnd) {
+            self.app_limited = (self.delivered + in_flight).max(1);
+        }
         self.written += segs;
     }
 
@@ -190,6 +198,7 @@ impl Sender {
             retransmitted_segs: counter(self.retransmitted),
             una: counter(self.una * MSS),
             nxt: counter(self.nxt * MSS),
+            app_limited: u8::from(self.app_limited != 0),
             recovering: u8::from(self.recovering),
             gso_segs: self.gso_segs(),
             device_segs: self.tso_segs as u8,
@@ -219,10 +228,11 @@ impl Sender {
         let Some(Known { policy, path, turn }) = law else {
             return;
         };
-        if self.una != self.nxt && self.law.state() != State::Paced {
+        let tcp = self.tcp(now);
+        let begins = self.una == self.nxt || self.law.state() == State::Paced;
+        if !begins && !self.law.wants_refill(&tcp) {
             return;
         }
-        let tcp = self.tcp(now);
         let mut orders = self.law.before_send(path, policy, &tcp);
         // Pacing was looked at before.
         self.law
@@ -496,6 +506,10 @@ impl Sender {
                 tcp.rtt_us = rtt_us;
                 arrived = Some(self.law.ssthresh_after_loss(path, &tcp, lost, base));
             }
+        }
+        // tcp_rate_gen(), after pkts_acked()
+        if self.delivered > self.app_limited {
+            self.app_limited = 0;
         }
         // An ACK that tells of a loss does not let the window grow.
         if !losses {
