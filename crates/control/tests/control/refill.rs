@@ -126,6 +126,8 @@ fn losses_and_paths_that_the_initial_window_fills_are_left_alone() {
     let (mut law, mut tcp) = paused(&mut path);
     tcp.app_limited = 1;
     tcp.unsent = 90 * MSS as u32;
+    let orders = law.before_send(&mut path, &delivery_rate(), &tcp);
+    assert_eq!(orders.pacing_bps, path.rate_bps);
     tcp.recovering = 1;
     assert_eq!(
         law.before_send(&mut path, &delivery_rate(), &tcp)
