@@ -12,6 +12,7 @@ mod paper;
 mod paths;
 pub mod program;
 mod shard;
+mod step;
 pub mod streams;
 mod transfer;
 
@@ -30,10 +31,11 @@ use crate::skeleton::{Benchmark, Class};
 
 pub use burst::Burst;
 pub use gateway::GatewayKeys;
-pub use link::{Link, Scenario, Step};
+pub use link::{Link, Scenario};
 pub use messages::{Direction, Messages, Netpipe, OutOfCore};
 pub use paper::{Paper, Values};
 pub use paths::Paths;
+pub use step::Step;
 pub use transfer::Transfer;
 
 /// Why an experiment file was refused.
