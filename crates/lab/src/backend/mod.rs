@@ -3,10 +3,9 @@
 //!
 //! - `virtual`: [`paceline_machine`] outside, [`guest_main`] inside;
 //! - [`live`]: on this machine's kernel;
-//! - [`simulated`]: in the simulator.
+//! - `sim`: [`paceline_simulated`].
 
 pub mod live;
-pub mod simulated;
 
 use paceline_experiment::plan::Means;
 use paceline_machine::guest;

@@ -17,12 +17,12 @@ use paceline_experiment::record::Record;
 use paceline_experiment::{Experiment, ExperimentError};
 use paceline_machine::{self, Choice, Machine, VirtualError};
 use paceline_report::{precision, Report};
+use paceline_simulated::{SimulatedError, Watch};
 
 use self::progress::Progress;
 use self::rounds::SoFar;
 use self::unfinished::{Unfinished, UnfinishedError};
 use crate::backend::live::{self, LiveError};
-use crate::backend::simulated::{self, SimulatedError, Watch};
 
 pub use self::rounds::Enough;
 
@@ -123,7 +123,7 @@ pub fn run(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Report, 
     let experiment = Experiment::load(path)?;
     let mut plans = experiment.shards(options.quick, options.seed, &options.variants)?;
     let left_out = match options.backend {
-        Backend::Sim => simulated::leave_out(&mut plans)?,
+        Backend::Sim => paceline_simulated::leave_out(&mut plans)?,
         Backend::Virtual | Backend::Live => Vec::new(),
     };
     let origin = Origin {
@@ -217,7 +217,7 @@ fn run_sim(plans: Vec<Plan>, options: &Options, stop: &AtomicBool) -> Result<Vec
         options,
         live::inputs()?,
         stop,
-        &|plan, step, halt| Ok(simulated::run(plan, &Watch { step, halt })?),
+        &|plan, step, halt| Ok(paceline_simulated::run(plan, &Watch { step, halt })?),
     )
 }
 

@@ -12,8 +12,8 @@ use paceline_simulator::sender::config::SenderConfig;
 use paceline_simulator::source::{Source, SourceConfig};
 use paceline_simulator::world::{Coordination, World};
 
-use super::network::{Flows, Network};
-use super::{kind, SimulatedError, Watch, LONGEST_NS};
+use crate::network::{Flows, Network};
+use crate::{kind, SimulatedError, Watch, LONGEST_NS};
 
 /// How often is looked whether something has ended or moved on, nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
