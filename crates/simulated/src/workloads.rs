@@ -20,6 +20,12 @@ const LOOK_NS: u64 = 1_000_000;
 /// Within so much the programs of a workload begin, nanoseconds: not all threads of a
 /// machine wake up at once.
 const TOGETHER_NS: u64 = 1_000_000;
+/// Time of a host to write a segment, nanoseconds: of connections that begin together each waits for those
+/// before it. About that of the virtual backend.
+const WRITING_NS: u64 = 1_000;
+/// Connections begin in the same order each time, as threads that wait in a queue do, but for neighbours:
+/// each up to so many places later.
+const MOST_PLACES_LATER: u64 = 3;
 /// Time of a receiver for one more request, nanoseconds.
 const ASKING_NS: u64 = 10_000;
 
@@ -99,15 +105,22 @@ impl Runner<'_, '_> {
             .size_bytes
             .div_ceil(u64::from(burst.connections));
         let (sender, segments) = self.message(sender, share);
+        let apart_ns = u64::from(segments) * WRITING_NS;
         let flows = Flows {
             sender: &sender,
             source: SourceConfig::Phases {
                 segments,
                 compute_ns: reply_ns + burst.chunk(1).gap_ns,
                 count: burst.count,
-                spread_ns: 0,
+                apart_ns,
+                spread_ns: match burst.connections {
+                    1 => 0,
+                    _ => MOST_PLACES_LATER * apart_ns,
+                },
             },
-            each: vec![(0, 0); burst.connections as usize],
+            each: (0..burst.connections)
+                .map(|place| (0, u64::from(place) * apart_ns))
+                .collect(),
         };
         let mut world = self.network.world(&[flows], self.plan.seed);
         let (mut before, mut window) = (sent(&world), world.flows[0].sender.window());
@@ -157,6 +170,7 @@ impl Runner<'_, '_> {
                 segments,
                 compute_ns: incast.period_ns,
                 count: incast.rounds,
+                apart_ns: 0,
                 spread_ns: u64::from(incast.senders) * ASKING_NS,
             },
             each: (0..incast.senders).map(|host| (host, 0)).collect(),
@@ -224,6 +238,7 @@ impl Runner<'_, '_> {
                         segments,
                         compute_ns: reply_ns + shape.gap_ns,
                         count: 0,
+                        apart_ns: 0,
                         spread_ns: 0,
                     };
                     (sender, source)

@@ -50,7 +50,9 @@ pub enum SourceConfig {
         compute_ns: u64,
         /// How often; 0: without end.
         count: u32,
-        /// Each flow begins up to this much later, at random.
+        /// Each flow begins this much later than the one before it.
+        apart_ns: u64,
+        /// And up to this much later, at random.
         spread_ns: u64,
     },
     /// At these times, so many segments.

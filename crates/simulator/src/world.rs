@@ -353,6 +353,7 @@ impl World {
         let SourceConfig::Phases {
             compute_ns,
             count,
+            apart_ns,
             spread_ns,
             ..
         } = group.source
@@ -369,9 +370,9 @@ impl World {
         }
         group.pending = group.flows.len() as u32;
         group.round_began = self.now + compute_ns;
-        for number in group.flows.clone() {
+        for (place, number) in (0..).zip(group.flows.clone()) {
             let flow = &mut self.flows[number as usize];
-            let time = group.round_began + flow.source.uniform(spread_ns);
+            let time = group.round_began + place * apart_ns + flow.source.uniform(spread_ns);
             self.agenda.put(Event::plain(time, Kind::Source, number));
         }
     }

@@ -363,6 +363,7 @@ fn source(
             // A phase that begins where the last one ends would never let time pass.
             compute_ns: ns(table.compute).max(1),
             count: table.count,
+            apart_ns: 0,
             spread_ns: ns(table.spread),
         },
         SourceTable::Trace(name) => {

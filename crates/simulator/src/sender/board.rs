@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 const ARRIVED: u8 = 1;
 const LOST: u8 = 2;
 const AGAIN: u8 = 4;
+/// Sent more than once: it is not known which transmission an ACK is for (Karn).
+const RESENT: u8 = 8;
 
 #[derive(Debug, Clone, Copy)]
 struct Segment {
@@ -110,6 +112,7 @@ impl Board {
         segment.stamp = stamp;
         segment.delivered = delivered;
         segment.delivered_ns = delivered_ns;
+        segment.flags |= RESENT;
         // A probe of what is not known to be lost is in flight once, whichever arrives.
         if segment.flags & (LOST | AGAIN) == LOST {
             segment.flags |= AGAIN;
@@ -143,7 +146,7 @@ impl Board {
         if segment.flags & AGAIN != 0 {
             self.again_out -= 1;
         }
-        if segment.flags & LOST != 0 {
+        if segment.flags & (LOST | RESENT) != 0 {
             return;
         }
         let first = change.first_stamp.unwrap_or(segment.stamp);

@@ -175,12 +175,17 @@ impl Sender {
             law.wake_ns = Some(law.due_ns);
             return false;
         }
+        let mut leads = false;
         if let Some(known) = known {
             self.start_before_send(now, config, known);
             self.share_evenly(now, config, known);
             self.space(now, config, known.policy);
+            leads = has_start(known.policy) && known.policy.even == 0;
         }
         self.bound(now, config);
+        if leads && self.bounded.is_none() {
+            self.lead_window();
+        }
         true
     }
 
@@ -190,12 +195,15 @@ impl Sender {
             .law
             .as_ref()
             .expect("asked only of a sender with a law");
-        let begins =
-            self.nxt == self.una || matches!(law.startup.state(), State::Paced | State::Measured);
-        if !begins || !has_start(policy) {
+        if !has_start(policy) {
             return;
         }
+        let begins =
+            self.nxt == self.una || matches!(law.startup.state(), State::Paced | State::Measured);
         let tcp = self.tcp(now, config);
+        if !begins && !law.startup.wants_refill(&tcp) {
+            return;
+        }
         let law = self
             .law
             .as_mut()
@@ -207,6 +215,21 @@ impl Sender {
                 .before_send_in_turn(turn, policy, &tcp, true, &mut orders);
         }
         self.obey(&orders, now);
+    }
+
+    /// The window of what is not paced, where the law limits the base's.
+    fn lead_window(&mut self) {
+        let ssthresh = self.window.ssthresh.min(f64::from(PL_NO_SSTHRESH)) as u32;
+        let cwnd = self.window.cwnd as u32;
+        let law = self
+            .law
+            .as_ref()
+            .expect("asked only of a sender with a law");
+        let led = law.startup.led_window(cwnd, ssthresh);
+        // Where it is the same, what it has of the next segment stays.
+        if led != cwnd {
+            self.window.cwnd = f64::from(led);
+        }
     }
 
     /// Spaces the segments that follow, as the policy asks.
