@@ -111,6 +111,7 @@ mod tests {
             bottleneck: None,
             mtu: 1500,
             host_queue: None,
+            cross: None,
             impairments: paceline_experiment::plan::Impairments::default(),
             steps: Vec::new(),
         };

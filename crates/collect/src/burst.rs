@@ -2,7 +2,7 @@
 //! Metrics of bursts after idle.
 
 use paceline_experiment::plan::{Burst, Chunk, Topology};
-use paceline_experiment::record::{BurstRecord, Record};
+use paceline_experiment::record::{BurstRecord, CrossRecord, Record};
 
 use super::{pick, seconds, share, CollectError, Collector, Place};
 
@@ -99,6 +99,7 @@ impl Collector {
             self.note_unsure(place, &metric, &records, burst);
             self.times(place, &metric, &records, bound)?;
         }
+        self.cross(place, index, burst, records.clone())?;
         let samples = records.into_iter().find_map(|record| match record {
             Record::Samples(samples) if samples.workload == index => Some(samples),
             _ => None,
@@ -108,6 +109,34 @@ impl Collector {
             self.series(place, &burst.label, x_label, samples);
         }
         Ok(())
+    }
+
+    /// What the other traffic on the link got.
+    fn cross<'r>(
+        &mut self,
+        place: &Place,
+        index: usize,
+        burst: &Burst,
+        records: impl Iterator<Item = &'r Record>,
+    ) -> Result<(), CollectError> {
+        let all: Vec<&CrossRecord> = pick(records, |record| match record {
+            Record::Cross(record) if record.workload == index => Some(record),
+            _ => None,
+        });
+        let tails = [burst.label.as_str()];
+        let rate = |record: &&CrossRecord| record.bytes as f64 * 8.0 / seconds(record.elapsed_ns);
+        let rates: Vec<f64> = all.iter().map(rate).collect();
+        if rates.is_empty() {
+            return Ok(());
+        }
+        self.put(place, &place.metric("cross_bps", &tails), rates, None)?;
+        let times: Vec<f64> = (all.iter())
+            .flat_map(|record| record.flows_ns.iter().map(|took| seconds(*took)))
+            .collect();
+        match times.is_empty() {
+            true => Ok(()),
+            false => self.put(place, &place.metric("cross_s", &tails), times, None),
+        }
     }
 
     /// Claims about what the simulator is not sure of are not judged.

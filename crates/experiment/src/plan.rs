@@ -2,6 +2,7 @@
 //! The plan of one case: an experiment reduced to one variant on one link, in plain numbers, as
 //! it is handed to the guest.
 
+mod cross;
 mod gateway;
 mod messages;
 mod path;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::skeleton::{Benchmark, Class};
 
+pub use cross::Cross;
 pub use gateway::Gateway;
 pub use messages::{Messages, Netpipe, OutOfCore};
 pub use path::{
@@ -100,6 +102,9 @@ pub struct Topology {
     /// The impairments of the link.
     #[serde(default, skip_serializing_if = "is_unimpaired")]
     pub impairments: Impairments,
+    /// Other traffic while bursts run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross: Option<Cross>,
     /// Changes of the link, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,

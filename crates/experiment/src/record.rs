@@ -47,6 +47,8 @@ pub enum Record {
     RealProgram(RealProgramRecord),
     /// One transfer of files.
     Transfer(TransferRecord),
+    /// Other traffic beside the bursts of one workload.
+    Cross(CrossRecord),
     /// Bandwidth over one burst.
     Samples(SampleRecord),
     /// The packets of one flow of a bulk workload.
@@ -422,6 +424,19 @@ pub struct TransferRecord {
     pub beside_bytes: u64,
     /// See [`TransferRecord::beside_bytes`].
     pub beside_ns: u64,
+}
+
+/// Other traffic while the bursts of one workload ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CrossRecord {
+    /// Index into the plan's workloads.
+    pub workload: usize,
+    /// Payload that arrived.
+    pub bytes: u64,
+    /// Over this time, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Of short flows: how long each took from its SYN to its last ACK, nanoseconds.
+    pub flows_ns: Vec<u64>,
 }
 
 /// What Paceline's status said of a program.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use paceline_experiment::plan::{
-    Adaptation, Burst, Change, Chunk, Impairments, Plan, Step, Topology, When, Workload,
+    Adaptation, Burst, Change, Chunk, Cross, Impairments, Plan, Step, Topology, When, Workload,
 };
 use paceline_experiment::record::Record;
 use paceline_lab::backend::live::{self, LiveError};
@@ -51,6 +51,7 @@ fn plan(variant: &str, congestion: &str, ip: u8) -> Plan {
             bottleneck: None,
             mtu: 1500,
             host_queue: None,
+            cross: None,
             impairments: Impairments::default(),
             steps: vec![Step {
                 when: When::Burst {
@@ -195,6 +196,58 @@ fn the_link_is_read_back_as_it_is_and_another_one_is_not() {
             .iter()
             .any(|rate_bps| wanted.topology.is_rate(*rate_bps));
         assert!(is_it == right || rates.is_empty(), "{right}: {rates:?}");
+    }
+}
+
+/// Endless flows, and short ones that begin when chance has it, from a second host.
+#[test]
+fn other_traffic_crosses_the_link_while_bursts_run() {
+    if !root() {
+        return;
+    }
+    let congestion = "cubic".to_owned();
+    let short = Cross::Short {
+        congestion: congestion.clone(),
+        size_bytes: 20_000,
+        per_second: 50.0,
+    };
+    let endless = Cross::Endless {
+        congestion,
+        flows: 2,
+    };
+    for cross in [short, endless] {
+        let mut plan = plan("cubic", "cubic", 4);
+        plan.topology.steps.clear();
+        plan.topology.senders = 2;
+        plan.topology.cross = Some(cross.clone());
+        let records = once(&plan);
+        let found = records.iter().find_map(|record| match record {
+            Record::Cross(record) => Some(record.clone()),
+            _ => None,
+        });
+        let found = found.expect("a record of it");
+        let rate_bps = found.bytes as f64 * 8e9 / found.elapsed_ns as f64;
+        match cross {
+            Cross::Short { .. } => {
+                // Of some 100 that 2 s and the bursts see a tenth is chance.
+                let mean = found.elapsed_ns as f64 * 50e-9;
+                let count = found.flows_ns.len() as f64;
+                assert!((0.5 * mean..1.5 * mean).contains(&count), "{found:?}");
+                assert_eq!(found.bytes, found.flows_ns.len() as u64 * 20_000);
+                // A handshake, two windows and the answer.
+                let least = found.flows_ns.iter().min();
+                assert!(least >= Some(&20_000_000), "{least:?}");
+            }
+            Cross::Endless { .. } => {
+                assert!(found.flows_ns.is_empty());
+                assert!((10e6..100e6).contains(&rate_bps), "{rate_bps}");
+            }
+        }
+        // Bursts go on beside it.
+        let bursts = records
+            .iter()
+            .filter(|record| matches!(record, Record::Burst(_)));
+        assert_eq!(bursts.count(), 4);
     }
 }
 

@@ -92,6 +92,9 @@ fn check(plan: &Plan) -> Result<(), SimulatedError> {
     if plan.topology.is_cluster() {
         return no("no clusters");
     }
+    if plan.topology.cross.is_some() {
+        return no("no cross traffic beside bursts");
+    }
     if plan.adaptation.gateway.is_some() {
         return no("no gateways");
     }

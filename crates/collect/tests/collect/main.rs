@@ -2,4 +2,5 @@
 //! Records of runs, and the reports that are made of them.
 
 mod bulk;
+mod burst;
 mod messages;

@@ -187,7 +187,7 @@ fn bursts(burst: &Burst, file: &File, place: &Place<'_>) {
             format!("must be at most {MOST_POSITIONS} burst numbers, each 1 to {all}"),
         );
     }
-    for step in &file.link.step {
+    for step in file.steps() {
         if let When::Burst { number, .. } = step.when() {
             if number > least {
                 let problem =

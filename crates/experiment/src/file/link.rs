@@ -6,6 +6,7 @@ use paceline_input::Place;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::cross::{self, CrossKeys};
 use super::impairment::{CodelKeys, LossKeys, PolicerKeys, ReorderKeys};
 use super::step::{self, Step};
 use super::{four, gigabit, impairment, twenty_mebibytes, File};
@@ -71,6 +72,8 @@ pub struct Link {
     /// ACKs are held for this time and then delivered together.
     #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub ack_slots: Option<Time>,
+    /// Other traffic while each [[burst]] runs.
+    pub cross: Option<CrossKeys>,
     /// Implementation of the bottleneck; absent: the backend's usual one.
     pub bottleneck: Option<Means>,
     /// Changes during a run.
@@ -111,8 +114,13 @@ pub struct Scenario {
     /// ACKs are held for this time.
     #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub ack_slots: Option<Time>,
+    /// Other traffic while each [[burst]] runs.
+    pub cross: Option<CrossKeys>,
     /// Implementation of the bottleneck.
     pub bottleneck: Option<Means>,
+    /// Changes during a run, instead of the link's.
+    #[serde(default)]
+    pub step: Vec<Step>,
 }
 
 fn ethernet_mtu() -> u32 {
@@ -121,7 +129,7 @@ fn ethernet_mtu() -> u32 {
 
 impl Link {
     /// With a scenario's values.
-    fn with(&self, scenario: &Scenario) -> Link {
+    pub(super) fn with(&self, scenario: &Scenario) -> Link {
         Link {
             rate: scenario.rate.unwrap_or(self.rate),
             one_way_delay: scenario.one_way_delay.unwrap_or(self.one_way_delay),
@@ -135,7 +143,12 @@ impl Link {
             policer: scenario.policer.or(self.policer),
             codel: scenario.codel.or(self.codel),
             ack_slots: scenario.ack_slots.or(self.ack_slots),
+            cross: scenario.cross.clone().or_else(|| self.cross.clone()),
             bottleneck: scenario.bottleneck.or(self.bottleneck),
+            step: match scenario.step.is_empty() {
+                true => self.step.clone(),
+                false => scenario.step.clone(),
+            },
             ..self.clone()
         }
     }
@@ -183,7 +196,8 @@ impl Link {
                 codel: self.codel.map(CodelKeys::plan),
                 ack_slot_ns: self.ack_slots.map_or(0, nanoseconds),
             },
-            steps: self.step.iter().flat_map(Step::plans).collect(),
+            cross: self.cross.as_ref().map(|cross| cross.plan(self.rate)),
+            steps: self.step.iter().flat_map(|step| step.plans(self)).collect(),
         }
     }
 }
@@ -255,7 +269,8 @@ pub(super) fn check(file: &File, place: &Place<'_>) {
             place.key(key).wrong(problem);
         }
     }
-    step::check(file, &link.key("step"));
+    step::check(file, place);
+    cross::check(file, place);
 }
 
 /// A key, and the problem of its value.
@@ -335,8 +350,8 @@ fn clusters(file: &File, place: &Place<'_>) {
             ));
         }
     }
-    if !link.step.is_empty() {
-        clusters.wrong("[[link.step]] supports bursts and bulk, not clusters");
+    if file.steps().next().is_some() {
+        clusters.wrong("[[link.step]] and [[scenario.step]] support bursts and bulk, not clusters");
     }
     if link.topology(1).impairments != Impairments::default() {
         clusters.wrong("loss, jitter, reorder, return_rate, policer, codel and ack_slots support senders and one receiver, not clusters");

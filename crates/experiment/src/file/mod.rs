@@ -4,6 +4,7 @@
 
 mod burst;
 mod check;
+mod cross;
 mod gateway;
 mod impairment;
 mod link;
@@ -30,6 +31,7 @@ pub use streams::Streams;
 use crate::skeleton::{Benchmark, Class};
 
 pub use burst::Burst;
+pub use cross::CrossKeys;
 pub use gateway::GatewayKeys;
 pub use link::{Link, Scenario};
 pub use messages::{Direction, Messages, Netpipe, OutOfCore};
@@ -372,6 +374,20 @@ fn gigabit() -> Rate {
 }
 fn twenty_mebibytes() -> Size {
     Size::from_bytes(20 << 20)
+}
+
+impl File {
+    /// The changes of the link and of all scenarios.
+    fn steps(&self) -> impl Iterator<Item = &Step> {
+        let of_scenarios = self.scenario.iter().flat_map(|scenario| &scenario.step);
+        self.link.step.iter().chain(of_scenarios)
+    }
+
+    /// The other traffic of the link and of all scenarios.
+    fn crosses(&self) -> impl Iterator<Item = &Option<CrossKeys>> {
+        let of_scenarios = self.scenario.iter().map(|scenario| &scenario.cross);
+        std::iter::once(&self.link.cross).chain(of_scenarios)
+    }
 }
 
 impl Experiment {

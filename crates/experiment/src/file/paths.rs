@@ -156,9 +156,6 @@ pub(super) fn check(file: &File, place: &Place<'_>) {
     if paths.quick > Some(paths.count) {
         place.key("quick").wrong("must be at most count");
     }
-    if !file.link.step.is_empty() {
-        place.wrong("[[link.step]] changes one link, not drawn ones: leave one of both out");
-    }
     if !file.link.clusters.is_empty() {
         place.wrong("paths lead from senders to one receiver: leave clusters out");
     }

@@ -97,6 +97,7 @@ impl Experiment {
         if let Some(&near) = self.file.link.clusters.first() {
             return near;
         }
+        let crossed = self.file.crosses().any(|cross| cross.is_some());
         let incast = self
             .file
             .incast
@@ -104,7 +105,9 @@ impl Experiment {
             .flat_map(|incast| incast.senders.iter().copied());
         let bulk = self.file.bulk.iter().map(|bulk| bulk.flows.len() as u32);
         let streams = self.file.streams.iter().map(|streams| streams.senders());
-        incast.chain(bulk).chain(streams).max().unwrap_or(1)
+        let most = incast.chain(bulk).chain(streams).max().unwrap_or(1);
+        // Other traffic comes from the last host, and bursts from the first.
+        most.max(1 + u32::from(crossed))
     }
 
     fn workloads(&self, quick: bool) -> Vec<Workload> {

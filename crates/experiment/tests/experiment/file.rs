@@ -502,6 +502,26 @@ fn links_that_cannot_be_are_named() {
             "edge_rate",
         ),
         (
+            "at_burst = 3\nrate = \"1mbit\"\nrate_factor = 0.5",
+            "link.step.rate_factor",
+            "give either rate or rate_factor",
+        ),
+        (
+            "at_burst = 3\none_way_delay = \"1ms\"\ndelay_factor = 2.0",
+            "link.step.delay_factor",
+            "give either one_way_delay or delay_factor",
+        ),
+        (
+            "at_burst = 3\ndelay_factor = 0.0",
+            "link.step.delay_factor",
+            "out of range",
+        ),
+        (
+            "at_burst = 3\nrate_factor = 5",
+            "link.step.rate_factor",
+            "must be at most the hosts' edge_rate, and is 2500mbit",
+        ),
+        (
             "at_burst = 3\nbuffer = \"100B\"",
             "link.step.buffer",
             "1514B",

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use paceline_experiment::plan::Cross;
 use paceline_experiment::Experiment;
 
 const GOOD: &str = r#"title = "A title"
@@ -77,6 +78,112 @@ fn paths_have_the_scenarios_in_turn() {
     }
 }
 
+/// A change is a multiple of what was drawn; rounds to the bit per second, and to the
+/// microsecond.
+#[test]
+fn changes_of_drawn_paths_are_multiples_of_their_own_values() {
+    let with = GOOD.to_owned()
+        + "[[scenario]]\nname = \"plain\"\n[[scenario]]\nname = \"reroute\"\n\
+           step = [{ at_burst = 4, delay_factor = 4 }, { at_burst = 7, rate_factor = 0.5, delay_factor = 1 }]\n";
+    let plans = parse(&with).expect("valid").shards(false, None, &[]);
+    for (number, plan) in plans.expect("all").iter().enumerate() {
+        let link = &plan.topology;
+        if number / 2 % 2 == 0 {
+            assert!(link.steps.is_empty());
+            continue;
+        }
+        let values: Vec<(u64, u64)> = (0..3)
+            .map(|steps| link.after(steps))
+            .map(|link| (link.rate_bps, link.one_way_delay_ns / 1000))
+            .collect();
+        let (rate_bps, delay_us) = values[0];
+        assert_eq!(values[1], (rate_bps, 4 * delay_us));
+        assert_eq!(values[2], (rate_bps.div_ceil(2), delay_us));
+        let passed = [3, 4, 6, 7].map(|burst| link.steps_before(burst, None));
+        assert_eq!(passed, [0, 1, 1, 2]);
+    }
+}
+
+/// Other traffic comes from a host of its own, and has the rate of its path.
+#[test]
+fn short_flows_are_a_share_of_each_path() {
+    let with = GOOD.to_owned()
+        + "[[scenario]]\nname = \"short\"\ncross = { load = \"20%\", size = \"50KB\" }\n\
+           [[scenario]]\nname = \"long\"\ncross = { flows = 2, congestion = \"bbr\" }\n";
+    let plans = parse(&with).expect("valid").shards(false, None, &[]);
+    for (number, plan) in plans.expect("all").iter().enumerate() {
+        assert_eq!(plan.topology.senders, 2);
+        let cross = plan.topology.cross.as_ref().expect("in both scenarios");
+        let wanted = match number / 2 % 2 {
+            0 => Cross::Short {
+                congestion: "cubic".to_owned(),
+                size_bytes: 50_000,
+                per_second: 0.2 * plan.topology.rate_bps as f64 / 8.0 / 50_000.0,
+            },
+            _ => Cross::Endless {
+                congestion: "bbr".to_owned(),
+                flows: 2,
+            },
+        };
+        assert_eq!(*cross, wanted);
+    }
+    let alone = parse(GOOD).expect("valid").shards(false, None, &[]);
+    assert_eq!(alone.expect("all")[0].topology.senders, 1);
+}
+
+#[test]
+fn other_traffic_that_cannot_be_is_named() {
+    for (cross, wanted) in [
+        (
+            "{}",
+            "link.cross: give flows = 1 for endless flows, or load and size for short ones",
+        ),
+        ("{ flows = 1, load = \"5%\" }", "link.cross: give flows = 1"),
+        ("{ load = \"5%\" }", "link.cross: give flows = 1"),
+        (
+            "{ flows = 0 }",
+            "link.cross.flows: 0 is out of range: 1 to 100",
+        ),
+        (
+            "{ load = \"95%\", size = \"1MB\" }",
+            "link.cross.load: must be above 0% and at most 90%",
+        ),
+        (
+            "{ load = \"0%\", size = \"1MB\" }",
+            "link.cross.load: must be above 0% and at most 90%",
+        ),
+        (
+            "{ load = \"9%\", size = \"10B\" }",
+            "link.cross.size: must be 1000B at least",
+        ),
+        // Of the fastest path that may be drawn.
+        (
+            "{ load = \"30%\", size = \"20KB\" }",
+            "link.cross.size: makes 1312 flows a second, 1000 at most: give longer ones",
+        ),
+        ("{ flow = 1 }", "link.cross.flow: unknown key"),
+    ] {
+        let text = GOOD.replace(
+            "buffer = \"128KiB\"",
+            &format!("buffer = \"128KiB\"\ncross = {cross}"),
+        );
+        let error = parse(&text).expect_err(cross);
+        assert!(error.contains(wanted), "{cross}: {error}");
+    }
+    let start = GOOD.find("[[burst]]").expect("there");
+    let end = GOOD.find("[variant.cubic]").expect("there");
+    let bulk = "[[bulk]]\nname = \"b\"\nduration = \"9s\"\n[[bulk.flows]]\nname = \"a\"\n";
+    let text = GOOD[..start].replace(
+        "buffer = \"128KiB\"",
+        "buffer = \"128KiB\"\ncross = { flows = 1 }",
+    );
+    let error = parse(&(text + bulk + &GOOD[end..])).expect_err("no bursts");
+    assert!(
+        error.contains("link.cross: is beside [[burst]]: give one, and no clusters"),
+        "{error}"
+    );
+}
+
 #[test]
 fn ranges_that_cannot_be_are_named() {
     for (from, to, wanted) in [
@@ -102,7 +209,18 @@ fn ranges_that_cannot_be_are_named() {
         (
             "buffer = \"128KiB\"",
             "buffer = \"128KiB\"\n[[link.step]]\nat = \"1s\"\nrate = \"1mbit\"",
-            "paths: [[link.step]] changes one link, not drawn ones: leave one of both out",
+            "link.step.rate: each of the [paths] has its own: give rate_factor = 0.5",
+        ),
+        (
+            "[[burst]]",
+            "[[scenario]]\nname = \"slower\"\n[[scenario.step]]\nat_burst = 3\n\
+             one_way_delay = \"1ms\"\nbuffer = \"1MB\"\n[[burst]]",
+            "scenario.step.one_way_delay: each of the [paths] has its own: give delay_factor = 4",
+        ),
+        (
+            "[[burst]]",
+            "[[scenario]]\nname = \"faster\"\nstep = [{ at_burst = 3, rate_factor = 2.0 }]\n[[burst]]",
+            "scenario.step.rate_factor: must be at most the hosts' edge_rate, and is 1400mbit",
         ),
     ] {
         let error = parse(&GOOD.replace(from, to)).expect_err(to);

@@ -13,6 +13,7 @@ use paceline_net::clock::{now_ns, realtime_ns, sleep_until};
 use paceline_net::connection::Congestion;
 use paceline_net::{Doing, Namespace};
 
+use super::cross::Traffic;
 use super::Case;
 use crate::host::adaptation::{self, Job};
 use crate::host::connection::{connect, connect_nagling, send_headed, serve_bursts, Counters};
@@ -145,6 +146,7 @@ pub fn run(
     let mut connections = open(case)?;
     let empty_loop = burst.empty_loop.then(EmptyLoop::start).transpose()?;
     let mut lost_ns = 0;
+    let traffic = Traffic::start(case)?;
     let mut meter = CpuMeter::start()?;
     // What else the machine does between bursts is none of the workload's.
     meter.pause()?;
@@ -214,6 +216,9 @@ pub fn run(
         sleep_until(end + chunk.gap_ns);
     }
     payload += connections.close()?;
+    if let Some(traffic) = traffic {
+        traffic.stop(case, workload)?;
+    }
     let mut cpu = meter.stop(workload, active_ns, payload)?;
     if empty_loop.is_some() {
         // With the loop no CPU is idle, and the loop knows better.

@@ -9,6 +9,7 @@ mod arrivals;
 mod beside;
 mod bulk;
 mod burst;
+mod cross;
 mod incast;
 mod messages;
 mod netpipe;

@@ -21,6 +21,13 @@ impl Random {
         word ^ (word >> 31)
     }
 
+    /// The time to the next event of a Poisson process whose events are `mean_ns` apart.
+    pub fn exponential_ns(&mut self, mean_ns: f64) -> u64 {
+        // 53 bits, from 2^-53 to 1: the logarithm is finite.
+        let uniform = ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        (-uniform.ln() * mean_ns) as u64
+    }
+
     /// A number below `limit`; 0 if the limit is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         // The high half of the product: its bias is below limit / 2^64.
@@ -38,6 +45,17 @@ mod tests {
         let mut random = Random::new(1_234_567);
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn events_of_a_poisson_process_are_as_far_apart_on_average_as_asked() {
+        let mut random = Random::new(7);
+        let apart: Vec<u64> = (0..10_000).map(|_| random.exponential_ns(1e6)).collect();
+        let mean = apart.iter().sum::<u64>() / 10_000;
+        assert!((970_000..1_030_000).contains(&mean), "{mean}");
+        // Their standard deviation is their mean: of independent events.
+        let beyond = apart.iter().filter(|gap| **gap > 1_000_000).count();
+        assert!((3500..3850).contains(&beyond), "{beyond}");
     }
 
     #[test]
