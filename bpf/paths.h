@@ -89,20 +89,22 @@ __weak __noinline u32 pl_take_place(u64 job_id)
 	return best;
 }
 
-/* The connection's path is in this place from now on; or where another one has put it. */
-static __noinline struct pl_path_slot *pl_path_in(struct pl_connection *conn, u32 place)
+/*
+ * The connection's path is in this place from now on; or where another one has put it. The key is the caller's:
+ * below the laws after an ACK 64 bytes of stack are left.
+ */
+static __noinline struct pl_path_slot *pl_path_in(struct pl_connection *conn, const struct pl_place_key *key)
 {
 	static const u8 empty[sizeof(struct pl_path_slot)];
-	struct pl_place_key key = { .job = conn->path.job, .place = place };
 	struct pl_place at = { .path = conn->path, .made_us = bpf_ktime_get_ns() / 1000 };
 	struct pl_path_slot *slot;
-	long error;
 
-	bpf_map_update_elem(&pl_places, &key, &at, BPF_ANY);
-	error = bpf_map_update_elem(&pl_paths, &conn->path, empty, BPF_NOEXIST);
+	bpf_map_update_elem(&pl_places, key, &at, BPF_ANY);
+	if (bpf_map_update_elem(&pl_paths, &conn->path, empty, BPF_NOEXIST))
+		return bpf_map_lookup_elem(&pl_paths, &conn->path);
 	slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
-	if (slot && !error)
-		slot->place = place;
+	if (slot)
+		slot->place = key->place;
 	return slot;
 }
 
@@ -115,24 +117,26 @@ static __always_inline u32 pl_give_up(struct pl_connection *conn)
 	return place && !bpf_map_delete_elem(&pl_paths, &conn->path) ? place : 0;
 }
 
-/* A path for a connection that has none in its phase. */
-static __noinline struct pl_path_slot *pl_make_path(struct pl_connection *conn)
+/* A path for a connection that has none in its phase: in `place`, or if that is 0, in another. */
+static __noinline struct pl_path_slot *pl_make_path(struct pl_connection *conn, u32 place)
 {
-	u64 now_us = bpf_ktime_get_ns() / 1000, id = conn->path.job;
+	struct pl_place_key key = { .job = conn->path.job, .place = place };
+	u64 now_us = bpf_ktime_get_ns() / 1000;
 	struct pl_path_slot *slot = NULL;
 	struct pl_job *job;
-	u32 place;
 
-	if (now_us < conn->pathless_us)
-		return NULL;
-	place = pl_take_place(id);
-	if (place)
-		slot = pl_path_in(conn, place);
+	if (!place) {
+		if (now_us < conn->pathless_us)
+			return NULL;
+		key.place = pl_take_place(key.job);
+	}
+	if (key.place)
+		slot = pl_path_in(conn, &key);
 	if (slot) {
 		conn->pathless_us = 0;
 		return slot;
 	}
-	job = bpf_map_lookup_elem(&pl_jobs, &id);
+	job = bpf_map_lookup_elem(&pl_jobs, &key.job);
 	if (job && !conn->pathless_us)
 		__sync_fetch_and_add(&job->full.paths, 1);
 	conn->pathless_us = now_us + PL_AGAIN_US;
@@ -145,7 +149,7 @@ static __always_inline struct pl_path_slot *path_of(struct pl_connection *conn)
 	struct pl_path_slot *slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
 
 	/* A new phase, or its path was given up. */
-	return slot ? slot : pl_make_path(conn);
+	return slot ? slot : pl_make_path(conn, 0);
 }
 
 /* A turn for the job in one more network namespace; NULL: there is none. */

@@ -97,7 +97,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 		place = pl_give_up(conn);
 	}
 	conn->path.phase = phase;
-	slot = place ? pl_path_in(conn, place) : path_of(conn);
+	slot = place ? pl_make_path(conn, place) : path_of(conn);
 	if (slot) {
 		bpf_spin_lock(&slot->lock);
 		pl_phase_enter(&conn->phases, phase, &conn->start, &slot->path, &conn->policy, &tcp, &orders);
