@@ -72,7 +72,7 @@ pub struct Link {
     /// ACKs are held for this time and then delivered together.
     #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub ack_slots: Option<Time>,
-    /// Other traffic while each [[burst]] runs.
+    /// Other traffic while bursts run.
     pub cross: Option<CrossKeys>,
     /// Implementation of the bottleneck; absent: the backend's usual one.
     pub bottleneck: Option<Means>,
@@ -114,7 +114,7 @@ pub struct Scenario {
     /// ACKs are held for this time.
     #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub ack_slots: Option<Time>,
-    /// Other traffic while each [[burst]] runs.
+    /// Other traffic while bursts run.
     pub cross: Option<CrossKeys>,
     /// Implementation of the bottleneck.
     pub bottleneck: Option<Means>,
