@@ -516,6 +516,13 @@ fn what_waited_for_the_application_is_not_learned() {
     assert_eq!(learned(1), 0);
 }
 
+/// Eight bursts, each over its bound.
+fn eight(world: &mut World, segs: u64) -> Vec<u64> {
+    (0..8)
+        .map(|_| world.burst(segs, 2 * SECOND).permille())
+        .collect()
+}
+
 /// A failover to a line that is longer and slower at once. The first bursts lose, or wait, and what they show
 /// of the rate is all that tells the longer path from somebody else's queue.
 #[test]
@@ -536,18 +543,14 @@ fn a_path_that_is_longer_and_slower_at_once_is_found_again() {
         }
         world.link.rate = mbit(slower);
         world.link.rtt_ns = longer_ms * MS;
-        let there: Vec<u64> = (0..8)
-            .map(|_| world.burst(segs, 2 * SECOND).permille())
-            .collect();
+        let there = eight(&mut world, segs);
         assert!(
             there[4..].iter().all(|permille| *permille <= 1100),
             "{rate}: {there:?}"
         );
         world.link.rate = mbit(rate);
         world.link.rtt_ns = rtt_ms * MS;
-        let back: Vec<u64> = (0..8)
-            .map(|_| world.burst(segs, 2 * SECOND).permille())
-            .collect();
+        let back = eight(&mut world, segs);
         assert!(
             back[5..].iter().all(|permille| *permille <= 1100),
             "{rate}: {back:?}"
