@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod changing;
 mod delivery_rate;
 mod even;
 mod gaps;

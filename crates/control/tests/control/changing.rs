@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Paths whose round trip and rate change, as after a failover.
+
+use crate::support::{delivery_rate, mbit, Link, World, MS, SECOND};
+
+/// Eight bursts, each over its bound.
+fn eight(world: &mut World, segs: u64) -> Vec<u64> {
+    (0..8)
+        .map(|_| world.burst(segs, 2 * SECOND).permille())
+        .collect()
+}
+
+/// A failover to a line that is longer and slower at once. The first bursts lose, or wait, and what they show
+/// of the rate is all that tells the longer path from somebody else's queue.
+#[test]
+fn a_path_that_is_longer_and_slower_at_once_is_found_again() {
+    for (rate, slower, rtt_ms, longer_ms, segs) in [
+        (96, 38, 74, 184, 2000),
+        (200, 60, 20, 60, 2000),
+        (91, 42, 76, 160, 2000),
+    ] {
+        let queue = mbit(rate) * rtt_ms / 1000;
+        let mut world = World::new(
+            Link::new(mbit(rate), rtt_ms * MS, queue),
+            delivery_rate(),
+            1,
+        );
+        for _ in 0..6 {
+            world.burst(segs, 2 * SECOND);
+        }
+        world.link.rate = mbit(slower);
+        world.link.rtt_ns = longer_ms * MS;
+        let there = eight(&mut world, segs);
+        assert!(
+            there[4..].iter().all(|permille| *permille <= 1100),
+            "{rate}: {there:?}"
+        );
+        world.link.rate = mbit(rate);
+        world.link.rtt_ns = rtt_ms * MS;
+        let back = eight(&mut world, segs);
+        assert!(
+            back[5..].iter().all(|permille| *permille <= 1100),
+            "{rate}: {back:?}"
+        );
+    }
+}
+
+/// The way back from a shorter and slower line: the RTT is nearly twice what it was, which alone would look
+/// like somebody else's queue.
+#[test]
+fn a_path_that_is_longer_and_faster_at_once_is_found() {
+    let mut world = World::new(Link::new(mbit(42), 38 * MS, 302_000), delivery_rate(), 1);
+    for _ in 0..6 {
+        world.burst(2000, 2 * SECOND);
+    }
+    world.link.rate = mbit(91);
+    world.link.rtt_ns = 75 * MS;
+    let there: Vec<u64> = (0..10)
+        .map(|_| world.burst(2000, 2 * SECOND).permille())
+        .collect();
+    assert!(
+        there[6..].iter().all(|permille| *permille <= 1150),
+        "{there:?}"
+    );
+}
