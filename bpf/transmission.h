@@ -319,6 +319,7 @@ static __always_inline struct pl_ack see_ack(const struct tcp_sock *tp, const st
 					     const struct ack_sample *sample)
 {
 	return (struct pl_ack){
+		.now_us = tp->tcp_mstamp,
 		.una = tp->snd_una,
 		.sent_segs = tp->data_segs_out,
 		.delivered_segs = tp->delivered,

@@ -68,6 +68,7 @@ static __always_inline void pl_reset_burst(struct pl_start *s, const struct pl_p
 	s->probe_acked_us = 0;
 	s->train_acked_us = 0;
 	s->train_rtt_us = 0;
+	s->train_took_us = 0;
 	s->waited_us = path->min_rtt_us;
 	s->most_rtt_us = 0;
 	s->min_rtt_us = 0;

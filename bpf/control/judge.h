@@ -129,6 +129,11 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	if (!measured && pl_voices(s) == 1 && !s->slow)
 		return;
 	s->rated = 1;
+	/* An ACK of one segment may be a delayed one, 40 ms late. */
+	if (acked - s->train_took_segs == 1 && s->train_took_us) {
+		acked = s->train_took_segs;
+		acked_us = s->train_took_us;
+	}
 	/* The verifier need not tell the ways apart that lead here: half of what it would look at. */
 	asm volatile("" : "+r"(acked));
 	if (measured)

@@ -89,6 +89,7 @@ struct pl_tcp {
 
 /* Its view of one ACK, by which it decides whether to look at the connection. Members as in struct pl_tcp. */
 struct pl_ack {
+	__u64 now_us;
 	__u32 una, sent_segs, delivered_segs, rtt_us;
 	__u32 unsent;
 	__u8 recovering;
@@ -125,6 +126,8 @@ struct pl_start {
 	__u32 paced_segs; /* sent under pacing when the first ACK came */
 	__u32 paced_end; /* snd_nxt at that moment */
 	__u32 flight_segs; /* largest inflight of this burst */
+	__u32 train_took_us; /* from train_acked_us to the last ACK but one of the train, */
+	__u32 train_took_segs; /* and the segments that it delivered */
 	__u32 train_rtt_us; /* minimum RTT of the train's second half; 0: none yet */
 	__u32 base_cwnd; /* the base's cwnd while lead and probe leave */
 	__u32 round_end; /* snd_nxt when this round trip began */
@@ -575,9 +578,16 @@ static __always_inline void pl_note_rtt(struct pl_start *s, __u32 rtt_us)
 		s->round_rtt_us = rtt_us;
 }
 
-/* Minimum RTT of the train's second half, which lead and probe no longer delay; `done` segments are delivered. */
-static __always_inline void pl_note_train_rtt(struct pl_start *s, __u32 done, __u32 rtt_us)
+/*
+ * An ACK of a train, `done` segments after the burst's first: the minimum RTT of the train's second half, which
+ * lead and probe no longer delay, and when all but the train's last segments had arrived.
+ */
+static __always_inline void pl_note_train(struct pl_start *s, __u32 done, __u32 rtt_us, __u64 now_us)
 {
+	if (s->train_acked_us && done < s->last_segs) {
+		s->train_took_us = (__u32)(now_us - s->train_acked_us);
+		s->train_took_segs = s->delivered0 + done - s->train_acked_segs;
+	}
 	s->most_rtt_us = pl_more(s->most_rtt_us, rtt_us);
 	if (rtt_us && s->train_acked_us && done >= (s->first_segs + s->last_segs) / 2 &&
 	    (!s->train_rtt_us || rtt_us < s->train_rtt_us))

@@ -423,7 +423,7 @@ static __always_inline void pl_measure(struct pl_start *s, struct pl_path *path,
 		s->train_acked_us = tcp->now_us;
 		s->train_acked_segs = tcp->delivered_segs;
 	}
-	pl_note_train_rtt(s, done, tcp->rtt_us);
+	pl_note_train(s, done, tcp->rtt_us, tcp->now_us);
 	/* In recovery half of the train suffices: the rest may be lost. */
 	if (done >= s->last_segs || (tcp->recovering && done >= s->last_segs / 2))
 		pl_judge_rate(s, path, tcp);

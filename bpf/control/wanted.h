@@ -30,7 +30,7 @@ static __always_inline int pl_wants_of_train(struct pl_start *s, const struct pl
 		return 1;
 	if (s->rated || !s->first_us ? (__s32)(ack->una - s->paced_end) >= 0 : done >= s->last_segs)
 		return 1;
-	pl_note_train_rtt(s, done, ack->rtt_us);
+	pl_note_train(s, done, ack->rtt_us, ack->now_us);
 	return 0;
 }
 

@@ -50,6 +50,7 @@ __u32 paceline_led_window(const struct pl_start *start, __u32 cwnd, __u32 ssthre
 int paceline_wants_ack(struct pl_start *start, const struct pl_tcp *tcp)
 {
 	struct pl_ack ack = {
+		.now_us = tcp->now_us,
 		.una = tcp->una,
 		.sent_segs = tcp->sent_segs,
 		.delivered_segs = tcp->delivered_segs,

@@ -63,3 +63,30 @@ fn a_path_that_is_longer_and_faster_at_once_is_found() {
         "{there:?}"
     );
 }
+
+/// The same where the train of a start is less than the path keeps in flight: the receiver holds the ACK of an odd
+/// last segment for 40 ms, so the train seems to arrive at two thirds of the path's rate.
+#[test]
+fn a_delayed_last_ack_does_not_hide_a_longer_path() {
+    for (rate, slower, rtt_ms, longer_ms, buffer) in [
+        (150, 50, 50, 130, 800_000),
+        (150, 55, 60, 140, 1_000_000),
+        (60, 24, 90, 190, 600_000),
+    ] {
+        let mut world = World::new(
+            Link::new(mbit(rate), rtt_ms * MS, buffer),
+            delivery_rate(),
+            1,
+        );
+        for _ in 0..10 {
+            world.burst(2000, 2 * SECOND);
+        }
+        world.link.rate = mbit(slower);
+        world.link.rtt_ns = longer_ms * MS;
+        let there = eight(&mut world, 2000);
+        assert!(
+            there[4..].iter().all(|permille| *permille <= 1050),
+            "{rate}: {there:?}"
+        );
+    }
+}
