@@ -35,13 +35,13 @@ static __always_inline void pl_begin_anew(const struct pl_policy *policy, const 
 
 /*
  * Messages of about an initial window are no rate samples: cwnd limits each round trip. An inflight that
- * was delivered once is allowed again.
+ * was delivered once is allowed again, but not where starts have lost: the path may have become slower.
  */
 static __always_inline __u64 pl_not_below_flight(const struct pl_path *path, __u64 rate_bps, __u32 mss)
 {
 	__u32 segs = pl_bdp_segs(rate_bps, path->min_rtt_us, mss);
 
-	if (segs > PL_LEAD_SEGS || 2 * segs <= PL_LEAD_SEGS || path->flight_segs <= PL_LEAD_SEGS ||
+	if (segs > PL_LEAD_SEGS || 2 * segs <= PL_LEAD_SEGS || path->flight_segs <= PL_LEAD_SEGS || path->wary ||
 	    path->burst_segs > 3 * PL_LEAD_SEGS || path->min_rtt_us < 2 * PL_LEAD_LEAST_US || path->expected > 1)
 		return rate_bps;
 	return pl_rate(path->flight_segs, mss, path->min_rtt_us);
@@ -102,6 +102,7 @@ static __always_inline void pl_learn_burst(struct pl_start *s, struct pl_path *p
 	s->burst_segs = burst;
 	s->packet_segs = pl_packet_most(path, tcp);
 	s->held_segs = 0;
+	s->queueing = 1;
 	/* inflight_hi was in use without loss: a segment more. */
 	if (path->inflight_hi && s->round_cwnd >= path->inflight_hi && tcp->retransmitted_segs == s->retransmitted0)
 		path->inflight_hi++;

@@ -160,6 +160,7 @@ struct pl_start {
 	__u8 rounds; /* round trips in which the law still leads cwnd */
 	__u8 waited; /* 1: this round trip is app-limited */
 	__u8 pacing; /* 1: the law paces the socket */
+	__u8 queueing; /* 1: the last RTT sample is half as long again as the burst's minimum, or there is none yet */
 	__u8 held_segs; /* largest cwnd on a path that the initial window fills; 0: no limit */
 	__u8 packet_segs; /* longest TSO packet without pacing; 0: no limit */
 	__u8 turn_first; /* 1: the connection's first message, with a reduced initial window */

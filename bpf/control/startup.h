@@ -368,8 +368,8 @@ static __always_inline void pl_start_before_send(struct pl_start *s, struct pl_p
  */
 static __always_inline __u32 pl_led_window(const struct pl_start *s, __u32 cwnd, __u32 ssthresh)
 {
-	/* Without a queue the limit is too small: the path has become faster. */
-	if (s->held_segs && cwnd > s->held_segs && 2 * s->waited_us >= s->min_rtt_us)
+	/* Without a queue of its own the limit is too small: the path has become faster, or longer. */
+	if (s->held_segs && cwnd > s->held_segs && s->queueing)
 		return s->held_segs;
 	return s->packet_segs && s->rounds && s->state == PL_START_BASE && cwnd > ssthresh ? ssthresh : cwnd;
 }
@@ -469,6 +469,8 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 		pl_see_arrivals(s, path, tcp, pl_is_telling(s), path->min_rtt_us / 2);
 	if (tcp->rtt_us && (!s->min_rtt_us || tcp->rtt_us < s->min_rtt_us))
 		s->min_rtt_us = tcp->rtt_us;
+	if (tcp->rtt_us)
+		s->queueing = 2 * tcp->rtt_us >= 3 * s->min_rtt_us;
 	/* The final ACK may be a delayed one. */
 	if (tcp->rtt_us && !(s->gapped && over))
 		s->waited_us = pl_more(pl_more(tcp->rtt_us, s->most_rtt_us & pl_mask(s->packet_segs)), path->min_rtt_us) - path->min_rtt_us;

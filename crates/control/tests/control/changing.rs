@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Paths whose round trip and rate change, as after a failover.
 
-use crate::support::{delivery_rate, mbit, Link, World, MS, SECOND};
+use crate::support::{delivery_rate, mbit, Link, World, MS, MSS, SECOND};
 
 /// Eight bursts, each over its bound.
 fn eight(world: &mut World, segs: u64) -> Vec<u64> {
@@ -88,5 +88,60 @@ fn a_delayed_last_ack_does_not_hide_a_longer_path() {
             there[4..].iter().all(|permille| *permille <= 1050),
             "{rate}: {there:?}"
         );
+    }
+}
+
+/// A path that the initial window filled, so that the window was held, becomes longer and faster: the longer
+/// round trip is no queue of the burst's own.
+#[test]
+fn a_held_window_is_released_on_a_longer_path() {
+    for (rate, faster, rtt_ms, longer_ms, buffer) in [
+        (10, 22, 8, 29, 24_000),
+        (6, 24, 12, 40, 24_000),
+        (20, 40, 4, 20, 30_000),
+    ] {
+        let segs = 4000;
+        let mut world = World::new(
+            Link::new(mbit(rate), rtt_ms * MS, buffer),
+            delivery_rate(),
+            1,
+        );
+        let before = eight(&mut world, segs);
+        assert!(before[2..].iter().all(|permille| *permille <= 1050));
+        world.link.rate = mbit(faster);
+        world.link.rtt_ns = longer_ms * MS;
+        let there = eight(&mut world, segs);
+        assert!(
+            there[2..].iter().all(|permille| *permille <= 1500),
+            "{rate}: {there:?}"
+        );
+    }
+}
+
+/// Messages of three initial windows, a queue of one and a half, and a path that becomes slower: the inflight
+/// that was delivered before is not allowed again while it loses.
+#[test]
+fn what_loses_is_not_allowed_again_on_a_slower_path() {
+    for (rate, slower, rtt_us, longer_us) in [
+        (47, 15, 3_300, 7_200),
+        (20, 10, 6_000, 1_500),
+        (30, 12, 5_000, 6_000),
+    ] {
+        let mut world = World::new(
+            Link::new(mbit(rate), rtt_us * 1000, 15 * MSS),
+            delivery_rate(),
+            1,
+        );
+        eight(&mut world, 21);
+        world.link.rate = mbit(slower);
+        world.link.rtt_ns = longer_us * 1000;
+        eight(&mut world, 21);
+        let lost = world.retransmitted();
+        let later = eight(&mut world, 21);
+        assert!(
+            later.iter().all(|permille| *permille <= 1100),
+            "{rate}: {later:?}"
+        );
+        assert_eq!(world.retransmitted(), lost, "{rate}");
     }
 }
