@@ -158,6 +158,9 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		/* Beside a standing queue it left faster than at the rate. */
 		if (given < arrived)
 			given = arrived < 2 * rate ? arrived : 2 * rate;
+		/* It left with pauses, and yet its second half always waited: the path was busy all the time. */
+		else if (s->train_rtt_us > s->min_rtt_us + sent_us / 8)
+			given = arrived;
 		/* By cross traffic that was there before: no sample of the path's rate. */
 		if (!lossy && given < rate && pl_others_queue(path, path->rate_bps, tcp))
 			return;
