@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Paths whose round trip and rate change, as after a failover.
 
-use crate::support::{delivery_rate, mbit, Link, World, MS, MSS, SECOND};
+use crate::support::{about_to_send, delivery_rate, mbit, Link, World, MS, MSS, SECOND};
+use paceline_control::Startup;
 
 /// Eight bursts, each over its bound.
 fn eight(world: &mut World, segs: u64) -> Vec<u64> {
@@ -143,5 +144,56 @@ fn what_loses_is_not_allowed_again_on_a_slower_path() {
             "{rate}: {later:?}"
         );
         assert_eq!(world.retransmitted(), lost, "{rate}");
+    }
+}
+
+/// The rate that a burst leaves which loses on a path that has become 184 ms long and 36 Mbit/s slow, where the last
+/// segment of its train left `late_us` after the others.
+fn left_by_a_late_segment(late_us: u64) -> u64 {
+    const SEGS: u32 = 584;
+    let (rate, arriving) = (mbit(90), mbit(36));
+    let (mut path, mut tcp) = about_to_send(1_000_000, 74_000, SEGS);
+    path.rate_bps = rate;
+    path.confirmed_us = tcp.now_us;
+    let policy = delivery_rate();
+    let mut startup = Startup::default();
+    let took_us = |segs: u64, rate: u64| segs * MSS * 1_000_000 / rate;
+    let begin_us = tcp.now_us;
+    let mut left_us = Vec::new();
+    for n in 0..SEGS {
+        let late_us = if n + 1 == SEGS { late_us } else { 0 };
+        tcp.now_us = begin_us + took_us(n.into(), rate) + late_us;
+        startup.before_send(&mut path, &policy, &tcp);
+        left_us.push(tcp.now_us);
+        tcp.sent_segs += 1;
+        tcp.packets_out += 1;
+        tcp.nxt += MSS as u32;
+        tcp.unsent -= MSS as u32;
+    }
+    for n in (1..SEGS).step_by(2) {
+        tcp.now_us = begin_us + 184_000 + took_us((n + 1).into(), arriving);
+        tcp.rtt_us = (tcp.now_us - left_us[n as usize]) as u32;
+        tcp.delivered_segs += 2;
+        tcp.packets_out -= 2;
+        tcp.una += 2 * MSS as u32;
+        if n == SEGS - 51 {
+            tcp.recovering = 1;
+            startup.ssthresh_after_loss(&mut path, &tcp, 20, 300);
+        }
+        startup.on_ack(&mut path, &policy, &tcp);
+    }
+    path.rate_bps
+}
+
+/// The path was never idle, so what arrived is its rate, however long the sender paused.
+#[test]
+fn a_pause_does_not_hide_the_rate_of_a_path_that_is_never_idle() {
+    for late_us in [0, 5_000, 16_000, 30_000] {
+        let left = left_by_a_late_segment(late_us);
+        assert!(
+            (mbit(34)..=mbit(37)).contains(&left),
+            "{late_us}: {} kbit/s",
+            left / 125
+        );
     }
 }
