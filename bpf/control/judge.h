@@ -155,10 +155,12 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		/* The path stretched the train. */
 		__u64 given = rate * sent_us / acked_us;
 
-		/* Beside a standing queue it left faster than at the rate. */
+		/*
+		 * Beside a standing queue it left faster than at the rate. If it left with pauses, and its second half
+		 * always waited, the path was busy, and what arrived is its rate, or less after a pause in the first half.
+		 */
 		if (given < arrived)
 			given = arrived < 2 * rate ? arrived : 2 * rate;
-		/* It left with pauses, and yet its second half always waited: the path was busy all the time. */
 		else if (s->train_rtt_us > s->min_rtt_us + sent_us / 8)
 			given = arrived;
 		/* By cross traffic that was there before: no sample of the path's rate. */

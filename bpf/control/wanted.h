@@ -18,8 +18,8 @@ static __always_inline int pl_wants_send(const struct pl_start *s, __u32 packets
 }
 
 /*
- * Once lead and probe are measured, an ACK of a train is an RTT sample only, and only in the train's
- * second half, until its last one. It is noted here. A burst without a train (the paper's target
+ * Once lead and probe are measured, an ACK of a train is only noted here (pl_note_train), until
+ * its last one. A burst without a train (the paper's target
  * has none) needs the last ACK only.
  */
 static __always_inline int pl_wants_of_train(struct pl_start *s, const struct pl_ack *ack)

@@ -1,8 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Paths whose round trip and rate change, as after a failover.
 
-use crate::support::{about_to_send, delivery_rate, mbit, Link, World, MS, MSS, SECOND};
+use crate::support::{about_to_send, delivery_rate, mbit, Link, World, MSS, SECOND};
 use paceline_control::Startup;
+
+fn world(rate: u64, rtt_us: u64, buffer: u64) -> World {
+    let link = Link::new(mbit(rate), rtt_us * 1000, buffer);
+    World::new(link, delivery_rate(), 1)
+}
+
+/// The path's rate in Mbit/s and its round trip.
+fn becomes(world: &mut World, rate: u64, rtt_us: u64) {
+    world.link.rate = mbit(rate);
+    world.link.rtt_ns = rtt_us * 1000;
+}
 
 /// Eight bursts, each over its bound.
 fn eight(world: &mut World, segs: u64) -> Vec<u64> {
@@ -21,23 +32,17 @@ fn a_path_that_is_longer_and_slower_at_once_is_found_again() {
         (91, 42, 76, 160, 2000),
     ] {
         let queue = mbit(rate) * rtt_ms / 1000;
-        let mut world = World::new(
-            Link::new(mbit(rate), rtt_ms * MS, queue),
-            delivery_rate(),
-            1,
-        );
+        let mut world = world(rate, rtt_ms * 1000, queue);
         for _ in 0..6 {
             world.burst(segs, 2 * SECOND);
         }
-        world.link.rate = mbit(slower);
-        world.link.rtt_ns = longer_ms * MS;
+        becomes(&mut world, slower, longer_ms * 1000);
         let there = eight(&mut world, segs);
         assert!(
             there[4..].iter().all(|permille| *permille <= 1100),
             "{rate}: {there:?}"
         );
-        world.link.rate = mbit(rate);
-        world.link.rtt_ns = rtt_ms * MS;
+        becomes(&mut world, rate, rtt_ms * 1000);
         let back = eight(&mut world, segs);
         assert!(
             back[5..].iter().all(|permille| *permille <= 1100),
@@ -50,12 +55,11 @@ fn a_path_that_is_longer_and_slower_at_once_is_found_again() {
 /// like somebody else's queue.
 #[test]
 fn a_path_that_is_longer_and_faster_at_once_is_found() {
-    let mut world = World::new(Link::new(mbit(42), 38 * MS, 302_000), delivery_rate(), 1);
+    let mut world = world(42, 38_000, 302_000);
     for _ in 0..6 {
         world.burst(2000, 2 * SECOND);
     }
-    world.link.rate = mbit(91);
-    world.link.rtt_ns = 75 * MS;
+    becomes(&mut world, 91, 75 * 1000);
     let there: Vec<u64> = (0..10)
         .map(|_| world.burst(2000, 2 * SECOND).permille())
         .collect();
@@ -74,16 +78,11 @@ fn a_delayed_last_ack_does_not_hide_a_longer_path() {
         (150, 55, 60, 140, 1_000_000),
         (60, 24, 90, 190, 600_000),
     ] {
-        let mut world = World::new(
-            Link::new(mbit(rate), rtt_ms * MS, buffer),
-            delivery_rate(),
-            1,
-        );
+        let mut world = world(rate, rtt_ms * 1000, buffer);
         for _ in 0..10 {
             world.burst(2000, 2 * SECOND);
         }
-        world.link.rate = mbit(slower);
-        world.link.rtt_ns = longer_ms * MS;
+        becomes(&mut world, slower, longer_ms * 1000);
         let there = eight(&mut world, 2000);
         assert!(
             there[4..].iter().all(|permille| *permille <= 1050),
@@ -102,15 +101,10 @@ fn a_held_window_is_released_on_a_longer_path() {
         (20, 40, 4, 20, 30_000),
     ] {
         let segs = 4000;
-        let mut world = World::new(
-            Link::new(mbit(rate), rtt_ms * MS, buffer),
-            delivery_rate(),
-            1,
-        );
+        let mut world = world(rate, rtt_ms * 1000, buffer);
         let before = eight(&mut world, segs);
         assert!(before[2..].iter().all(|permille| *permille <= 1050));
-        world.link.rate = mbit(faster);
-        world.link.rtt_ns = longer_ms * MS;
+        becomes(&mut world, faster, longer_ms * 1000);
         let there = eight(&mut world, segs);
         assert!(
             there[2..].iter().all(|permille| *permille <= 1500),
@@ -128,14 +122,9 @@ fn what_loses_is_not_allowed_again_on_a_slower_path() {
         (20, 10, 6_000, 1_500),
         (30, 12, 5_000, 6_000),
     ] {
-        let mut world = World::new(
-            Link::new(mbit(rate), rtt_us * 1000, 15 * MSS),
-            delivery_rate(),
-            1,
-        );
+        let mut world = world(rate, rtt_us, 15 * MSS);
         eight(&mut world, 21);
-        world.link.rate = mbit(slower);
-        world.link.rtt_ns = longer_us * 1000;
+        becomes(&mut world, slower, longer_us);
         eight(&mut world, 21);
         let lost = world.retransmitted();
         let later = eight(&mut world, 21);
@@ -147,36 +136,38 @@ fn what_loses_is_not_allowed_again_on_a_slower_path() {
     }
 }
 
-/// The rate that a burst leaves which loses on a path that has become 184 ms long and 36 Mbit/s slow, where the last
-/// segment of its train left `late_us` after the others.
-fn left_by_a_late_segment(late_us: u64) -> u64 {
-    const SEGS: u32 = 584;
+/// The rate that a burst leaves which loses on a path that has become 184 ms long and 36 Mbit/s slow, where the
+/// sender pauses for `pause_us` before segment `at` of its 584.
+fn left_after_a_pause(at: u64, pause_us: u64) -> u64 {
+    const SEGS: u64 = 584;
     let (rate, arriving) = (mbit(90), mbit(36));
-    let (mut path, mut tcp) = about_to_send(1_000_000, 74_000, SEGS);
+    let (mut path, mut tcp) = about_to_send(1_000_000, 74_000, SEGS as u32);
     path.rate_bps = rate;
     path.confirmed_us = tcp.now_us;
     let policy = delivery_rate();
     let mut startup = Startup::default();
     let took_us = |segs: u64, rate: u64| segs * MSS * 1_000_000 / rate;
     let begin_us = tcp.now_us;
-    let mut left_us = Vec::new();
+    let (mut left_us, mut arrived_us, mut busy_until_us) = (Vec::new(), Vec::new(), 0);
     for n in 0..SEGS {
-        let late_us = if n + 1 == SEGS { late_us } else { 0 };
-        tcp.now_us = begin_us + took_us(n.into(), rate) + late_us;
+        let paused_us = if n >= at { pause_us } else { 0 };
+        tcp.now_us = begin_us + took_us(n, rate) + paused_us;
         startup.before_send(&mut path, &policy, &tcp);
+        busy_until_us = tcp.now_us.max(busy_until_us) + took_us(1, arriving);
         left_us.push(tcp.now_us);
+        arrived_us.push(busy_until_us + 184_000);
         tcp.sent_segs += 1;
         tcp.packets_out += 1;
         tcp.nxt += MSS as u32;
         tcp.unsent -= MSS as u32;
     }
-    for n in (1..SEGS).step_by(2) {
-        tcp.now_us = begin_us + 184_000 + took_us((n + 1).into(), arriving);
-        tcp.rtt_us = (tcp.now_us - left_us[n as usize]) as u32;
+    for n in (1..SEGS as usize).step_by(2) {
+        tcp.now_us = arrived_us[n];
+        tcp.rtt_us = (tcp.now_us - left_us[n]) as u32;
         tcp.delivered_segs += 2;
         tcp.packets_out -= 2;
         tcp.una += 2 * MSS as u32;
-        if n == SEGS - 51 {
+        if n == 533 {
             tcp.recovering = 1;
             startup.ssthresh_after_loss(&mut path, &tcp, 20, 300);
         }
@@ -185,14 +176,30 @@ fn left_by_a_late_segment(late_us: u64) -> u64 {
     path.rate_bps
 }
 
-/// The path was never idle, so what arrived is its rate, however long the sender paused.
+/// Where the path stays busy, what arrived is its rate, whenever and however long the sender pauses; where it runs
+/// idle in the train's first half, what arrived is less than that, and not more.
 #[test]
-fn a_pause_does_not_hide_the_rate_of_a_path_that_is_never_idle() {
-    for late_us in [0, 5_000, 16_000, 30_000] {
-        let left = left_by_a_late_segment(late_us);
+fn a_pause_does_not_hide_the_rate_of_a_busy_path() {
+    for (at, pause_ms) in [
+        (60, 5),
+        (100, 10),
+        (250, 20),
+        (400, 40),
+        (583, 30),
+        (583, 80),
+    ] {
+        let left = left_after_a_pause(at, pause_ms * 1000);
         assert!(
-            (mbit(34)..=mbit(37)).contains(&left),
-            "{late_us}: {} kbit/s",
+            (mbit(35)..=mbit(37)).contains(&left),
+            "busy, {at} {pause_ms}: {} kbit/s",
+            left / 125
+        );
+    }
+    for (at, pause_ms) in [(60, 20), (60, 80), (100, 40), (200, 80)] {
+        let left = left_after_a_pause(at, pause_ms * 1000);
+        assert!(
+            (mbit(24)..=mbit(37)).contains(&left),
+            "idle, {at} {pause_ms}: {} kbit/s",
             left / 125
         );
     }
