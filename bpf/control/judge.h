@@ -109,14 +109,48 @@ static __always_inline void pl_see_probe(struct pl_start *s, const struct pl_pat
 		s->probe_bps = least;
 }
 
+/* What left and what arrived of a train: segments, the time from the first to the last, bytes per second. */
+struct pl_train {
+	__u32 sent, acked;
+	__u64 sent_us, acked_us, arrived_bps;
+};
+
+/* The rate of a path that stretched the train, in bytes per second; 0 if the stretch is no sample of it. */
+static __always_inline __u64 pl_stretched(const struct pl_start *s, const struct pl_path *path,
+					  const struct pl_tcp *tcp, const struct pl_train *t, int lossy)
+{
+	__u64 rate = s->rate_bps, given = rate * t->sent_us / t->acked_us;
+
+	/*
+	 * Beside a standing queue it left faster than at the rate. If it left with pauses, and its second half
+	 * always waited, the path was busy, and what arrived is its rate, or less after a pause in the first half.
+	 */
+	if (given < t->arrived_bps)
+		given = t->arrived_bps < 2 * rate ? t->arrived_bps : 2 * rate;
+	else if (s->train_rtt_us > s->min_rtt_us + t->sent_us / 8)
+		given = t->arrived_bps;
+	/* By cross traffic that was there before: no sample of the path's rate. */
+	if (!lossy && given < rate && pl_others_queue(path, path->rate_bps, tcp))
+		return 0;
+	/* A small stretch without loss may be ACK jitter. */
+	if (!lossy && t->acked_us < t->sent_us + t->sent_us / 8)
+		given = (given + rate) / 2;
+	/* The ACKs of a short train may wait for the repair of others' losses. */
+	if ((s->together > 1 || t->sent < pl_amount(PL_LONG_TRAIN_SEGS, tcp->mss)) && given < rate / 2)
+		given = rate / 2;
+	return lossy ? given : pl_not_below_arrived(path, given, rate, tcp->mss);
+}
+
 /* The rate sample of the train, once. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
-	__u32 acked = tcp->delivered_segs - s->train_acked_segs;
-	__u32 sent = s->last_segs - s->first_segs;
-	__u64 sent_us = s->last_us - s->first_us;
-	__u64 acked_us = tcp->now_us - s->train_acked_us;
-	__u64 rate = s->rate_bps, arrived, slack_us;
+	struct pl_train t = {
+		.acked = tcp->delivered_segs - s->train_acked_segs,
+		.sent = s->last_segs - s->first_segs,
+		.sent_us = s->last_us - s->first_us,
+		.acked_us = tcp->now_us - s->train_acked_us,
+	};
+	__u64 rate = s->rate_bps, slack_us;
 	__u32 room = pl_own_queue(path, rate, tcp);
 	__u32 least_segs = pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss);
 	__u32 queued;
@@ -125,54 +159,36 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	if (s->rated || !s->train_acked_us || !path->rate_bps)
 		return;
 	/* Each of several connections sends little: there the queue suffices. */
-	measured = sent >= least_segs && acked >= least_segs && sent_us && acked_us;
+	measured = t.sent >= least_segs && t.acked >= least_segs && t.sent_us && t.acked_us;
 	if (!measured && pl_voices(s) == 1 && !s->slow)
 		return;
 	s->rated = 1;
 	/* An ACK of one segment may be a delayed one, 40 ms late. */
-	if (acked - s->train_took_segs == 1 && s->train_took_us) {
-		acked = s->train_took_segs;
-		acked_us = s->train_took_us;
+	if (t.acked - s->train_took_segs == 1 && s->train_took_us) {
+		t.acked = s->train_took_segs;
+		t.acked_us = s->train_took_us;
 	}
 	/* The verifier need not tell the ways apart that lead here: half of what it would look at. */
-	asm volatile("" : "+r"(acked));
+	asm volatile("" : "+r"(t.acked));
 	if (measured)
 		s->lead_bps = 0;
 	/* Under loss fewer segments arrive than were sent: compare the same number. */
 	if (measured)
-		sent_us = sent_us * acked / sent;
-	arrived = pl_rate(acked, tcp->mss, acked_us);
+		t.sent_us = t.sent_us * t.acked / t.sent;
+	t.arrived_bps = pl_rate(t.acked, tcp->mss, t.acked_us);
 	if (measured && !lossy)
-		pl_see_longer_path(s, path, tcp, acked_us <= sent_us + sent_us / 32 + 2 * sent_us / sent ||
-				   arrived >= rate - rate / 8 ||
-				   (s->train_rtt_us && s->train_rtt_us <= s->min_rtt_us + sent_us / 16));
+		pl_see_longer_path(s, path, tcp, t.acked_us <= t.sent_us + t.sent_us / 32 + 2 * t.sent_us / t.sent ||
+				   t.arrived_bps >= rate - rate / 8 ||
+				   (s->train_rtt_us && s->train_rtt_us <= s->min_rtt_us + t.sent_us / 16));
 	/* The queue of lead and probe has drained before the train's end. */
 	queued = s->train_rtt_us ? pl_queued(path, path->rate_bps, tcp, s->train_rtt_us) : room + 1;
 	s->drained = !lossy && queued <= room;
 	/* A delayed ACK at either end, of two segments, is much of a short train. */
-	slack_us = s->drained && sent ? sent_us / 8 + 2 * sent_us / sent : sent_us / 64;
-	if (measured && acked_us > sent_us + slack_us && (lossy || !path->wary)) {
-		/* The path stretched the train. */
-		__u64 given = rate * sent_us / acked_us;
-
-		/*
-		 * Beside a standing queue it left faster than at the rate. If it left with pauses, and its second half
-		 * always waited, the path was busy, and what arrived is its rate, or less after a pause in the first half.
-		 */
-		if (given < arrived)
-			given = arrived < 2 * rate ? arrived : 2 * rate;
-		else if (s->train_rtt_us > s->min_rtt_us + sent_us / 8)
-			given = arrived;
-		/* By cross traffic that was there before: no sample of the path's rate. */
-		if (!lossy && given < rate && pl_others_queue(path, path->rate_bps, tcp))
+	slack_us = s->drained && t.sent ? t.sent_us / 8 + 2 * t.sent_us / t.sent : t.sent_us / 64;
+	if (measured && t.acked_us > t.sent_us + slack_us && (lossy || !path->wary)) {
+		rate = pl_stretched(s, path, tcp, &t, lossy);
+		if (!rate)
 			return;
-		/* A small stretch without loss may be ACK jitter. */
-		if (!lossy && acked_us < sent_us + sent_us / 8)
-			given = (given + rate) / 2;
-		/* The ACKs of a short train may wait for the repair of others' losses. */
-		if ((s->together > 1 || sent < pl_amount(PL_LONG_TRAIN_SEGS, tcp->mss)) && given < rate / 2)
-			given = rate / 2;
-		rate = lossy ? given : pl_not_below_arrived(path, given, rate, tcp->mss);
 	} else if (!lossy && s->together > 1) {
 		/* All connections see the same queue, and aim at a short one. */
 		if (!s->drained)
@@ -184,7 +200,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 
 		if (probe > rate + (rate >> 4))
 			rate = probe < 2 * rate ? probe : 2 * rate;
-		else if (s->drained && s->probing && acked_us < sent_us - sent_us / 128)
+		else if (s->drained && s->probing && t.acked_us < t.sent_us - t.sent_us / 128)
 			rate += rate / 64;
 		else if (s->drained && pl_cautious(path, tcp->mss))
 			/* By additive increase: all connections add at once. */
