@@ -36,21 +36,17 @@ static __always_inline void pl_become_trusted(struct pl_path *path)
 }
 
 /*
- * A burst has overflowed a queue: the queueing delay shows its length. Half of it is the path's room: the
- * queue that is no sign of a full path, if that is shorter than for other paths, or than the stack's
- * packets. A longer queue needs no limit of its own. The ACK that shows the loss may belong to a time when
- * the queue was shorter again; the longest RTT of the round trip contains the transmission time of a
- * packet on the host's own link, so a third of that one suffices. A room that is a small part of the BDP
- * is as long as ACK jitter.
+ * A burst has overflowed a queue: the longest queueing delay of the round trip shows its length. A third of it
+ * is the path's room: the queue that is no sign of a full path, if that is shorter than for other paths, or
+ * than the stack's packets. (That RTT contains the transmission time of a packet on the host's own link, and
+ * half of the queue is too much for it.) A longer queue needs no limit of its own. A room that is a small part of
+ * the BDP is as long as ACK jitter.
  */
 static __always_inline void pl_see_overflow(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u32 waited_us = pl_more(s->most_rtt_us, path->min_rtt_us) - path->min_rtt_us;
-	__u32 most = pl_bdp_segs(path->rate_bps, waited_us, tcp->mss) / 3;
-	__u32 room = s->packet_segs ? most : pl_bdp_segs(path->rate_bps, s->waited_us, tcp->mss) / 2;
+	__u32 room = pl_bdp_segs(path->rate_bps, waited_us, tcp->mss) / 3;
 
-	if (room < most)
-		room = most;
 	if (room < PL_ROOM_LEAST_SEGS)
 		room = PL_ROOM_LEAST_SEGS;
 	if (PL_ROOM_SHARE * room < pl_bdp_segs(path->rate_bps, path->min_rtt_us, tcp->mss))

@@ -59,9 +59,9 @@ fn takes_us(segs: u64, rate_bps: u64) -> u32 {
 }
 
 #[test]
-fn half_of_what_waited_at_a_loss_is_the_room_of_a_short_queue() {
+fn a_third_of_what_waited_at_a_loss_is_the_room_of_a_short_queue() {
     let rate = mbit(320);
-    for (waited, room) in [(16, 8), (24, 12), (2, 4), (0, 4), (60, 0)] {
+    for (waited, room) in [(16, 5), (24, 8), (2, 4), (0, 4), (75, 0)] {
         let mut path = path(rate);
         let (mut startup, tcp) = started(&mut path, 60, takes_us(waited, rate));
         startup.ssthresh_after_loss(&mut path, &tcp, 0, 70);
