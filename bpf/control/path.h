@@ -482,6 +482,15 @@ static __always_inline __u32 pl_queued(const struct pl_path *path, __u64 rate_bp
 	return rtt_us > path->min_rtt_us ? pl_bdp_segs(rate_bps, rtt_us - path->min_rtt_us, tcp->mss) : 0;
 }
 
+/*
+ * Connections that start together into a short queue, where their first packets meet: these are a segment each,
+ * without a lead. 1 or 0, without branches, which cost the verifier states.
+ */
+static __always_inline __u32 pl_is_volley(const struct pl_path *path, __u32 together)
+{
+	return pl_mask(path->room_segs) & pl_mask(together >> 1) & 1;
+}
+
 static __always_inline __u32 pl_voices(const struct pl_start *s)
 {
 	return s->together ? s->together : 1;
@@ -577,22 +586,6 @@ static __always_inline void pl_note_rtt(struct pl_start *s, __u32 rtt_us)
 	s->most_rtt_us = pl_more(s->most_rtt_us, rtt_us);
 	if (rtt_us && (!s->round_rtt_us || rtt_us < s->round_rtt_us))
 		s->round_rtt_us = rtt_us;
-}
-
-/*
- * An ACK of a train, `done` segments after the burst's first: the minimum RTT of the train's second half, which
- * lead and probe no longer delay, and when all but the train's last segments had arrived.
- */
-static __always_inline void pl_note_train(struct pl_start *s, __u32 done, __u32 rtt_us, __u64 now_us)
-{
-	if (s->train_acked_us && done < s->last_segs) {
-		s->train_took_us = (__u32)(now_us - s->train_acked_us);
-		s->train_took_segs = s->delivered0 + done - s->train_acked_segs;
-	}
-	s->most_rtt_us = pl_more(s->most_rtt_us, rtt_us);
-	if (rtt_us && s->train_acked_us && done >= (s->first_segs + s->last_segs) / 2 &&
-	    (!s->train_rtt_us || rtt_us < s->train_rtt_us))
-		s->train_rtt_us = rtt_us;
 }
 
 #endif

@@ -258,7 +258,7 @@ static __always_inline __u32 pl_take_share(struct pl_start *s, struct pl_path *p
 
 /* Pacing rate and cwnd of a packet after lead and probe. */
 static __always_inline void pl_pace_window(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
-					   struct pl_orders *orders, __u32 active)
+					   struct pl_orders *orders, __u32 active, __u32 n)
 {
 	__u32 window = pl_proven_window(path, s->rate_bps, active, tcp);
 
@@ -282,6 +282,16 @@ static __always_inline void pl_pace_window(struct pl_start *s, const struct pl_p
 		orders->ssthresh = orders->cwnd;
 	if (s->packet_segs || (path->room_segs && path->min_rtt_us < PL_SHORTENED_US))
 		orders->cwnd = pl_packet_end(s, path, tcp, orders->cwnd);
+	/*
+	 * Connections that start at once would go on in step, and a packet of each would meet in the queue. So
+	 * their second packets are spread over the time between two packets of one.
+	 */
+	if (!n && active > 1) {
+		orders->pacing_bps = orders->pacing_bps * active / (active + path->active);
+		/* Their first packets do meet. Not where the first ACK may come before the second packet. */
+		if (pl_is_volley(path, active) && window >= 4 && tcp->unsent > tcp->mss)
+			orders->cwnd = 1;
+	}
 }
 
 /* A packet of a paced start, `n` segments after its first. */
@@ -294,7 +304,7 @@ static __always_inline void pl_send_paced(struct pl_start *s, struct pl_path *pa
 	 * A TSO packet must not extend beyond the lead, or the probe: cwnd ends there, and
 	 * the pacing timer calls again.
 	 */
-	if (s->leading && n < PL_LEAD_SEGS) {
+	if (s->leading && n < PL_LEAD_SEGS && !pl_is_volley(path, active)) {
 		/* No speed-up where leads of many connections overflow a queue together, nor in a short queue. */
 		orders->pacing_bps = s->rate_bps * (s->rate_bps < path->rate_bps || path->room_segs ? 1 : PL_LEAD_SPEEDUP);
 		orders->cwnd = PL_LEAD_SEGS;
@@ -305,7 +315,7 @@ static __always_inline void pl_send_paced(struct pl_start *s, struct pl_path *pa
 		orders->cwnd = pl_probe_from(tcp->mss);
 		return;
 	}
-	pl_pace_window(s, path, tcp, orders, active);
+	pl_pace_window(s, path, tcp, orders, active, n);
 	if (!s->led) {
 		s->led = 1;
 		s->starts++;

@@ -18,6 +18,22 @@ static __always_inline int pl_wants_send(const struct pl_start *s, __u32 packets
 }
 
 /*
+ * An ACK of a train, `done` segments after the burst's first: the minimum RTT of the train's second half, which
+ * lead and probe no longer delay, and when all but the train's last segments had arrived.
+ */
+static __always_inline void pl_note_train(struct pl_start *s, __u32 done, __u32 rtt_us, __u64 now_us)
+{
+	if (s->train_acked_us && done < s->last_segs) {
+		s->train_took_us = (__u32)(now_us - s->train_acked_us);
+		s->train_took_segs = s->delivered0 + done - s->train_acked_segs;
+	}
+	s->most_rtt_us = pl_more(s->most_rtt_us, rtt_us);
+	if (rtt_us && s->train_acked_us && done >= (s->first_segs + s->last_segs) / 2 &&
+	    (!s->train_rtt_us || rtt_us < s->train_rtt_us))
+		s->train_rtt_us = rtt_us;
+}
+
+/*
  * Once lead and probe are measured, an ACK of a train is only noted here (pl_note_train), until
  * its last one. A burst without a train (the paper's target
  * has none) needs the last ACK only.
