@@ -7,6 +7,7 @@
 //! or stream, left out or replayed.
 
 use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
 
 use super::{Stamp, WireError, MOST_SIZE, MOST_SMALL};
 use crate::chunk::{hash_bite, CV, LEAST_BITE, MOST_CHUNK};
@@ -122,8 +123,7 @@ impl Tags {
     /// Compares in constant time.
     fn check(&mut self, head: &[u8], cv: &[u8], tag: &[u8]) -> Result<u64, WireError> {
         let (number, right) = self.next(head, cv);
-        let differ = right.iter().zip(tag).fold(0, |sum, (a, b)| sum | (a ^ b));
-        match differ == 0 && tag.len() == right.len() {
+        match bool::from(right.as_slice().ct_eq(tag)) {
             true => Ok(number),
             false => Err(WireError::Tag),
         }
