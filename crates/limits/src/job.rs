@@ -101,7 +101,7 @@ impl Job {
             bail!("you have no running job {name}: paceline report lists yours");
         };
         if record.ended_unix_s.is_some() {
-            bail!("job {name} has ended: paceline report {name} tells what its connections did");
+            bail!("job {name} has ended: paceline report {name} shows what its connections did");
         }
         let Some(cgroup) = record.cgroup else {
             bail!("the cgroup of job {name} is not visible from here");

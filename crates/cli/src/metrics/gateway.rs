@@ -94,12 +94,12 @@ pub fn gateway(state: Result<Status>) -> Page {
         (
             "gateway_lost_datagrams",
             "lost",
-            "Datagrams of the session that were taken for lost",
+            "Datagrams of the session that were declared lost",
         ),
         (
             "gateway_spurious_losses",
             "spurious",
-            "Datagrams that were taken for lost and had arrived",
+            "Datagrams that were declared lost and had arrived",
         ),
         (
             "gateway_new_bytes",
