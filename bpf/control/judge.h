@@ -232,8 +232,6 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 
 	if (!paced)
 		return;
-	/* The first packet of each has met the others in the queue, at whatever rate. */
-	lost -= pl_less(lost, pl_is_volley(path, s->together));
 	if (pl_lost_much(lost, tcp->delivered_segs - s->delivered0))
 		s->overflowed = 1;
 	/* The path had no room for the lost segments. */

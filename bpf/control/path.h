@@ -26,7 +26,7 @@
 #define PL_LONG_TRAIN_SEGS 256 /* shortest train that may halve the rate */
 #define PL_QUEUE_SEGS 20 /* that lead and probe may leave queued on a path that is not full */
 #define PL_ROOM_LEAST_SEGS 4 /* least room of a queue: two packets of two segments */
-#define PL_ROOM_SHARE 96 /* least room of a queue: 1/96 of the BDP, a third of the jitter by PL_MIN_RTT_NEAR */
+#define PL_ROOM_SHARE 64 /* least room of a queue: 1/64 of the BDP, half of the jitter by PL_MIN_RTT_NEAR */
 #define PL_PASSES 3 /* longest packet over the room of a short queue: most of it passes while its end arrives */
 #define PL_EMPTY 8 /* with less than 1/8 of the queue in use the path may carry a faster rate */
 #define PL_PACKET_SHIFT 10 /* sk_pacing_shift: a TSO packet is 1/1024 s of the pacing rate */
