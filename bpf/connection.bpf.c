@@ -278,7 +278,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 	return 1;
 }
 
-/* From now on pl_connection is told of this connection's timeouts and of its states. */
+/* From now on pl_connection sees this connection's timeouts and its states. */
 static __always_inline void watch(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
 	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);

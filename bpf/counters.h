@@ -236,7 +236,7 @@ static __always_inline void pl_see_send(struct pl_connection *conn, struct tcp_s
 		pl_begin_burst(conn, tp);
 }
 
-/* After an ACK. What the laws count at this burst's end is told at the end of the next one. */
+/* After an ACK. What the laws count at this burst's end is added at the end of the next one. */
 static __always_inline void pl_see_ack(struct pl_connection *conn, const struct tcp_sock *tp)
 {
 	if (tp->packets_out || !conn->counted.burst_us || tp->write_seq != tp->snd_nxt)

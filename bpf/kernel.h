@@ -215,7 +215,7 @@ static __always_inline struct tcp_sock *tcp_sk(const struct sock *sk)
 	return (struct tcp_sock *)sk;
 }
 
-/* Sent, and neither acknowledged, by SACK either, nor taken for lost; segments. */
+/* Sent, and neither acknowledged, by SACK either, nor marked lost; segments. */
 static __always_inline u32 in_flight(const struct tcp_sock *tp)
 {
 	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;

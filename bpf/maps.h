@@ -20,7 +20,7 @@ struct pl_counted {
 	u64 ended_us; /* when the last one ended; 0: there was none */
 	u32 ended_cwnd; /* the window then */
 	u8 held; /* 1: it is left to the base */
-	u8 watched; /* 1: pl_connection is told of timeouts and states */
+	u8 watched; /* 1: pl_connection sees timeouts and states */
 };
 
 /* Paceline's storage of a socket. */

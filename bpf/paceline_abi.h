@@ -296,7 +296,7 @@ struct pl_path {
 	__u32 block_from; /* acked_segs when the block began */
 	__u32 block_segs; /* size of this block */
 	__u32 learned_segs; /* size of the blocks that learned_bps is from */
-	__u32 acked_segs; /* delivered to all connections that tell (pl_tell) */
+	__u32 acked_segs; /* delivered to all connections that update it (pl_update_path) */
 	__u32 min_rtt_us; /* minimum RTT seen by any of the connections */
 	__u32 active; /* connections in a burst now: they divide the rate */
 	__u32 peak; /* most active at once since the path was last quiet */

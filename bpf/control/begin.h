@@ -141,7 +141,7 @@ static __always_inline __u64 pl_aim_at_rate(struct pl_start *s, struct pl_path *
 					    const struct pl_tcp *tcp, struct pl_orders *orders, __u64 quiet_us,
 					    __u64 idle_us)
 {
-	__u64 rate = pl_believed(path, policy, tcp->now_us);
+	__u64 rate = pl_rate_or_forget(path, policy, tcp->now_us);
 
 	if (!rate && pl_is_old(idle_us, policy))
 		pl_begin_anew(policy, tcp, orders);

@@ -62,7 +62,7 @@ static __always_inline void pl_judge_lead(struct pl_start *s, struct pl_path *pa
 }
 
 /* The end of a start without a train: the lead's sample counts. */
-static __always_inline void pl_believe_lead(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
+static __always_inline void pl_take_lead_sample(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	if (!s->lead_bps || tcp->recovering)
 		return;
@@ -160,7 +160,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		return;
 	/* Each of several connections sends little: there the queue suffices. */
 	measured = t.sent >= least_segs && t.acked >= least_segs && t.sent_us && t.acked_us;
-	if (!measured && pl_voices(s) == 1 && !s->slow)
+	if (!measured && pl_sharers(s) == 1 && !s->slow)
 		return;
 	s->rated = 1;
 	/* An ACK of one segment may be a delayed one, 40 ms late. */
@@ -214,7 +214,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		rate = s->rate_bps + s->rate_bps / 4;
 	path->confirmed_us = tcp->now_us;
 	if (rate < s->rate_bps || rate > path->rate_bps)
-		pl_vote(s, path, rate, tcp->mss, 1);
+		pl_take_sample(s, path, rate, tcp->mss, 1);
 }
 
 /* The losses of a start, when all of its train is acknowledged or given up. */
@@ -239,7 +239,7 @@ static __always_inline void pl_judge_loss(struct pl_start *s, struct pl_path *pa
 	if (kept < rate)
 		rate = kept;
 	if (lost && s->overflowed && (s->rated || bad) && path->rate_bps > rate) {
-		pl_vote(s, path, rate, tcp->mss, 1);
+		pl_take_sample(s, path, rate, tcp->mss, 1);
 		path->confirmed_us = tcp->now_us;
 	}
 	if (policy->target == PL_TARGET_DELIVERY_RATE) {

@@ -47,7 +47,7 @@ static __always_inline void pl_see_arrivals(struct pl_start *s, struct pl_path *
 
 	if (paused)
 		path->block_first = !s->learning ? 0 : segs < 0xffff ? segs : 0xffff;
-	pl_tell(s, path, tcp, timely);
+	pl_update_path(s, path, tcp, timely);
 	path->acked_us = tcp->now_us;
 	segs = path->acked_segs - path->block_from;
 	if (!paused && (segs < path->block_segs || tcp->now_us - path->block_us < PL_BLOCK_MIN_US))

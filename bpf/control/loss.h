@@ -63,7 +63,7 @@ static __always_inline int pl_lost_much(__u32 lost, __u32 sent)
 /*
  * A loss that no full queue explains: the last segment that arrived (`tcp->rtt_us`) hardly waited, and little
  * is lost. In a queue known to be short, nothing of this round trip waited for more than its room: packets of
- * TSO fill such a queue for moments. Not a mark by ECN, nor a timeout: nothing is taken for lost then.
+ * TSO fill such a queue for moments. Not a mark by ECN, nor a timeout: nothing is marked lost then.
  */
 static __always_inline int pl_is_random_loss(const struct pl_start *s, const struct pl_path *path,
 					     const struct pl_tcp *tcp, __u32 lost_segs)
@@ -87,7 +87,7 @@ static __always_inline int pl_is_random_loss(const struct pl_start *s, const str
  * ssthresh after a loss in the first round trips of a burst: the BDP by the delivery rate of the last
  * round trip, as in TCP Westwood. The base would take a part of cwnd (CUBIC 0.7), whatever cross
  * traffic left of the path. After a random loss nothing is full: it is cwnd, at most the share of the path, and
- * on an unknown path slow start goes on. `lost_segs` are taken for lost (tp->lost_out).
+ * on an unknown path slow start goes on. `lost_segs` are marked lost (tp->lost_out).
  */
 static __always_inline __u32 pl_ssthresh_after_loss(struct pl_start *s, struct pl_path *path,
 						    const struct pl_tcp *tcp, __u32 lost_segs, __u32 base)

@@ -40,7 +40,7 @@
 #define PL_SEEN_SEGS 4 /* delivered segments per update of the path: an update per ACK costs too much CPU */
 #define PL_ROUNDS 16 /* round trips after a start in which the law leads the base's cwnd to the path's */
 #define PL_LED 1 /* rounds left when they are over and must not begin again */
-#define PL_ROUND_VOICE 4 /* weight 1/4 of a round's rate sample: its ACKs jitter by a packet of 64 KB */
+#define PL_ROUND_WEIGHT 4 /* weight 1/4 of a round's rate sample: its ACKs jitter by a packet of 64 KB */
 #define PL_FLIGHT_GROWTH 4 /* largest window of a start over the largest inflight delivered without loss */
 #define PL_WARY_LOSS 50 /* a start that lost more than 1/50, the loss threshold of BBRv3, makes its path wary */
 #define PL_RANDOM_SEGS 2 /* lost segments of a slow start that has just begun, and are no share of it */
@@ -248,7 +248,7 @@ static __always_inline __u64 pl_remembered(const struct pl_path *path, const str
 }
 
 /* The same; an expired path is forgotten, with its wariness and its queue, and learned anew. */
-static __always_inline __u64 pl_believed(struct pl_path *path, const struct pl_policy *policy, __u64 now_us)
+static __always_inline __u64 pl_rate_or_forget(struct pl_path *path, const struct pl_policy *policy, __u64 now_us)
 {
 	__u64 rate = pl_remembered(path, policy, now_us);
 
@@ -491,7 +491,8 @@ static __always_inline __u32 pl_is_volley(const struct pl_path *path, __u32 toge
 	return pl_mask(path->room_segs) & pl_mask(together >> 1) & 1;
 }
 
-static __always_inline __u32 pl_voices(const struct pl_start *s)
+/* Connections that started together with this one, itself included. */
+static __always_inline __u32 pl_sharers(const struct pl_start *s)
 {
 	return s->together ? s->together : 1;
 }
@@ -529,23 +530,24 @@ static __always_inline __u64 pl_not_below_arrived(const struct pl_path *path, __
 }
 
 /* A rate sample moves the path's rate with the weight 1/(N * of), N connections having started together. */
-static __always_inline void pl_vote(const struct pl_start *s, struct pl_path *path, __u64 rate, __u32 mss,
+static __always_inline void pl_take_sample(const struct pl_start *s, struct pl_path *path, __u64 rate, __u32 mss,
 				    __u32 of)
 {
-	__u32 voices = pl_voices(s) * of;
+	__u32 divisor = pl_sharers(s) * of;
 
 	rate = pl_shown(path, rate, mss);
 	if (rate > path->rate_bps)
-		path->rate_bps += (rate - path->rate_bps) / voices;
+		path->rate_bps += (rate - path->rate_bps) / divisor;
 	else
-		path->rate_bps -= (path->rate_bps - rate) / voices;
+		path->rate_bps -= (path->rate_bps - rate) / divisor;
 }
 
 /*
  * Adds the segments delivered since the last update of the path. `timely`: the updates are ACK by ACK or
  * nearly; a block of ACKs (learning.h) counts no others.
  */
-static __always_inline void pl_tell(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp, int timely)
+static __always_inline void pl_update_path(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
+					    int timely)
 {
 	__u32 more = tcp->delivered_segs - s->seen_segs;
 
@@ -558,7 +560,7 @@ static __always_inline void pl_tell(struct pl_start *s, struct pl_path *path, co
 /* A round trip begins: it ends when snd_una reaches the present snd_nxt. */
 static __always_inline void pl_begin_round(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
-	pl_tell(s, path, tcp, tcp->delivered_segs - s->seen_segs < PL_SEEN_SEGS);
+	pl_update_path(s, path, tcp, tcp->delivered_segs - s->seen_segs < PL_SEEN_SEGS);
 	s->round_us = tcp->now_us;
 	s->round_end = tcp->nxt;
 	s->round_segs = path->acked_segs;
@@ -569,15 +571,15 @@ static __always_inline void pl_begin_round(struct pl_start *s, struct pl_path *p
 }
 
 /* Whether a connection updates the path with each few ACKs: while it shares the path, and is measured. */
-static __always_inline int pl_is_telling(const struct pl_start *s)
+static __always_inline int pl_updates_path(const struct pl_start *s)
 {
 	return s->together > 1 && (s->state == PL_START_MEASURED || s->rounds);
 }
 
 /* Whether an update of the path is due now: enough segments were delivered, or a round trip ends. */
-static __always_inline int pl_tells(const struct pl_start *s, __u32 delivered_segs, __u32 una)
+static __always_inline int pl_update_is_due(const struct pl_start *s, __u32 delivered_segs, __u32 una)
 {
-	return (pl_is_telling(s) && delivered_segs - s->seen_segs >= PL_SEEN_SEGS) ||
+	return (pl_updates_path(s) && delivered_segs - s->seen_segs >= PL_SEEN_SEGS) ||
 	       (s->rounds && (__s32)(una - s->round_end) >= 0);
 }
 

@@ -20,7 +20,7 @@
  * - The breaker is the class's own: starts that lose in a collective, where all send
  *   at once, say nothing of those that have the path to themselves.
  * - A class seen for the first time begins as a new connection does, and so does one
- *   that was not seen for so long that it is believed no more.
+ *   whose estimate has expired.
  * - While the base repairs a loss the switch waits: its window is then of the loss
  *   and of no phase.
  *
@@ -161,7 +161,7 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 		return;
 	}
 	pl_see_first_rtt(path, tcp);
-	rate = path->min_rtt_us ? pl_believed(path, policy, tcp->now_us) : 0;
+	rate = path->min_rtt_us ? pl_rate_or_forget(path, policy, tcp->now_us) : 0;
 	if (!tcp->packets_out) {
 		/* The start-up law begins the next burst; what it does not know, it learns. */
 		if (!rate) {

@@ -111,11 +111,11 @@ static __always_inline void pl_lead_window(const struct pl_start *s, const struc
 static __always_inline void pl_grow_window(const struct pl_start *s, struct pl_path *path)
 {
 	__u64 found = path->window_bps - s->rate_bps;
-	__u32 voices = pl_voices(s);
+	__u32 sharers = pl_sharers(s);
 
 	found &= (found >> 63) - 1;
-	found = found * (voices - 1) / (4 * voices * (1 + path->wary));
-	path->window_bps += (path->window_bps / 64 + found) / voices;
+	found = found * (sharers - 1) / (4 * sharers * (1 + path->wary));
+	path->window_bps += (path->window_bps / 64 + found) / sharers;
 }
 
 /*
@@ -141,7 +141,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		s->overflowed = 1;
 	if (tcp->recovering && s->overflowed) {
 		/* The path is full, and the base recovers by itself; on a wary path that is too slow. */
-		pl_vote(s, path, path->rate_bps - path->rate_bps / 32, tcp->mss, 1);
+		pl_take_sample(s, path, path->rate_bps - path->rate_bps / 32, tcp->mss, 1);
 		if (!path->wary)
 			s->rounds = 0;
 		pl_begin_round(s, path, tcp);
@@ -158,7 +158,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 		/* The standing queue of other flows is no sample of the path's rate. */
 		if (full ? !pl_others_queue(path, path->rate_bps, tcp) :
 			   rate - (filled ? 0 : rate / 16) > path->rate_bps)
-			pl_vote(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, tcp->mss, PL_ROUND_VOICE);
+			pl_take_sample(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, tcp->mss, PL_ROUND_WEIGHT);
 		path->confirmed_us = tcp->now_us;
 		if (!full) {
 			if (path->window_bps < path->rate_bps)
@@ -439,7 +439,7 @@ static __always_inline void pl_measure(struct pl_start *s, struct pl_path *path,
 		pl_judge_rate(s, path, tcp);
 	if ((__s32)(tcp->una - s->paced_end) < 0 && !over)
 		return;
-	pl_believe_lead(s, path, tcp);
+	pl_take_lead_sample(s, path, tcp);
 	pl_judge_loss(s, path, policy, tcp);
 	s->state = PL_START_BASE;
 	if (s->drained && !tcp->recovering && path->rate_bps >= s->rate_bps)
@@ -475,8 +475,8 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	int over = !tcp->packets_out && !tcp->unsent;
 
 	pl_see_rtt(path, tcp->rtt_us, tcp->now_us);
-	if (!s->learning && (over || pl_tells(s, tcp->delivered_segs, tcp->una)))
-		pl_see_arrivals(s, path, tcp, pl_is_telling(s), path->min_rtt_us / 2);
+	if (!s->learning && (over || pl_update_is_due(s, tcp->delivered_segs, tcp->una)))
+		pl_see_arrivals(s, path, tcp, pl_updates_path(s), path->min_rtt_us / 2);
 	if (tcp->rtt_us && (!s->min_rtt_us || tcp->rtt_us < s->min_rtt_us))
 		s->min_rtt_us = tcp->rtt_us;
 	if (tcp->rtt_us)

@@ -61,7 +61,7 @@ static __always_inline int pl_wants_ack(struct pl_start *s, const struct pl_ack 
 	/* A connection without unsent data leaves the path, once. */
 	int known = ack->unsent ? s->counted : !s->counted;
 
-	if (s->turn || (!s->learning && pl_tells(s, ack->delivered_segs, ack->una)))
+	if (s->turn || (!s->learning && pl_update_is_due(s, ack->delivered_segs, ack->una)))
 		return 1;
 	if (s->state == PL_START_MEASURED)
 		return !known || pl_wants_of_train(s, ack);
