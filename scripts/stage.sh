@@ -47,4 +47,8 @@ stage() { # directory, prefix: everything below the directory as it is below the
 		put 644 "packaging/kubernetes/$name" "share/paceline/kubernetes/$name"
 	done
 	put 755 packaging/kubernetes/paceline_pods.py share/paceline/kubernetes/paceline_pods.py
+	# For editors: the schemas of users' files.
+	for name in docs/schemas/*.json; do
+		put 644 "$name" "share/paceline/schemas/${name##*/}"
+	done
 }
