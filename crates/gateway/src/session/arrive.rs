@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a datagram does.
+//! Takes a datagram in.
 
 use super::error::SessionError;
 use super::frame::{decode, Receipts, Record, Report};
@@ -13,8 +13,8 @@ use super::time::Nanos;
 /// costs some 100 bytes beside its own.
 const PIECE: u64 = 2_048;
 
-/// Reports that may be under way beside what the memory permits: one each millisecond of a
-/// silence of two minutes are fewer.
+/// Reports that may be under way beyond the memory's limit: more than one each millisecond of a
+/// silence of two minutes.
 const UNREPORTED: u64 = 1 << 18;
 
 impl Session {
@@ -38,7 +38,7 @@ impl Session {
         for record in records {
             self.record(now, head.number, record)?;
         }
-        // One that is heard, and tells nothing of what it hears.
+        // The peer sends, but does not report received datagrams.
         match self.sent.unsettled() > self.most_unsettled() + UNREPORTED {
             true => Err(SessionError::Unreported),
             false => Ok(()),
@@ -72,14 +72,14 @@ impl Session {
                 }
             }
             Record::Reset { stream, reason } => self.was_reset(stream, reason)?,
-            // It may overtake what opens the stream.
+            // It may overtake the record that opens the stream.
             Record::Credit { stream, limit } => {
                 if self.is_there(stream)? {
                     self.credit(stream, limit);
                 }
             }
             Record::Streams { limit } => self.may_open = self.may_open.max(limit),
-            // They only grow, and what is late overtakes nothing.
+            // The counts only grow, so a late record changes nothing.
             Record::Receipts(Receipts {
                 delivered,
                 unconfirmed,
@@ -94,14 +94,14 @@ impl Session {
                 fin,
                 bytes,
             } => self.data(stream, offset, fin, bytes)?,
-            // It was read as data.
+            // The decoder returns it as data.
             Record::Rest { .. } => {}
         }
         self.is_peer_idle = false;
         Ok(())
     }
 
-    /// Whether a stream is there; one of the peer's that is new is made.
+    /// Whether a stream exists; a new one of the peer's is made.
     fn is_there(&mut self, stream: u64) -> Result<bool, SessionError> {
         if self.streams.contains_key(&stream) {
             return Ok(true);
@@ -186,7 +186,7 @@ impl Session {
     }
 
     fn report(&mut self, now: Nanos, number: u64, report: &Report) -> Result<(), SessionError> {
-        // One that was overtaken by a newer one says nothing new.
+        // A report that a newer one has overtaken has no news.
         if self.reported.is_some_and(|newest| newest > number) {
             return Ok(());
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far windows may grow. Each stream's first credit has memory of its own. What is beyond
-//! comes from a pool, of which a stream gets no more than it leaves: the dynamic threshold of
-//! shared-memory switches (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2),
-//! 1998). So one that stopped reading never holds all, and the next one finds some.
+//! Limits of the windows. Each stream's first credit has memory of its own. Credit beyond it comes
+//! from a pool, of which a stream gets no more than it leaves: the dynamic threshold of
+//! shared-memory switches (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). So
+//! one that stopped reading never holds all, and the next one finds some.
 //!
 //! A third of the pool is lent to streams that begin: with its first credit alone one would
 //! need several round trips to fill a long path. The first has a loan of what three round trips
@@ -46,8 +46,8 @@ impl Pool {
         window.max(self.first + free / 2)
     }
 
-    /// Lends a stream that begins what it may have beyond its first credit; `product`: bytes of
-    /// a round trip. 0: there is nothing left.
+    /// Lends a new stream credit beyond its first; `product`: bytes of a round trip. 0: there is
+    /// nothing left.
     pub fn lend(&mut self, product: u64) -> u64 {
         let left = (self.bytes / LOANS).saturating_sub(self.lent);
         let free = self.bytes.saturating_sub(self.taken);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What ends a session.
+//! Errors that end a session.
 
 use super::frame::WireError;
 
@@ -15,7 +15,7 @@ pub enum SessionError {
     /// Data after the end of a stream, or another end.
     #[error("the peer sent two different ends of a stream")]
     End,
-    /// It sends, and reports nothing of what it receives.
+    /// It sends, and does not report received datagrams.
     #[error("the peer does not report what it receives")]
     Unreported,
     /// More streams than it may open, or one that only this side may open.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a datagram says: a head, and records one after the other (postcard: tags and integers
-//! of one byte and more, LEB128). Every length is checked before anything is done with it.
+//! Format of a datagram: a head, and records one after the other (postcard: tags and integers of
+//! one byte and more, LEB128). Every length is checked before it is used.
 
 use serde::{Deserialize, Serialize};
 
 /// Longest datagram that is read, bytes.
 pub const MOST_DATAGRAM: usize = 9_000;
-/// Longest target of a stream, bytes: a name of 255 bytes, a port, and what they are.
+/// Longest target of a stream, bytes: a name of 255 bytes, a port, and their tags.
 pub const MOST_TARGET: usize = 300;
 /// Ranges of one report at most: with three bytes for each number they fill a datagram.
 pub const MOST_RANGES: usize = 200;
@@ -34,11 +34,11 @@ pub enum WireError {
 pub struct Head {
     /// Of this transmission. No two have the same; a retransmission has a new one.
     pub number: u64,
-    /// So many numbers below `number` the sender still waits to hear of.
+    /// The sender waits for reports of numbers from `number - open` on.
     pub open: u64,
 }
 
-/// What one side received.
+/// Numbers that one side received.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Report {
     /// The reporter's clock, microseconds. Only differences count.
@@ -49,7 +49,7 @@ pub struct Report {
     pub held: u64,
     /// Since anything at all was received, microseconds.
     pub quiet: u64,
-    /// The reporter has forgotten what came of numbers below this.
+    /// The reporter has forgotten which numbers below this arrived.
     pub known: u64,
     /// First number that the ranges are about.
     pub from: u64,
@@ -90,10 +90,10 @@ impl Report {
     }
 }
 
-/// One thing that a datagram says.
+/// A record of a datagram.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record<'a> {
-    /// What was received.
+    /// Received numbers.
     Report(Report),
     /// A new stream.
     Open {
@@ -101,25 +101,25 @@ pub enum Record<'a> {
         stream: u64,
         /// Its share of the rate beside others, from 1.
         weight: u8,
-        /// Where it leads: not the session's business.
+        /// Its target, opaque to the session.
         #[serde(borrow)]
         target: &'a [u8],
     },
     /// The target of a stream has answered.
     Accept {
-        /// Which.
+        /// The stream.
         stream: u64,
     },
     /// Both directions of a stream end at once, whatever is under way.
     Reset {
-        /// Which.
+        /// The stream.
         stream: u64,
-        /// Why: not the session's business.
+        /// The reason, opaque to the session.
         reason: u8,
     },
     /// The peer may send in a stream up to this offset.
     Credit {
-        /// Which.
+        /// The stream.
         stream: u64,
         /// Bytes from the stream's beginning.
         limit: u64,
@@ -131,7 +131,7 @@ pub enum Record<'a> {
     },
     /// Bytes of a stream.
     Data {
-        /// Which.
+        /// The stream.
         stream: u64,
         /// Of the first byte.
         offset: u64,
@@ -141,20 +141,19 @@ pub enum Record<'a> {
         #[serde(borrow, serialize_with = "at_once")]
         bytes: &'a [u8],
     },
-    /// What became of this side's connections that ended in order, from the session's beginning.
+    /// Counts of this side's connections that ended in order, from the session's beginning.
     Receipts(Receipts),
     /// Bytes of a stream to the datagram's end, which follow: a [`Record::Data`] without its
     /// length and without the stream's end. A full datagram is one, with three bytes more of data.
     Rest {
-        /// Which.
+        /// The stream.
         stream: u64,
         /// Of the first byte.
         offset: u64,
     },
 }
 
-/// Bytes as such: serde takes a slice for a sequence, one byte after the other. On the wire it is
-/// the same.
+/// Writes bytes at once: serde writes a slice as a sequence, byte by byte. The format is the same.
 fn at_once<S: serde::Serializer>(bytes: &&[u8], to: S) -> Result<S::Ok, S::Error> {
     to.serialize_bytes(bytes)
 }
@@ -164,7 +163,7 @@ fn at_once<S: serde::Serializer>(bytes: &&[u8], to: S) -> Result<S::Ok, S::Error
 pub struct Receipts {
     /// The host has acknowledged all of it, and its end.
     pub delivered: u64,
-    /// Nobody knows: the host broke or fell silent before it had.
+    /// Unknown: the host broke or fell silent before it had.
     pub unconfirmed: u64,
 }
 

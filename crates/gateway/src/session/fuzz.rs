@@ -7,8 +7,8 @@ use super::settings::{Event, Settings, Side};
 use super::state::Session;
 use super::time::MS;
 
-/// A datagram that a peer may send: what can be read is written again and read as the same,
-/// and a session with streams survives it.
+/// A datagram that a peer may send: one that decodes must survive encoding, and a session with
+/// streams must survive it.
 ///
 /// # Panics
 /// If Paceline would.
@@ -19,7 +19,7 @@ pub fn fuzz_datagram(bytes: &[u8]) {
         for record in &records {
             push(&mut again, record);
         }
-        // With the length that data to the end have not.
+        // Encoding adds the length that data to the end omit.
         if again.len() <= MOST_DATAGRAM {
             assert_eq!(decode(&again).expect("its own bytes"), (head, records));
         }
@@ -32,7 +32,7 @@ pub fn fuzz_datagram(bytes: &[u8]) {
     session.write(own, &[7; 5_000]);
     let mut out = Vec::new();
     let mut now = 0;
-    // Twice: the second time it is no news.
+    // Twice: the second one is a duplicate.
     for _ in 0..2 {
         while session.transmit(now, &mut out) {}
         now += 50 * MS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tests: a peer that was let in, and lies. Its session ends, or it harms itself alone.
+//! Tests: an authenticated peer that lies. Its session ends, or it harms itself alone.
 
 use super::error::SessionError;
 use super::frame::{push, Head, Receipts, Record, Report, WireError, MOST_OFFSET, MOST_STREAM};
@@ -8,7 +8,7 @@ use super::settings::{Event, Limits, Settings, Side, LEAST_MEMORY};
 use super::state::Session;
 use super::time::{MS, SECOND};
 
-/// A server with one stream of its own, which the peer takes for true.
+/// A server with one stream of its own; the test is its peer.
 struct Victim {
     session: Session,
     own: u64,
@@ -44,7 +44,7 @@ impl Victim {
         victim(Rate::Reserve(RATE))
     }
 
-    /// What comes of these records.
+    /// Receives a datagram with these records.
     fn hears(&mut self, records: &[Record]) -> Result<(), SessionError> {
         let (number, open) = (self.number, 0);
         self.number += 1;
@@ -56,7 +56,7 @@ impl Victim {
         self.session.receive(self.now, &datagram)
     }
 
-    /// Bytes on the wire that leave until then.
+    /// Bytes on the wire that leave until `end`.
     fn sends_until(&mut self, end: u64) -> u64 {
         let before = self.session.statistics().sent_bytes;
         let mut datagram = Vec::new();
@@ -93,7 +93,7 @@ fn open(stream: u64) -> Record<'static> {
 #[test]
 fn what_a_peer_must_not_say_ends_its_session() {
     let first = Victim::new().session.limits.credit;
-    // What is lent to the first stream is a part of it.
+    // The first stream's loan is a part of it.
     let credit = LEAST_MEMORY;
     let report = |top, to| {
         Record::Report(Report {
@@ -127,7 +127,7 @@ fn what_a_peer_must_not_say_ends_its_session() {
         ),
         (vec![open(1)], SessionError::Stream(1)),
         (vec![data(3, 0, false, b"x")], SessionError::Stream(3)),
-        // What was never sent.
+        // Numbers that were never sent.
         (
             vec![report(1_000, 1_000)],
             SessionError::Wire(WireError::Report),
@@ -137,7 +137,7 @@ fn what_a_peer_must_not_say_ends_its_session() {
     for (records, error) in cases {
         assert_eq!(Victim::new().hears(&records), Err(error), "{records:?}");
     }
-    // And what it may.
+    // And records that it may send.
     let mut victim = Victim::new();
     let may = [
         open(30),
@@ -259,7 +259,7 @@ fn what_comes_again_or_late_does_nothing() {
     assert_eq!(victim.hears(&accept), Ok(()));
     assert_eq!(victim.events(), vec![]);
     assert_eq!(read, b"bytes");
-    // What was overtaken takes nothing back.
+    // A late record lowers no count.
     let told = |delivered| {
         Record::Receipts(Receipts {
             delivered,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What writers may write: as much as the peer's credit allows, and their share of the memory
-//! for sending.
+//! Limits of writers: the peer's credit, and their share of the memory for sending.
 //!
 //! A writer may hold twice as much as is free (times its weight): the dynamic threshold of
 //! shared-memory switches (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
@@ -10,7 +9,7 @@
 use super::settings::{Event, LEAST_MEMORY};
 use super::state::{Session, Stream};
 
-/// What a writer waits for.
+/// Resource that a writer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     /// The peer's credit.
@@ -19,18 +18,18 @@ pub(super) enum Wait {
     Memory,
 }
 
-/// A window, in rate times round trip: one for what is under way, one for what waits for the
+/// A window, in rate times round trip: one for bytes under way, one for bytes that wait for the
 /// repair of a loss, one for that of a lost repair, and one to spare.
 pub(super) const WINDOW: u64 = 4;
 /// A stream may hold so many times what is free.
 const SHARE: u64 = 2;
 /// Rate times round trip that all may hold: a window for one alone.
 const HELD: u64 = WINDOW * (SHARE + 1) / SHARE;
-/// Fewest bytes for which a writer is told, unless its credit is less.
+/// Fewest bytes for which a writer is notified, unless its credit is less.
 const LEAST: u64 = 1 << 10;
-/// With so many it is told at once, bytes; with less only if it is a half of its share.
+/// Bytes for which it is notified at once; for less only if it is a half of its share.
 const ENOUGH: u64 = 64 << 10;
-/// What a writer that is told takes at most before others have their turn, bytes.
+/// Most bytes that a notified writer takes before others have their turn.
 const PIECE: u64 = 16 << 10;
 
 impl Stream {
@@ -41,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// What it may take if it holds `held`, so that it then holds its share of what is left.
+    /// Bytes that it may take if it holds `held`: it then holds its share of the rest.
     fn share(&self, memory: Memory, held: u64) -> u64 {
         let weight = u64::from(self.weight);
         let times = SHARE * weight;
@@ -60,14 +59,14 @@ impl Stream {
         }
     }
 
-    /// Whether that is worth to be told.
+    /// Whether it is worth a notification.
     fn is_worth(&self, memory: Memory) -> bool {
         let may = self.may_write(memory);
         may > 0 && may >= self.send.room().min(ENOUGH).min(self.share(memory, 0) / 2)
     }
 }
 
-/// What there is for writers, bytes.
+/// Memory for writers, bytes.
 #[derive(Debug, Clone, Copy)]
 struct Memory {
     free: u64,
@@ -83,7 +82,7 @@ impl Session {
 
     fn memory(&self) -> Memory {
         let all = self.memory_for_sending();
-        // While some have nothing, nobody takes more than if all had the same: of a thousand that
+        // While some writers hold nothing, none takes more than an equal share: of a thousand that
         // begin together, the last ones would wait many round trips for the first.
         let part = match self.waiting.is_empty() {
             true => all,
@@ -152,7 +151,7 @@ impl Session {
         }
     }
 
-    /// Some of a stream's bytes have arrived, or it has credit: its writer is told if it may write
+    /// Some of a stream's bytes have arrived, or it has credit: notifies its writer if it may write
     /// enough.
     pub(super) fn reconsider(&mut self, stream: u64) {
         let memory = self.memory();
@@ -170,13 +169,13 @@ impl Session {
         }
     }
 
-    /// Tells as many writers that hold nothing as there is memory for, who waits longest first.
-    /// The rest is told with a later report; so each call costs what it tells, however many wait.
+    /// Notifies as many writers that hold nothing as there is memory for, the longest wait first. A
+    /// later report notifies the rest; so the cost of a call follows the notified, not the waiting.
     pub(super) fn unblock(&mut self) {
         let mut memory = self.memory();
         while let Some(&number) = self.waiting.front() {
             if let Some(one) = self.streams.get_mut(&number) {
-                // One that holds something again is told when that has arrived.
+                // A writer that holds bytes again is notified when they have arrived.
                 if one.blocked == Some(Wait::Memory) && one.send.held() == 0 {
                     if !one.is_worth(memory) {
                         return;

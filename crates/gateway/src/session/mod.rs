@@ -5,8 +5,8 @@
 //! until the other side has them, leave with gaps at a rate set in advance, and a full memory
 //! stops the sender. The paper does not say how Comet repeats what is lost. All of that is ours:
 //!
-//! - each transmission has a new number, and the receiver reports every 10 ms what it has,
-//!   whether it heard anything or not ([`Session::transmit`]);
+//! - each transmission has a new number, and the receiver reports every 10 ms the numbers that it
+//!   has, with or without new ones ([`Session::transmit`]);
 //! - loss by number, and after silence (`sent`);
 //! - streams with credit, which returns when the far socket took the bytes (`credit`);
 //! - weighted turns (`schedule`), one pacer (`pacer`), and a rate that is reserved or learned

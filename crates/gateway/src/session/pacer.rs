@@ -9,7 +9,7 @@ use super::time::{Nanos, SECOND};
 pub struct Pacer {
     /// Bits per second.
     rate: u64,
-    /// What may leave at once, bytes, at least.
+    /// Least burst, bytes.
     least: u64,
     /// The same as time at the rate.
     catch_up: Nanos,
@@ -18,7 +18,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Bits per second; what may leave at once: bytes at least, and as time at the rate.
+    /// Bits per second; burst: bytes at least, and as time at the rate.
     pub fn new(rate: u64, least: u64, catch_up: Nanos) -> Self {
         Self {
             rate: rate.max(1),
@@ -38,7 +38,7 @@ impl Pacer {
         self.rate
     }
 
-    /// At which the next one may leave, if it has so many bytes.
+    /// Time at which the next datagram may leave, if it has so many bytes.
     pub fn ready_at(&self, bytes: usize) -> Nanos {
         let bytes = self.time(bytes as u64);
         let burst = self.time(self.least).max(self.catch_up);

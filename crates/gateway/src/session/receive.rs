@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receiving half of a stream: puts what arrives in order, and grants credit for what the
-//! far socket took.
+//! The receiving half of a stream: orders arriving bytes, and grants credit for bytes that the far
+//! socket took.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -51,7 +51,7 @@ impl ReceiveHalf {
         self.read + self.ordered.len() as u64
     }
 
-    /// Pieces that wait for what is before them.
+    /// Pieces that wait for earlier bytes.
     pub fn pieces(&self) -> usize {
         self.early.len()
     }
@@ -61,7 +61,7 @@ impl ReceiveHalf {
         self.limit
     }
 
-    /// What it may have to hold at most.
+    /// Most bytes that it may have to hold.
     pub fn window(&self) -> u64 {
         self.window
     }
@@ -102,7 +102,7 @@ impl ReceiveHalf {
         Ok(())
     }
 
-    /// Early pieces that are not early any more.
+    /// Moves early pieces that are in order now.
     fn join(&mut self) {
         while let Some(first) = self.early.first_entry() {
             let in_order = self.read + self.ordered.len() as u64;
@@ -117,7 +117,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// Keeps what of it is new.
+    /// Keeps the new bytes of these.
     fn keep(&mut self, mut offset: u64, mut bytes: &[u8]) {
         if let Some((at, piece)) = self.early.range(..=offset).next_back() {
             let known = (at + piece.len() as u64).saturating_sub(offset) as usize;
@@ -171,9 +171,9 @@ impl ReceiveHalf {
         count
     }
 
-    /// The far socket took so many of the bytes that were read. The window doubles if the
-    /// reader takes one in less than `often`, and becomes four times as large if it takes one in
-    /// less than half of that: a stream that is read as fast as it comes gets what the path
+    /// The far socket took so many of the bytes that were read. The window doubles if the reader
+    /// takes one in less than `often`, and becomes four times as large if it takes one in less than
+    /// half of that: a stream that is read as fast as it arrives gets the window that the path
     /// needs, up to `most`, and one that is not read stays small.
     pub fn consume(&mut self, now: Nanos, bytes: u64, often: Nanos, most: u64) {
         // A connection that was idle is not slow.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which numbers came, and the report about them.
+//! Received numbers, and the report about them.
 
 use rangemap::RangeSet;
 
@@ -13,7 +13,7 @@ const MOST_MISSING: usize = 4_096;
 /// Nanoseconds in a microsecond, the unit of reports.
 const US: Nanos = 1_000;
 
-/// What came so far.
+/// Numbers received so far.
 #[derive(Debug, Default)]
 pub struct Received {
     top: u64,
@@ -37,17 +37,17 @@ impl Received {
         }
     }
 
-    /// Whether a number is news: false if it came before, or nobody waits for it.
+    /// Whether a number is new: false if it came before, or the sender waits for it no longer.
     pub fn is_news(&self, number: u64) -> bool {
         number >= self.top || self.missing.contains(&number)
     }
 
-    /// When anything came last.
+    /// Time of the last arrival.
     pub fn heard_at(&self) -> Nanos {
         self.heard_at
     }
 
-    /// A datagram that is news.
+    /// Takes a new datagram.
     pub fn receive(&mut self, now: Nanos, head: Head) {
         let number = head.number;
         self.heard_at = now;
@@ -102,7 +102,7 @@ impl Received {
             for range in self.missing.overlapping(&(from..self.top)) {
                 let start = range.start.max(from);
                 if report.missing.len() == ranges.min(MOST_RANGES) {
-                    // All before this one is told; the rest is for the next report.
+                    // This report ends here; the next one has the rest.
                     report.to = start;
                     break;
                 }

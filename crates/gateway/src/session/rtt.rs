@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The round-trip time, and how late a report is.
+//! The round-trip time, and the lateness of a report.
 
 use super::time::{Nanos, MS};
 
@@ -12,8 +12,8 @@ pub struct Rtt {
     least: Option<Nanos>,
 }
 
-/// Least allowance for what the estimate does not know, nanoseconds: two reports' worth of
-/// scheduling on a busy machine.
+/// Least allowance for errors of the estimate, nanoseconds: two reports' worth of scheduling on a
+/// busy machine.
 const LEAST_MARGIN: Nanos = 2 * MS;
 
 impl Rtt {
@@ -59,8 +59,7 @@ impl Rtt {
         self.least.unwrap_or(self.smoothed)
     }
 
-    /// What is not here after this time is not under way any more, if the path only carries
-    /// and drops.
+    /// A packet that has not arrived after this time is lost, if the path only carries and drops.
     pub fn upper(&self) -> Nanos {
         self.smoothed.max(self.latest) + (4 * self.variation).max(LEAST_MARGIN)
     }
@@ -79,11 +78,11 @@ pub struct Lateness {
 
 /// Clocks drift apart by less than this: the fastest report's offset grows by a ten-thousandth.
 const DRIFT: i128 = 10_000;
-/// The fastest report is remembered for one to two times this. The clock of a host that slept
-/// stood still meanwhile: all its reports are late from then on, and none is.
+/// The fastest report is remembered for one to two times this. The clock of a host that slept stood
+/// still meanwhile: all its reports seem late from then on.
 const WINDOW: Nanos = 30_000 * MS;
-/// A window ages by no more than this from report to report, so not in a silence: what comes
-/// late after it was kept.
+/// A window ages by no more than this from report to report, so not in a silence: the path kept a
+/// report that comes late after it.
 const STEP: Nanos = 300 * MS;
 
 impl Lateness {

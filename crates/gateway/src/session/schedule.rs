@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whose turn it is: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) with weights.
-//! A stream that begins to send, or sends less than its share, comes before those that always
-//! have something (the new flows of FQ-CoDel, RFC 8290, 4.2). It does so once in each round of
-//! the others at most, so they go on.
+//! Order of the streams: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) with weights. A
+//! stream that begins to send, or sends less than its share, comes before those that always have
+//! something (the new flows of FQ-CoDel, RFC 8290, 4.2). It does so once in each round of the
+//! others at most, so they go on.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -27,8 +27,7 @@ struct Turn {
 }
 
 impl Schedule {
-    /// A stream has something to send; it may be told again and again. `quantum`: bytes in
-    /// each round.
+    /// A stream has something to send; repeated calls are harmless. `quantum`: bytes in each round.
     pub fn add(&mut self, stream: u64, quantum: u64) {
         match self.inside.insert(stream, true) {
             Some(true) => return,
@@ -46,12 +45,12 @@ impl Schedule {
         self.busy += 1;
     }
 
-    /// Nobody has.
+    /// No stream has something to send.
     pub fn is_empty(&self) -> bool {
         self.busy == 0
     }
 
-    /// Whose turn it is.
+    /// The stream whose turn it is.
     pub fn turn(&mut self) -> Option<u64> {
         loop {
             if let Some(turn) = self.sparse.front() {
@@ -79,7 +78,7 @@ impl Schedule {
         turn.deficit -= bytes as i64;
         if turn.deficit <= 0 {
             let mut turn = self.take().expect("it is there");
-            // What a turn took too much is missing in the next one.
+            // The next turn pays for bytes beyond this one's quantum.
             turn.deficit += turn.quantum;
             self.others.push_back(turn);
         }
@@ -137,7 +136,7 @@ mod tests {
         let mut schedule = with_bulk(10);
         let mut sent = HashMap::<u64, u64>::new();
         for _ in 0..1_100 {
-            // It has one datagram whenever it is asked.
+            // It has one datagram at each turn.
             schedule.add(1_000, QUANTUM);
             let stream = schedule.turn().expect("eleven");
             *sent.entry(stream).or_default() += 1;

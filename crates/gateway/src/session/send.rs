@@ -112,7 +112,7 @@ impl SendHalf {
         Some((range, fin))
     }
 
-    /// What of a lost range has still not arrived: the first piece, and what is left.
+    /// The first piece of a lost range that has still not arrived.
     pub fn still_lost(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let start = range.start.max(self.base);
         if start >= range.end {
@@ -136,7 +136,7 @@ impl SendHalf {
         to.extend_from_slice(&second[start.max(middle) - middle..end.max(middle) - middle]);
     }
 
-    /// The other side has these bytes. Returns how many are let go.
+    /// The other side has these bytes. Returns how many are freed.
     pub fn arrive(&mut self, range: Range<u64>, fin: bool) -> u64 {
         if fin {
             self.fin = Fin::Arrived;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What was sent and not yet settled, and what a report settles: arrived, or lost.
+//! Unsettled transmissions. A report settles them: arrived, or lost.
 //!
 //! - *By number*: missing, and three numbers below the report's top, as TCP's three duplicate
 //!   ACKs (RFC 5681, 3.2). Each transmission has a number of its own, so a lost
 //!   retransmission is found in the same way. Where packets overtake each other, `top` must
 //!   also have been sent later by as much as they do (RACK, RFC 8985, 7.1): the window grows
 //!   to five quarters of what was seen.
-//! - *After silence*: the reporter heard nothing for a while, so what should have arrived in
-//!   that while is lost: all above `top` that was sent more than a round trip before the report.
-//!   Once each, so a long silence does not repeat it all again.
+//! - *After silence*: the reporter received nothing for a while, so transmissions that should have
+//!   arrived in that while are lost: all above `top` that were sent more than a round trip before
+//!   the report. Once each, so a long silence does not repeat it all again.
 //!
-//! The silence rule alone cannot tell a path that lost what was under way from one that kept
-//! it: after a pause, a switch may go on with its full buffer. Taking the second for the first
-//! sends everything twice. A path that keeps packets keeps reports, too: reports that were
-//! made in the silence then come late, before the first one that is on time. So a late report
-//! switches the rule off until `top` moves on; numbers then say what was lost.
+//! The silence rule alone cannot distinguish a path that lost the packets under way from one that
+//! kept them: after a pause, a switch may go on with its full buffer. Then the rule would send
+//! everything twice. A path that keeps packets keeps reports, too: reports that were made in the
+//! silence then come late, before the first one that is on time. So a late report switches the rule
+//! off until `top` moves on; numbers then show the losses.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -30,7 +30,7 @@ pub const SILENCE: Nanos = 30 * MS;
 /// Overtaking is remembered for one to two times this.
 const EPOCH: Nanos = 30 * SECOND;
 
-/// What became of a transmission.
+/// State of a transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
@@ -79,16 +79,16 @@ struct Reorder {
 struct Silence {
     /// Numbers from this on were sent after the rule was used first.
     once: Option<u64>,
-    /// The path kept what was under way.
+    /// The path kept the packets under way.
     is_kept: bool,
 }
 
-/// What a report settled.
+/// Transmissions that a report settled.
 #[derive(Debug)]
 pub struct Settled<C> {
-    /// Contents of what arrived.
+    /// Contents of arrived ones.
     pub arrived: Vec<C>,
-    /// Contents of what is lost, oldest first.
+    /// Contents of lost ones, oldest first.
     pub lost: Vec<C>,
     /// Bytes that arrived, that are lost by number, and that are lost in silence.
     pub arrived_bytes: u64,
@@ -96,7 +96,7 @@ pub struct Settled<C> {
     pub lost_bytes: u64,
     /// See `arrived_bytes`.
     pub silent_bytes: u64,
-    /// Transmissions that had been taken for lost and arrived.
+    /// Transmissions that counted as lost and arrived.
     pub spurious: u64,
 }
 
@@ -157,7 +157,7 @@ impl<C: Clone> Sent<C> {
     /// A report that is newer than those before.
     ///
     /// # Errors
-    /// [`WireError`] if it speaks of what was never sent.
+    /// [`WireError`] if it reports numbers that were never sent.
     pub fn report(
         &mut self,
         now: Nanos,
@@ -256,7 +256,7 @@ impl<C: Clone> Sent<C> {
             }
             self.covered = self.covered.max(report.to);
         }
-        // What the reporter has forgotten it will never report.
+        // The reporter never reports numbers that it has forgotten.
         let forgotten: Vec<u64> = self.doubtful.range(..report.known).copied().collect();
         for number in forgotten {
             self.doubtful.remove(&number);
@@ -316,7 +316,7 @@ impl<C: Clone> Sent<C> {
         if self.is_ordered || quiet < SILENCE || report.top < self.top {
             return;
         }
-        // This one was under way in the silence, and was kept.
+        // The path kept this report, which was under way in the silence.
         self.silence.is_kept |= late >= SILENCE;
         if self.silence.is_kept {
             return;
@@ -363,12 +363,12 @@ impl<C: Clone> Sent<C> {
         bytes
     }
 
-    /// What is settled and will not be heard of again.
+    /// Removes settled transmissions that no report will name again.
     fn forget(&mut self, now: Nanos, rtt: &Rtt) {
         while let Some(first) = self.table.front() {
             match first.state {
                 State::Arrived => {}
-                // If it comes after all, that is news about the path for a round trip.
+                // A late arrival within a round trip is news about the path.
                 State::Lost(at) if at + rtt.smoothed() < now && self.base < self.top => {}
                 _ => break,
             }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a session is told, and what it tells.
+//! Settings, events and statistics of a session.
 
 use super::rate::Rate;
 use super::time::{Nanos, MS, SECOND};
 
-/// Who is who: numbers of streams depend on it.
+/// The two sides: numbers of streams depend on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Began the session; its streams are even.
@@ -13,7 +13,7 @@ pub enum Side {
     Server,
 }
 
-/// What a peer must know before the first stream; part of the handshake.
+/// Limits that a peer needs before the first stream; part of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// Streams that the peer may have open at a time.
@@ -25,19 +25,18 @@ pub struct Limits {
 /// A session's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Which one this is.
+    /// This side.
     pub side: Side,
     /// Rate on the wire.
     pub rate: Rate,
     /// Largest datagram, bytes.
     pub datagram: usize,
-    /// What each datagram takes on the wire beside its own bytes.
+    /// Bytes of each datagram on the wire beside its own.
     pub overhead: usize,
-    /// What may leave at once, bytes on the wire: so much, or [`Settings::catch_up`] if that is
-    /// more.
+    /// Burst, bytes on the wire: so much, or [`Settings::catch_up`] if that is more.
     pub burst: u64,
-    /// What a late timer may catch up with, as time at the rate in force: a learned rate may be
-    /// many times the first one.
+    /// Burst of a late timer, as time at the rate in force: a learned rate may be many times the
+    /// first one.
     pub catch_up: Nanos,
     /// Memory for bytes of streams, both directions together.
     pub memory: u64,
@@ -101,14 +100,14 @@ impl Settings {
     }
 }
 
-/// What the owner of a session must know.
+/// Events for the owner of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The peer opened a stream.
     Opened {
         /// Its number.
         stream: u64,
-        /// Where it leads.
+        /// Its target.
         target: Vec<u8>,
     },
     /// The target of a stream has answered.
@@ -119,16 +118,16 @@ pub enum Event {
     Writable(u64),
     /// The peer ended both directions at once.
     Reset {
-        /// Which.
+        /// The stream.
         stream: u64,
-        /// Why.
+        /// The reason.
         reason: u8,
     },
     /// Both directions ended in order, and all of it was confirmed.
     Closed(u64),
     /// The breaker ended the reservation: the rate is learned from now on.
     Broken,
-    /// Nothing was heard for [`Settings::patience`]: the session is over.
+    /// Nothing arrived for [`Settings::patience`]: the session is over.
     Silent,
 }
 
@@ -143,13 +142,13 @@ pub struct Statistics {
     pub new_bytes: u64,
     /// Bytes of streams sent again.
     pub again_bytes: u64,
-    /// Datagrams with a content that were taken for lost.
+    /// Datagrams with a content that counted as lost.
     pub lost: u64,
     /// Of those, the ones that had arrived.
     pub spurious: u64,
     /// Datagrams that arrived.
     pub received: u64,
-    /// Datagrams that nobody waited for.
+    /// Datagrams that came twice, or too late.
     pub duplicates: u64,
     /// Datagrams that were dropped, because there were too many pieces out of order.
     pub refused: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The session's state, and what its owner does with streams.
+//! The session's state, and its owner's operations on streams.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::sent::Sent;
 use super::settings::{Event, Limits, Settings, Side, Statistics, LEAST_MEMORY};
 use super::time::{Nanos, MS, SECOND};
 
-/// A record that must arrive. What it says is looked up when it is sent.
+/// A record that must arrive. Its values are looked up when it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Control {
     Open(u64),
@@ -38,7 +38,7 @@ pub(super) struct Waits {
     pub receipts: bool,
 }
 
-/// What a transmission carries that must arrive.
+/// Content of a transmission that must arrive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content {
     Control(Control),
@@ -54,19 +54,19 @@ pub(super) struct Stream {
     pub send: SendHalf,
     pub receive: ReceiveHalf,
     pub weight: u8,
-    /// What the pool lent it.
+    /// Its loan from the pool.
     pub loan: u64,
     /// Of a stream that this side opened.
     pub target: Vec<u8>,
     /// The owner knows of it.
     pub is_known: bool,
-    /// The owner was told that it is readable, and has not read it empty since.
+    /// The owner was notified that it is readable, and has not read it empty since.
     pub is_told: bool,
-    /// A write took less than it was given: what the writer waits for.
+    /// A write took less than it was given: the resource that the writer waits for.
     pub blocked: Option<Wait>,
 }
 
-/// Bytes of memory for one transmission that is not settled: some 120 are known of each.
+/// Bytes of memory for one transmission that is not settled: each takes some 120.
 const UNSETTLED: u64 = 256;
 
 /// One side of a session. It reads no clock and opens no socket: the owner passes time and
@@ -98,8 +98,8 @@ pub struct Session {
     pub(super) lost: VecDeque<(u64, Range<u64>, bool)>,
     pub(super) schedule: Schedule,
     pub(super) held: u64,
-    /// Writers that hold nothing, have credit and wait for memory. Who waits for credit, or until
-    /// its own bytes have arrived, is in no list: the records name the stream.
+    /// Writers that hold nothing, have credit and wait for memory. A writer that waits for credit,
+    /// or for its own bytes to arrive, is in no list: the records name the stream.
     pub(super) waiting: VecDeque<u64>,
     pub(super) pieces: usize,
     pub(super) events: VecDeque<Event>,
@@ -153,18 +153,18 @@ impl Session {
         }
     }
 
-    /// What has happened.
+    /// The next event.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// What was done so far.
+    /// Statistics so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// A connection of this side ended in order in both directions: its host has acknowledged
-    /// all of it, or not. The peer is told.
+    /// A connection of this side ended in order in both directions: its host has acknowledged all
+    /// of it, or not. The session reports it to the peer.
     pub fn receipt(&mut self, is_delivered: bool) {
         match is_delivered {
             true => self.receipts.delivered += 1,
@@ -173,7 +173,7 @@ impl Session {
         self.tell_once(Control::Receipts);
     }
 
-    /// A record of which only the latest counts, unless one waits already.
+    /// Queues a record of which only the latest counts, unless one waits already.
     pub(super) fn tell_once(&mut self, control: Control) {
         let waits = match control {
             Control::Receipts => &mut self.waits.receipts,
@@ -204,12 +204,12 @@ impl Session {
         self.streams.len()
     }
 
-    /// Bytes that wait here until the peer has them.
+    /// Bytes that the peer has not acknowledged.
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// When anything was heard last.
+    /// Time of the last arrival.
     pub fn heard_at(&self) -> Nanos {
         self.received.heard_at()
     }
@@ -218,8 +218,8 @@ impl Session {
         stream.is_multiple_of(2) == (self.settings.side == Side::Client)
     }
 
-    /// Opens a stream with a share of the rate from 1. `None`: as many are open as may be,
-    /// or the target is longer than 300 bytes.
+    /// Opens a stream with a share of the rate from 1. `None`: the limit of streams is reached, or
+    /// the target is longer than 300 bytes.
     pub fn open(&mut self, target: &[u8], weight: u8) -> Option<u64> {
         // The peer's limit may be larger than this side's memory.
         let is_full = self.opened >= self.may_open || self.own >= self.limits.streams;
@@ -251,17 +251,17 @@ impl Session {
         }
     }
 
-    /// Tells the peer that the target of its stream has answered.
+    /// Reports to the peer that the target of its stream has answered.
     pub fn accept(&mut self, stream: u64) {
         if self.streams.contains_key(&stream) {
             self.control.push_back(Control::Accept(stream));
         }
     }
 
-    /// Lends a stream that begins what a round trip takes, so that it can have the whole rate
-    /// from its first bytes on if it is alone. The peer learns of it before the answer to its
-    /// opening. The rate is this side's: the peer's is not known here. Windows
-    /// that are too small for it grow.
+    /// Lends a new stream the bytes of a round trip, so that it can have the whole rate from its
+    /// first bytes on if it is alone. The credit reaches the peer before the answer to its opening.
+    /// The rate is this side's: the peer's is not known here. Windows that are too small for it
+    /// grow.
     pub(super) fn lend(&mut self, stream: u64) {
         let product = self.product();
         let Some(one) = self.streams.get_mut(&stream) else {
@@ -280,9 +280,8 @@ impl Session {
         (product / u128::from(SECOND)) as u64
     }
 
-    /// Transmissions that the peer has not settled, from which on no more data leaves: a peer
-    /// that reports nothing must not fill this side's memory with what is known of them. Full
-    /// datagrams that are held are fewer.
+    /// Most unsettled transmissions, from which on no more data leaves: a peer that reports nothing
+    /// must not fill this side's memory with their state. Full datagrams that are held are fewer.
     pub(super) fn most_unsettled(&self) -> u64 {
         self.settings.memory.max(LEAST_MEMORY) / UNSETTLED
     }
@@ -295,7 +294,7 @@ impl Session {
         }
     }
 
-    /// The stream's turn comes if it has something new.
+    /// Schedules the stream if it has something new.
     pub(super) fn wake(&mut self, stream: u64) {
         if let Some(one) = self.streams.get(&stream) {
             if one.send.has_new() {
@@ -346,7 +345,7 @@ impl Session {
         self.close_if_done(stream);
     }
 
-    /// Lets a stream go whose both directions are over.
+    /// Removes a stream whose both directions are over.
     pub(super) fn close_if_done(&mut self, stream: u64) {
         let is_done = |one: &Stream| one.send.is_done() && one.receive.is_done();
         if self.streams.get(&stream).is_some_and(is_done) {

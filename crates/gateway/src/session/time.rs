@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Time as the session is told it.
+//! Time, which the owner passes to the session.
 
 /// Nanoseconds of any clock that never goes back.
 pub type Nanos = u64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What leaves, and when: a report if it is time, then control records, what is lost, and
-//! what is new.
+//! Contents and times of datagrams: a report if it is time, then control records, lost bytes, and
+//! new ones.
 
 use super::frame::{data_overhead, push, rest_overhead, Head, Record};
 use super::settings::Event;
@@ -23,7 +23,7 @@ const REPORT_SHARE: u64 = 50;
 /// Bytes of a range in a report at most, typically, and of all that is beside ranges.
 const RANGE: usize = 8;
 const BESIDE: usize = 100;
-/// Fewest bytes of a stream for which a datagram is not left as it is.
+/// Least space in a datagram to which bytes of a stream are added.
 const LEAST_PIECE: usize = 32;
 
 impl Session {
@@ -114,7 +114,7 @@ impl Session {
             self.fill_new(datagram, &mut contents);
         }
         if contents.is_empty() && !is_report_due {
-            // What was lost has arrived meanwhile.
+            // The lost bytes have arrived meanwhile.
             datagram.clear();
             return false;
         }

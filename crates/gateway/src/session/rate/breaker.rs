@@ -6,7 +6,7 @@ use crate::session::time::{Nanos, SECOND};
 
 /// Seconds in a row that must be bad.
 const BAD: u32 = 5;
-/// Share of what was settled in a second that must arrive, in hundredths.
+/// Share of the bytes settled in a second that must arrive, in hundredths.
 const LEAST: u64 = 80;
 
 /// See the module's text.
@@ -20,7 +20,7 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// A report. Gives the delivered rate, bits per second, if this is too much.
+    /// A report. Returns the delivered rate, bits per second, if it ends the reservation.
     pub fn sample(&mut self, sample: &Sample) -> Option<u64> {
         self.arrived += sample.arrived;
         self.lost += sample.lost;

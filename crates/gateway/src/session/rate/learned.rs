@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rate that a path delivers. Ours: the papers have no such law.
 //!
-//! A round is a round trip. While it starts, the rate doubles each round, until what arrives
-//! does not follow, a queue builds, or a quarter is lost; that is looked at with each report.
-//! Then it is the best of the last ten rounds, a little more in one round of eight to find more,
-//! and less as long as there is a queue.
+//! A round is a round trip. While it starts, the rate doubles each round, until the arriving rate
+//! does not follow, a queue builds, or a quarter is lost; each report is checked for that. Then it
+//! is the best of the last ten rounds, a little more in one round of eight to find more, and less
+//! as long as there is a queue.
 //!
-//! Loss is a sign of a rate too high only as far as it is more than usual: what is lost at any
-//! rate is the path's own, and the rate is what the path serves, not what is left of it.
+//! Loss is a sign of a rate too high only as far as it exceeds the usual loss: loss at any rate is
+//! the path's own, and the rate is the one that the path serves, before that loss.
 
 use std::collections::VecDeque;
 
@@ -33,11 +33,11 @@ const MUCH: (u64, u64) = (250, 100);
 const OWN: u32 = 5;
 /// Rounds after which what was sent in one is settled: a round trip, in parts of two.
 const SETTLED: usize = 3;
-/// Rounds in a row with a queue, though the rate fell, after which the delay is the path's own:
-/// it has become longer, or packets come later when there are many. What this side itself had
-/// filled is empty by then: three round trips, as the rate falls by a tenth in each.
+/// Rounds in a row with a queue, though the rate fell, after which the delay is the path's own: it
+/// has become longer, or packets come later when there are many. A queue of this side's own is
+/// empty by then: three round trips, as the rate falls by a tenth in each.
 const LONGER: u32 = 8;
-/// One round in so many is at half the rate while the path is taken for a longer one.
+/// One round in so many is at half the rate while `base` exceeds the shortest round trip.
 const LOOK: u64 = 64;
 /// Bytes whose fate must be known before their loss means anything.
 const ENOUGH: u64 = 32 << 10;
@@ -50,7 +50,7 @@ pub struct Learned {
     is_starting: bool,
     rounds: u64,
     round: Round,
-    /// Rate of the last rounds: what is settled now was sent then.
+    /// Rates of the last rounds: bytes that are settled now were sent then.
     rates: VecDeque<u64>,
     /// Reports of the last quarter of a round trip: when, what arrived, the round-trip time.
     recent: VecDeque<(Nanos, u64, Nanos)>,
@@ -67,7 +67,7 @@ pub struct Learned {
     followed: VecDeque<u64>,
 }
 
-/// What is known since a time.
+/// Counts since the beginning of a round.
 #[derive(Debug, Default)]
 struct Round {
     since: Nanos,
@@ -78,7 +78,7 @@ struct Round {
 }
 
 impl Round {
-    /// Of what was settled, in thousandths; 0 if that is little.
+    /// Loss among settled bytes, in thousandths; 0 if these are few.
     fn loss(&self) -> u64 {
         let all = self.arrived + self.lost;
         match all < ENOUGH {
@@ -169,7 +169,7 @@ impl Learned {
         while self.recent.len() > 2 && self.recent[1].0 + window <= sample.now {
             self.recent.pop_front();
         }
-        // What came with the first report was delivered before it.
+        // The first report's bytes were delivered before it.
         let bytes = self.recent.iter().skip(1).map(|one| one.1).sum();
         rate(bytes, sample.now - self.recent[0].0)
     }
@@ -179,8 +179,8 @@ impl Learned {
         self.losses.iter().copied().min().unwrap_or(0)
     }
 
-    /// Whether less was sent than might have been, by more than a quarter: then less was
-    /// delivered, too. A side that only reports is; a queue is then the other direction's.
+    /// Whether this side sent less than three quarters of its rate: then less was delivered, too. A
+    /// side that only reports is idle; a queue is then the other direction's.
     fn was_idle(&self, elapsed: Nanos) -> bool {
         let least = self.rates.iter().copied().min().unwrap_or(self.rate);
         let sent = rate(self.round.arrived + self.round.lost, elapsed);
@@ -192,7 +192,7 @@ impl Learned {
         self.round.loss() > 2 * self.usual() + much
     }
 
-    /// Whether there is one all the time: one packet that was overtaken is none.
+    /// Whether a queue persists: one packet that was overtaken is none.
     fn is_queue(&self, sample: &Sample) -> bool {
         let base = self.base.max(sample.least_rtt);
         self.least().saturating_sub(base) > QUEUE.max(base / 8)
@@ -229,7 +229,7 @@ impl Learned {
 
     fn end_round(&mut self, delivered: u64, elapsed: Nanos, sample: &Sample) {
         let (is_lossy, is_queue) = (self.is_lossy(), self.is_queue(sample));
-        // Of what the path served a part was lost behind it.
+        // A part of the bytes that the path served was lost behind it.
         let served = delivered * 1_000 / (1_000 - self.usual().min(500));
         // Nothing is settled in the very first one.
         let was_idle = match self.rates.is_empty() {
@@ -266,7 +266,7 @@ impl Learned {
             (true, _) => served.min(best) / 10 * 9,
             // Was it a queue after all? Half a round trip of it is gone then.
             _ if self.base > sample.least_rtt && self.rounds.is_multiple_of(LOOK) => best / 2,
-            // Where more was found there may be still more.
+            // The path delivered more than before: it may carry still more.
             _ if is_followed => best / 4 * 5,
             (false, 0) => best / 4 * 5,
             (false, _) => best,

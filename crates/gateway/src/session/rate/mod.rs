@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How fast one side sends.
+//! Send rate of one side.
 //!
 //! - *Reserve*: a rate that was allocated in advance (kamezawa-2004, 8). It ignores loss, so
 //!   it is an explicit choice.
-//! - *Learned*: what the path delivers, found out as BBR does it (Cardwell et al., ACM Queue
+//! - *Learned*: the rate that the path delivers, estimated as in BBR (Cardwell et al., ACM Queue
 //!   14(5), 2016), and kept from building a queue.
 //!
 //! The breaker ends a reservation that the path does not honour.
@@ -21,21 +21,21 @@ use crate::session::time::Nanos;
 pub enum Rate {
     /// This one, whatever is lost.
     Reserve(u64),
-    /// What the path delivers, and no more than this.
+    /// The rate that the path delivers, at most this.
     Learned {
         /// Bits per second.
         most: u64,
     },
 }
 
-/// What one report says about the path.
+/// Measurements of one report.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// When it came.
+    /// Time of its arrival.
     pub now: Nanos,
     /// Bytes that arrived, with the datagrams' overhead.
     pub arrived: u64,
-    /// Bytes that are lost by number; what a silence took is no sign of a rate too high.
+    /// Bytes that are lost by number; loss in a silence is no sign of a rate too high.
     pub lost: u64,
     /// Latest round trip, nanoseconds.
     pub rtt: Nanos,
@@ -43,7 +43,7 @@ pub struct Sample {
     pub least_rtt: Nanos,
     /// There was less to send than the rate permits.
     pub was_idle: bool,
-    /// The other side heard nothing for a while.
+    /// The other side received nothing for a while.
     pub was_silent: bool,
 }
 
