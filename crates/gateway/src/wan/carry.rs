@@ -17,7 +17,7 @@ const HEADERS: (usize, usize) = (28, 48);
 /// type and length, which are three.
 const FREE: usize = 6;
 
-/// What a session must know of its leg.
+/// Adapts a session's settings to its leg.
 ///
 /// # Errors
 /// [`WanError::NoDatagrams`].

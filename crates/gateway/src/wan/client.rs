@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest wait for an answer by UDP where TCP may be tried after it.
 const ANSWER: Duration = Duration::from_secs(5);
-/// A name for servers that are known by their fingerprints: nobody looks at it.
+/// A name for servers that are known by their fingerprints: it is not checked.
 const NAME: &str = "paceline";
 
 /// A peer to connect to.
@@ -57,8 +57,8 @@ async fn once(site: &Arc<Site>, dialled: &Dialled) -> Result<(), WanError> {
     Err(run(site, connection, dialled, peer, hello.limits).await?)
 }
 
-/// By TCP only if UDP gets no answer while the peer's host is known to be there: one that
-/// starts a moment later than this one must not be left on the slower leg.
+/// Connects by TCP only if UDP gets no answer while the peer's host answers by TCP: a peer that
+/// starts a moment later must not stay on the slower leg.
 async fn by_either(
     site: &Site,
     dialled: &Dialled,
@@ -104,7 +104,7 @@ pub fn server_name<'a>(peer: &Peer, address: &'a str) -> &'a str {
     name.trim_matches(['[', ']'])
 }
 
-/// Where a socket is bound that connects there.
+/// Wildcard address for a socket that connects there.
 pub fn any(remote: SocketAddr) -> SocketAddr {
     match remote.is_ipv4() {
         true => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),

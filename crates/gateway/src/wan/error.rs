@@ -12,17 +12,17 @@ pub enum WanError {
     /// The socket.
     #[error("cannot open UDP {address}: {source}")]
     Socket {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why not.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// The socket of the TCP leg.
     #[error("cannot listen at TCP {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why not.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// The TCP leg.
@@ -33,7 +33,7 @@ pub enum WanError {
     Key {
         /// Its file.
         path: String,
-        /// Why not.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// The name of a peer has no address.
@@ -51,19 +51,19 @@ pub enum WanError {
     /// A peer that is in no table.
     #[error("there is no table [peer.{0}], or its fingerprint is another one")]
     Stranger(String),
-    /// A first message that is none.
+    /// A malformed first message.
     #[error("the peer's first message is malformed")]
     Malformed,
-    /// It broke the session's rules.
+    /// The peer broke the session's rules.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// It was silent for too long.
     #[error("the session is over: the peer was silent for too long, or began a new one")]
     Over,
-    /// Nobody is there, or what is there does not answer.
+    /// No host answers, or no gateway.
     #[error("no answer from {0}")]
     Unanswered(String),
-    /// It is silent, and its name leads elsewhere.
+    /// It is silent, and its name resolves to another address.
     #[error("the peer is silent, and {0} is another address now")]
     Moved(String),
     /// The thread could not start.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What two gateways say before the session, on a stream of the QUIC connection or on that of
+//! Messages of two gateways before the session, on a stream of the QUIC connection or on that of
 //! TLS: the handshake of all services, bound to this connection, and each side's name and limits.
 
 use paceline_security as security;
@@ -21,12 +21,12 @@ const SERVICE: Service = Service {
 /// Longest name of a gateway, bytes.
 const MOST_NAME: usize = 64;
 
-/// What each side tells the other.
+/// The message of each side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Its own name.
     pub name: String,
-    /// What it takes.
+    /// Its limits.
     pub limits: Limits,
 }
 
@@ -44,7 +44,7 @@ impl Hello {
     }
 }
 
-/// What a QUIC connection protects. `known`: the client showed a certificate.
+/// Protection of a QUIC connection. `known`: the client showed a certificate.
 ///
 /// # Errors
 /// [`WanError::Quic`].
@@ -56,7 +56,7 @@ pub fn protection(connection: &quinn::Connection, known: bool) -> Result<Protect
     Ok(Protection::Tls { binding, known })
 }
 
-/// The server's side. `choose` gives what this side says to the client that names itself.
+/// The server's side. `choose` returns this side's message to the client.
 ///
 /// # Errors
 /// [`WanError`].

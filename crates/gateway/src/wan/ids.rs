@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connection IDs. quinn's own generator tells its IDs from others by a key that a restart
-//! forgets, and so answers nothing to peers of the process before.
+//! Connection IDs. quinn's own generator recognizes its IDs by a key that a restart loses, and so
+//! it answers nothing to peers of the earlier process.
 
 use std::time::Duration;
 

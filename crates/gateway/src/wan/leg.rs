@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What carries a session: QUIC datagrams, or TCP where UDP is blocked.
+//! Transport of a session: QUIC datagrams, or TCP where UDP is blocked.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::config::Peer;
 use crate::hub::{Hub, Incoming};
 use crate::session::{Limits, Nanos, Rate, Settings, Side, MOST_DATAGRAM, MS};
 
-/// What a late timer may catch up with: tokio's timers have a tick of 1 ms, and a busy machine's
-/// are late. A rate that nobody reserved may have short queues on its way.
+/// Burst of a late timer: tokio's timers have a tick of 1 ms, and a busy machine's are late. A path
+/// without a reservation may have short queues.
 const CATCH_UP: Nanos = 4 * MS;
 const LEARNED_CATCH_UP: Nanos = 2 * MS;
 /// Smallest burst, bytes.
 const LEAST_BURST: u64 = 16 << 10;
 
-/// A connection to a peer that has said who it is.
+/// An authenticated connection to a peer.
 pub enum Connection {
     /// By UDP.
     Quic(quinn::Connection),
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// The peer need not wait for its patience.
+    /// Closes the connection, so that the peer does not wait for its patience.
     pub fn close(self) {
         if let Self::Quic(quic) = self {
             quic.close(VarInt::from_u32(1), b"over");

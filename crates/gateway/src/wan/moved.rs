@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether a peer that is silent is still where it was connected to. QUIC moves a client to
-//! another address, never a server (RFC 9000, 9): the session with it can only begin anew.
+//! Detects that a silent peer has another address. QUIC moves a client to another address, never a
+//! server (RFC 9000, 9): the session with it can only begin anew.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::hub::Hub;
 
-/// Between looks at the name, and silence from which on it is looked at.
+/// Interval of look-ups of the name, and silence before the first.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Returns when the peer is silent and its name leads to other addresses alone.
+/// Returns when the peer is silent and its name resolves to other addresses alone.
 pub async fn moved(hub: &Hub, name: &str, connected: SocketAddr) {
     loop {
         tokio::time::sleep(LOOK).await;
         if u128::from(hub.seen().silent_ms) < LOOK.as_millis() {
             continue;
         }
-        // A name that cannot be looked up, in an outage, tells nothing.
+        // A failed look-up, as in an outage, proves nothing.
         let Ok(found) = tokio::net::lookup_host(name).await else {
             continue;
         };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How large datagrams may be that reach a peer, found by QUIC's own probes (RFC 9000, 14.3):
-//! they are acknowledged by the peer's QUIC, so no router need answer, and nobody prove a token.
+//! The largest datagram that reaches a peer, found by QUIC's own probes (RFC 9000, 14.3): the
+//! peer's QUIC acknowledges them, so no router need answer, and no token is proven.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between looks; packets as often show which probes are lost.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What the path to a peer carries.
+/// MTU of the path to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathMtu {
     /// UDP payload that arrived, bytes: at most what is configured.
     pub bytes: u16,
 }
 
-/// Looks for it.
+/// Searches for it.
 ///
 /// # Errors
 /// Why the peer does not answer.
@@ -61,7 +61,7 @@ async fn search(config: &Config, peer: &Peer) -> Result<PathMtu, WanError> {
         bytes = bytes.max(connection.stats().path.current_mtu);
     }
     connection.close(VarInt::from_u32(0), b"looked");
-    // It need not be heard.
+    // The close need not arrive.
     let _ = timeout(LOOK, endpoint.wait_idle()).await;
     Ok(PathMtu { bytes })
 }

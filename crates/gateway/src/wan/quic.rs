@@ -19,8 +19,8 @@ const IDLE: Duration = Duration::from_secs(120);
 /// Bytes of datagrams that wait in QUIC, in each direction.
 const BUFFER: usize = 8 << 20;
 /// Packets that QUIC's own ACK may wait for, if its 25 ms are not over before. The session's
-/// reports say what arrived; an ACK for every second packet, as is usual, would only take time
-/// on both sides, and the way back.
+/// reports acknowledge data; an ACK for every second packet, as is usual, would only take time on
+/// both sides, and the way back.
 const ACK_AFTER: u32 = 64;
 /// Largest UDP payload that is taken.
 const MOST_PAYLOAD: u16 = 9_000;
@@ -89,7 +89,7 @@ pub fn transport(mtu: u16) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
         .ack_frequency_config(Some(acks))
-        // Its search for a black hole takes 1 % loss for one (quinn#2791).
+        // quinn's search for black holes mistakes 1 % loss for one (quinn#2791).
         .initial_mtu(mtu)
         .min_mtu(mtu)
         .mtu_discovery_config(None)

@@ -19,16 +19,16 @@ use super::site::{run, Site};
 use super::tcp;
 use crate::config::Peer;
 
-/// Before a socket is asked again that gave an error: too many files may be open.
+/// Pause after an error of a listening socket: too many files may be open.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A peer that has shown who it is.
+/// An authenticated peer.
 type Known = (Connection, Peer, Hello);
 
 /// By UDP.
 pub async fn listen(site: Arc<Site>, endpoint: Endpoint) {
     while let Some(incoming) = endpoint.accept().await {
-        // An address that has not shown that it is its own costs us one packet (RFC 9000, 8.1).
+        // An unvalidated address costs this side one packet (RFC 9000, 8.1).
         if !incoming.remote_address_validated() && incoming.may_retry() {
             let _ = incoming.retry();
             continue;
@@ -113,7 +113,7 @@ async fn by_tcp(
     Ok((Connection::Tcp(Box::new(connection)), peer, hello))
 }
 
-/// The peer that names itself so, if the certificate that it showed is that peer's.
+/// The peer of that name, if the certificate that it showed is its own.
 fn choose(
     site: &Site,
     presented: Option<[u8; 32]>,

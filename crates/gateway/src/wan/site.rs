@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What connections to peers share, and a session from its beginning to its end.
+//! State that connections to peers share, and the run of a session.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use crate::peers::Peers;
 use crate::rules;
 use crate::session::{Limits, Side};
 
-/// Longest wait for a peer to hear of the end.
+/// Longest wait for a peer to acknowledge the close.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What all connections of a gateway share.
+/// State that all connections of a gateway share.
 pub struct Site {
     /// Of the gateway.
     pub config: Arc<Config>,
@@ -33,20 +33,20 @@ pub struct Site {
     pub peers: Arc<Peers>,
     /// Of connections before their proof.
     pub slots: Arc<Slots>,
-    /// Where connections of programs live.
+    /// Runtime of programs' connections.
     pub local: Handle,
-    /// Of connections to peers, by the peer's name.
+    /// Endpoints of connections to peers, by the peer's name.
     pub dialling: Mutex<HashMap<String, Endpoint>>,
 }
 
 impl Site {
-    /// By this endpoint a peer is connected to.
+    /// Registers the endpoint of a connection to a peer.
     pub fn dials(&self, peer: &Peer, endpoint: &Endpoint) {
         let mut dialling = self.dialling.lock().unwrap_or_else(PoisonError::into_inner);
         dialling.insert(peer.name.clone(), endpoint.clone());
     }
 
-    /// Resets all connections, and tells the peers.
+    /// Resets all connections, and closes those to the peers.
     pub async fn stop(&self, mut endpoints: Vec<Endpoint>) {
         self.peers.end();
         {
@@ -62,7 +62,7 @@ impl Site {
         }
     }
 
-    /// What this side says of itself to a peer.
+    /// This side's message to a peer.
     pub fn hello(&self, peer: &Peer) -> Hello {
         Hello {
             name: self.config.name.clone(),

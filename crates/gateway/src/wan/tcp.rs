@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where UDP is blocked: a session's datagrams as frames in TLS over one TCP connection.
 //!
-//! TCP delivers in order and repeats what is lost itself, at its own rate: the session's pacer
-//! bounds what it is given, and what it does not take waits in the session. After a cut it goes
-//! on when its own timer says so.
+//! TCP delivers in order and repeats losses itself, at its own rate: the session's pacer bounds the
+//! bytes that it gets, and bytes that it does not take wait in the session. After a cut it goes on
+//! when its own timer expires.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ const FRAME: usize = 4 + 5 + 1 + 16;
 const HEADERS: (usize, usize) = (52, 72);
 /// Datagrams given to the socket before others of this thread have their turn.
 const TURN: usize = 64;
-/// Bytes that wait in the kernel and were never sent: what is small must not wait for many.
+/// Unsent bytes that wait in the kernel: a small message must not wait for many.
 const UNSENT: u32 = 64 << 10;
 /// TCP's timer backs off to this at most, milliseconds, where the kernel can (Linux 6.15): after
 /// a long cut it would be silent for as long again.
@@ -80,7 +80,7 @@ pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Connects, without a word.
+/// Connects, and sends nothing.
 ///
 /// # Errors
 /// [`WanError::Tcp`].
@@ -134,7 +134,7 @@ impl Connection {
             let options = SockRef::from(socket);
             options.set_tcp_nodelay(true)?;
             options.set_tcp_notsent_lowat(UNSENT)?;
-            // It keeps a rate on a path that loses; a kernel may not have it.
+            // BBR keeps a rate on a path that loses; a kernel may not have it.
             let _ = options.set_tcp_congestion(b"bbr");
             // With a bound for its timer TCP would give up sooner.
             options.set_tcp_user_timeout(Some(IDLE))?;
@@ -154,7 +154,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// What a session must know of its leg. `mtu`: bytes of a datagram at most.
+    /// Adapts a session's settings to its leg. `mtu`: bytes of a datagram at most.
     pub fn fit(&self, settings: &mut Settings, mtu: usize) {
         // A datagram fills a segment.
         settings.datagram = self.segment.saturating_sub(FRAME).clamp(LEAST, mtu);
@@ -180,7 +180,7 @@ impl Connection {
     }
 }
 
-/// What the socket does not take at once waits in the session, not here.
+/// Bytes that the socket does not take at once wait in the session, not here.
 async fn pace(writer: &mut Writing, hub: &Hub, patience: Duration) -> Result<Infallible, WanError> {
     let mut datagrams = Vec::with_capacity(TURN);
     loop {

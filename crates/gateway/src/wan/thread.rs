@@ -28,7 +28,7 @@ const PORTS: usize = 16;
 pub struct Wan {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    /// Where peers are awaited.
+    /// Listen address for peers.
     pub address: Option<SocketAddr>,
     /// The thread has real-time priority.
     pub is_realtime: bool,

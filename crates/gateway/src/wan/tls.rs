@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The TLS of both legs: who a peer is.
+//! TLS of both legs, which authenticates peers.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use paceline_security::ServerTrust;
 use super::error::WanError;
 use crate::config::{Config, Peer};
 
-/// What is spoken inside.
+/// Protocol inside TLS.
 const ALPN: &[u8] = b"paceline-gateway/1";
 
 /// Of the side that listens.
