@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, Notify};
 
 use crate::session::{Event, Nanos, Receipts, Session, SessionError, Settings, Statistics};
 
-/// What the task of a connection waits for. Each has one waiter.
+/// Events that the task of a connection waits for. Each has one waiter.
 #[derive(Debug)]
 pub struct Signals {
     /// Something can be read.
@@ -19,7 +19,7 @@ pub struct Signals {
     pub writable: Notify,
     changed: Notify,
     is_accepted: AtomicBool,
-    /// Why it was reset; negative: it was not.
+    /// Reason of the reset; negative: none.
     reset: AtomicI16,
 }
 
@@ -43,7 +43,7 @@ impl Signals {
         u8::try_from(self.reset.load(Ordering::Acquire)).ok()
     }
 
-    /// Waits until the stream is reset, and tells why.
+    /// Waits until the stream is reset, and returns the reason.
     pub async fn ended(&self) -> u8 {
         loop {
             if let Some(reason) = self.reset() {
@@ -74,13 +74,13 @@ impl Signals {
 pub struct Incoming {
     /// Its number.
     pub stream: u64,
-    /// Where it leads.
+    /// Its target.
     pub target: Vec<u8>,
-    /// What to wait for.
+    /// Its events.
     pub signals: Arc<Signals>,
 }
 
-/// What a read gave.
+/// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
     /// So many bytes; none: wait for [`Signals::readable`].
@@ -113,7 +113,7 @@ struct Inner {
 /// A session as `status` shows it.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Seen {
-    /// What carries the session: udp or tcp.
+    /// Transport of the session: udp or tcp.
     pub leg: &'static str,
     /// Bits per second on the wire.
     pub rate: u64,
@@ -121,17 +121,17 @@ pub struct Seen {
     pub round_trip_us: u64,
     /// Open connections.
     pub connections: usize,
-    /// Bytes that wait until the peer has them.
+    /// Bytes that the peer has not acknowledged.
     pub held_bytes: u64,
-    /// Since anything was heard of the peer, milliseconds.
+    /// Time since the peer's last datagram, milliseconds.
     pub silent_ms: u64,
     /// The breaker ended the reservation.
     pub breaker: bool,
     /// Connections of hosts here that ended in order.
     pub receipts: Receipts,
-    /// The same of the peer's hosts, as it says.
+    /// The same of the peer's hosts, as it reports.
     pub peer_receipts: Receipts,
-    /// Of the session.
+    /// Statistics of the session.
     #[serde(flatten)]
     pub statistics: Statistics,
 }
@@ -165,7 +165,7 @@ impl Hub {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the session, and tells the tasks what came of it.
+    /// Calls `act` on the session, and passes its events to the tasks.
     fn with<R>(&self, act: impl FnOnce(&mut Session, Nanos) -> R) -> R {
         let now = self.now();
         let mut inner = self.lock();
@@ -212,7 +212,7 @@ impl Hub {
         self.over.notify_one();
     }
 
-    /// Opens a stream; `None`: as many are open as may be, or the session is over.
+    /// Opens a stream; `None`: the limit of streams is reached, or the session is over.
     /// It gets `weight` times as much of the rate as one of weight 1.
     pub fn open(&self, target: &[u8], weight: u8) -> Option<(u64, Arc<Signals>)> {
         let mut inner = self.lock();
@@ -297,14 +297,14 @@ impl Hub {
 }
 
 impl Inner {
-    /// Tells the tasks what happened; true: the session is over.
+    /// Passes events to the tasks; true: the session is over.
     fn dispatch(&mut self) -> bool {
         while let Some(event) = self.session.event() {
             match event {
                 Event::Opened { stream, target } => {
                     let signals = Signals::new();
                     self.streams.insert(stream, Arc::clone(&signals));
-                    // Nobody takes streams any more where the session is over.
+                    // The receiver may be gone if the session is over.
                     let _ = self.incoming.send(Incoming {
                         stream,
                         target,

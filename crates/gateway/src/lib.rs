@@ -6,9 +6,9 @@
 //! - [`session`]: all connections of a pair as streams of one session, without clock or socket;
 //! - [`wan`]: the session in QUIC datagrams, and the thread that paces it;
 //! - [`local`]: connections of programs at this site;
-//! - [`rules`]: what leads packets of other hosts to a transparent gateway;
-//! - [`probe`]: what this host and the paths have of what it uses;
-//! - [`config`]: the configuration file; [`service`]: all of it together.
+//! - [`rules`]: rules that lead packets of other hosts to a transparent gateway;
+//! - [`probe`]: checks of this host and the paths for a gateway's needs;
+//! - [`config`]: the configuration file; [`service`]: the running gateway.
 
 #![deny(unsafe_code)]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this host and the paths to its peers have of what a gateway uses, for
-//! `paceline doctor --gateway`.
+//! Checks this host and the paths to its peers for a gateway's needs, for `paceline doctor
+//! --gateway`.
 
 use std::fmt::Write as _;
 use std::net::UdpSocket;
@@ -11,24 +11,24 @@ use paceline_net::Error;
 use crate::config::{Config, Connect};
 use crate::wan::{path_mtu, PathMtu};
 
-/// What was looked at.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
     /// Short fixed name.
     pub name: &'static str,
-    /// The gateway has what its file asks for.
+    /// The host or path meets the configuration.
     pub is_right: bool,
-    /// It cannot run without.
+    /// The gateway needs it to run.
     pub is_needed: bool,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What follows.
+    /// Its consequence.
     pub meaning: &'static str,
-    /// What helps.
+    /// The remedy.
     pub advice: Option<String>,
 }
 
-/// All of them. Path MTUs take up to ten seconds a peer that does not answer.
+/// All checks. A path MTU takes up to ten seconds if the peer does not answer.
 pub async fn probes(config: &Config) -> Vec<Probe> {
     let mut probes = vec![offloads()];
     if let Some(taken) = &config.transparent {

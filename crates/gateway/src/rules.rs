@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What leads packets of other hosts to a transparent gateway (TPROXY): a table of nftables of
+//! Rules that lead packets of other hosts to a transparent gateway (TPROXY): a table of nftables of
 //! its own, and for each family a routing rule with a table of one local route. See the kernel's
 //! Documentation/networking/tproxy.rst.
 //!
-//! They are removed when [`Rules`] is dropped. What a killed gateway left is removed by the next
-//! start; meanwhile no socket takes the packets, and they are forwarded as if there were no rule.
+//! They are removed when [`Rules`] is dropped. The next start removes rules of a killed gateway;
+//! until then no socket takes the packets, and they are forwarded as if there were no rule.
 
 use ipnet::IpNet;
 use paceline_net::namespace::ip_of;
@@ -32,7 +32,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Replaces what a killed gateway left. The listeners must be open: they are what keeps two
+    /// Replaces the rules of a killed gateway. The listeners must be open: their port keeps two
     /// gateways of one network namespace apart.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Rules {
     pub fn add(transparent: &Transparent, is_honest: bool) -> Result<Self, Error> {
         remove_routes(&[false, true]);
         let families = families(transparent);
-        // From here on an error removes what there is.
+        // From here on an error removes all rules.
         let rules = Self { families };
         for is_v6 in &rules.families {
             let all = if *is_v6 { "::/0" } else { "0.0.0.0/0" };
@@ -92,7 +92,7 @@ pub fn families(transparent: &Transparent) -> Vec<bool> {
     [false, true].into_iter().filter(|v6| has(*v6)).collect()
 }
 
-/// Both are refused where there are none, and nothing is wrong with that.
+/// Both commands fail where there is nothing to remove, which is no error.
 fn remove_routes(families: &[bool]) {
     for is_v6 in families {
         for mark in [MARK, LED_MARK] {
@@ -152,9 +152,9 @@ fn ruleset(transparent: &Transparent, is_honest: bool) -> String {
         Some(interface) => format!("iifname != \"{interface}\" return"),
         None => "return".to_owned(),
     };
-    // First, connections that the gateway has, also those to networks that a former
-    // configuration had; but a SYN for one that is in TIME-WAIT is `tproxy`'s to judge, which
-    // lets the host begin anew. Own addresses are the gateway's own business, such as ssh to it.
+    // First, connections of the gateway, also those to networks of a former configuration; but
+    // `tproxy` decides about a SYN for one in TIME-WAIT, so that the host can begin anew. The
+    // gateway takes no connections to its own addresses, such as ssh.
     format!(
         "{}add table inet {TABLE}\n\
          add chain inet {TABLE} prerouting {{ type filter hook prerouting priority mangle; }}\n\

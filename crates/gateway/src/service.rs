@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A gateway that runs: its WAN, its proxies, and what `status` asks.
+//! A running gateway: its WAN, its proxies, and its control socket.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -40,17 +40,17 @@ pub enum ServiceError {
     /// A socket of a proxy.
     #[error("cannot listen at {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// A socket of the transparent router.
     #[error("cannot take connections of other hosts at port {port}: {source}")]
     Transparent {
-        /// Where.
+        /// The port.
         port: u16,
-        /// Why not.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// A connect cannot be held.
@@ -96,7 +96,7 @@ pub struct Routed {
     pub lacks: Option<String>,
     /// Jobs of `paceline run --gateway` on this host.
     pub programs: usize,
-    /// Their number.
+    /// Their counts.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -165,12 +165,12 @@ impl Gateway {
         })
     }
 
-    /// Where peers are awaited.
+    /// Listen address for peers.
     pub fn address(&self) -> Option<SocketAddr> {
         self.config.listen.and(self.wan.address)
     }
 
-    /// Where proxies listen.
+    /// Listen addresses of the proxies.
     pub fn proxies(&self) -> Vec<(Protocol, SocketAddr)> {
         let address = |(listener, protocol, _): &(TcpListener, Protocol, String)| {
             listener
@@ -181,7 +181,7 @@ impl Gateway {
         self.proxies.iter().filter_map(address).collect()
     }
 
-    /// What it takes of hosts that are routed through it.
+    /// Settings for hosts that are routed through it.
     pub fn transparent(&self) -> Option<&Transparent> {
         self.config.transparent.as_ref()
     }
@@ -236,7 +236,7 @@ impl Gateway {
         tasks.spawn(Arc::clone(&control).serve(self.control));
         stop.await;
         tasks.abort_all();
-        // New connections go by the gateway from here on; then those that it has are reset.
+        // New connections bypass the gateway from here on; then its own connections are reset.
         tokio::task::block_in_place(|| {
             drop(rules);
             drop(self.wan);
@@ -244,7 +244,7 @@ impl Gateway {
     }
 }
 
-/// The listeners first: where another gateway has the port, its rules stay.
+/// Opens the listeners first: if another gateway has the port, its rules stay.
 fn router(taken: &Transparent) -> Result<Router, ServiceError> {
     let port = taken.port;
     let mut listeners = Vec::new();
@@ -266,7 +266,7 @@ fn router(taken: &Transparent) -> Result<Router, ServiceError> {
     })
 }
 
-/// What holds connects; or why they are fast, if nobody asked for that.
+/// Opens the sockets that hold connects; the error says why there are none, unless configured.
 fn honest(taken: &Transparent) -> Result<Arc<Honest>, Option<String>> {
     if taken.connect == Some(Connect::Fast) {
         return Err(None);
@@ -282,7 +282,7 @@ fn honest(taken: &Transparent) -> Result<Arc<Honest>, Option<String>> {
     })
 }
 
-/// What is asked of a gateway, a line of JSON.
+/// A request to a gateway, a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Asked {
@@ -298,7 +298,7 @@ enum Asked {
     },
 }
 
-/// What the control socket knows of.
+/// State of the control socket.
 struct Control {
     config: Arc<Config>,
     peers: Arc<Peers>,
@@ -311,7 +311,7 @@ impl Control {
     async fn serve(self: Arc<Self>, listener: UnixListener) {
         while let Ok((stream, _)) = listener.accept().await {
             let control = Arc::clone(&self);
-            // Who asks and does not read waits for nobody.
+            // A task each: a client that does not read delays no other.
             tokio::spawn(async move {
                 let _ = control.one(stream).await;
             });
@@ -336,7 +336,7 @@ impl Control {
                 let Ok(_led) = led else {
                     return Ok(());
                 };
-                // Until it ends, however it ends.
+                // Until the client closes the connection.
                 let mut rest = Vec::new();
                 from.read_to_end(&mut rest).await.map(drop)
             }
@@ -412,12 +412,12 @@ impl Drop for Led<'_> {
     }
 }
 
-/// Those whose cgroup is still there.
+/// Leads the programs whose cgroup still exists.
 fn lead(programs: &[(u64, String)]) -> Result<(), paceline_net::Error> {
     let mut cgroups: Vec<String> = programs.iter().map(|(_, cgroup)| cgroup.clone()).collect();
     let last = cgroups.pop();
     cgroups.retain(|cgroup| std::path::Path::new("/sys/fs/cgroup").join(cgroup).exists());
-    // Of the new one the error is to be seen.
+    // Keep the last one: its error is reported.
     cgroups.extend(last);
     cgroups.sort();
     cgroups.dedup();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From what a file says to what it means: all that is wrong with it is told at its place.
+//! Checks a parsed file; each error is reported at its position.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::local::{Allow, Ports};
 use crate::session::Rate;
 use crate::weights::Weights;
 
-/// Rate that is learned at most, unless configured, bits per second.
+/// Highest rate that is learned, unless configured, bits per second.
 const MOST_LEARNED: u64 = 10_000_000_000;
 /// UDP payload that each path of IPv6 carries (RFC 8200, 5: 1,280 bytes), and the largest one.
 const MTUS: (u16, u16) = (1_232, 8_952);
@@ -29,7 +29,7 @@ const PATIENCE: u64 = 90;
 /// Port beside the WAN's usual one (7420).
 const TRANSPARENT_PORT: u16 = 7_421;
 
-/// The configuration, as far as it is right.
+/// The configuration. Errors go to `place`.
 pub(super) fn checked(file: &File, place: &Place, directory: &Path) -> Config {
     let path = |text: &String| directory.join(text);
     let certificate = match (&file.certificate, &file.key) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the file may say.
+//! The keys of the file.
 
 use indexmap::IndexMap;
 use paceline_input::units;

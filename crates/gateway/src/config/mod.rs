@@ -19,7 +19,7 @@ use crate::local::Allow;
 use crate::session::Rate;
 use crate::weights::Weights;
 
-/// How a peer is known.
+/// Credentials for peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The token.
@@ -35,13 +35,13 @@ pub struct Identity {
 pub struct Peer {
     /// Its name.
     pub name: String,
-    /// Where it is reached; `None`: it comes.
+    /// Its address; `None`: the peer connects.
     pub address: Option<String>,
-    /// By what; `None`: UDP, or TCP where UDP gets no answer.
+    /// Transport; `None`: UDP, or TCP where UDP gets no answer.
     pub leg: Option<Leg>,
     /// Of its certificate.
     pub fingerprint: Option<[u8; 32]>,
-    /// How fast this side sends.
+    /// Send rate of this side.
     pub rate: Rate,
     /// Bytes.
     pub memory: u64,
@@ -58,7 +58,7 @@ pub struct Peer {
 /// A proxy for programs here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxy {
-    /// Where it listens.
+    /// Listen address.
     pub listen: SocketAddr,
     /// Name of the peer.
     pub peer: String,
@@ -84,11 +84,11 @@ pub struct Transparent {
 pub struct Config {
     /// Own name.
     pub name: String,
-    /// Where peers are awaited.
+    /// Listen address for peers.
     pub listen: Option<SocketAddr>,
-    /// How this side is known, and knows others.
+    /// Credentials of this side.
     pub identity: Identity,
-    /// For `status`; `None`: the usual place.
+    /// For `status`; `None`: the default path.
     pub control: Option<PathBuf>,
     /// By name.
     pub peers: IndexMap<String, Peer>,
@@ -98,13 +98,13 @@ pub struct Config {
     pub http: Option<Proxy>,
     /// Of hosts that are routed through this gateway.
     pub transparent: Option<Transparent>,
-    /// Where peers may connect to.
+    /// Destinations that peers may connect to.
     pub allow: Allow,
-    /// Destinations see the host that connects.
+    /// Destinations see the address of the connecting host.
     pub is_source_kept: bool,
 }
 
-/// A file that is none.
+/// A configuration file with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It cannot be read.
@@ -112,10 +112,10 @@ pub enum ConfigError {
     Read {
         /// Its path.
         file: String,
-        /// Why not.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// All that is wrong with it.
+    /// Its errors.
     #[error(transparent)]
     Invalid(#[from] Problems),
 }
@@ -140,18 +140,18 @@ impl Config {
         Ok(Self::parse(&text, &file, directory)?)
     }
 
-    /// Networks whose hosts' addresses a peer's connections have here; `None`: they have this
-    /// gateway's. A peer speaks only for the site that its connections come from.
+    /// Networks of the hosts whose addresses a peer's connections keep here; `None`: they use this
+    /// gateway's. A peer may use only addresses of the site that it serves.
     pub fn sources(&self, peer: &str) -> Option<Vec<IpNet>> {
         let site = self.transparent.as_ref().filter(|to| to.peer == peer);
         let networks = site.map_or_else(Vec::new, |to| to.to.networks.clone());
         self.is_source_kept.then_some(networks)
     }
 
-    /// Reads a text. `file` is its name in messages.
+    /// Parses a text. `file` is its name in messages.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All errors of the text.
     pub fn parse(text: &str, file: &str, directory: &Path) -> Result<Self, Problems> {
         let document = Document::new(file, text);
         let read: File = Reader::default().read(&document, &[])?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where a peer may connect to. Judged by the address that is dialled, never by a name.
+//! Destinations that a peer may connect to. The dialled address decides, never a name.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -39,7 +39,7 @@ impl FromStr for Ports {
     }
 }
 
-/// What is allowed: nothing by default.
+/// Allowed destinations: none by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allow {
     /// Networks.

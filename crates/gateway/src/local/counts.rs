@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What became of the connections of hosts that know nothing of the gateway.
+//! Counts of the connections of hosts that are unaware of the gateway.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::proxy::Failure;
 use super::target::Reason;
 
-/// What became of the connections of hosts, for `status`.
+/// Counts of hosts' connections, for `status`.
 #[derive(Debug, Default)]
 pub struct Counters {
     taken: AtomicU64,
@@ -20,7 +20,7 @@ pub struct Counters {
 /// The same as numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Connections of hosts that came.
+    /// Connections of hosts.
     pub taken: u64,
     /// Of those, refused by their destination.
     pub refused: u64,
@@ -46,7 +46,7 @@ impl Counters {
         self.loops.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Why one was not connected.
+    /// Counts a failed connect.
     pub fn count(&self, failure: Failure) {
         let counter = match failure {
             Failure::Reset(Reason::Refused) => &self.refused,

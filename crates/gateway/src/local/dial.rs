@@ -21,15 +21,15 @@ use crate::hub::{Hub, Incoming};
 /// Longest wait for a destination's answer: the first SYN and three more.
 const PATIENCE: Duration = Duration::from_secs(16);
 
-/// How destinations at this site are connected to.
+/// Settings for connections to destinations at this site.
 #[derive(Debug)]
 pub struct Dialling {
-    /// Which may be.
+    /// Allowed destinations.
     pub allow: Allow,
-    /// Of the packets: rules see by it that they come from a gateway.
+    /// Mark of the packets: rules recognize a gateway's packets by it.
     pub mark: Option<u32>,
-    /// They see the host that connects as their client, which must be in one of these networks;
-    /// `None`: they see this gateway.
+    /// Destinations see the connecting host, which must be in one of these networks; `None`: they
+    /// see this gateway.
     pub sources: Option<Vec<IpNet>>,
 }
 
@@ -62,7 +62,7 @@ async fn connect(target: &[u8], dialling: &Dialling) -> Result<TcpStream, Reason
         Target::Address(address) => vec![address],
         Target::From { to, from } => {
             if let Some(networks) = &dialling.sources {
-                // A peer must not speak for hosts that are not its site's.
+                // A peer must not use addresses of hosts outside its site.
                 if !networks.iter().any(|network| network.contains(&from.ip())) {
                     return Err(Reason::Forbidden);
                 }
@@ -78,7 +78,7 @@ async fn connect(target: &[u8], dialling: &Dialling) -> Result<TcpStream, Reason
     let own = own_addresses();
     let mut reason = Reason::Unknown;
     for address in addresses {
-        // The address that is dialled, not the name: a name may lead anywhere.
+        // The dialled address, not the name: a name may resolve to any address.
         if !dialling.allow.allows(address, &own) {
             reason = Reason::Forbidden;
             continue;
@@ -114,7 +114,7 @@ async fn dial_one(
             SocketAddr::V6(_) => own.set_ip_transparent_v6(true)?,
         }
         socket.set_reuseaddr(true)?;
-        // Its port, too, unless a connection from there is not quite over here.
+        // The host's port, too, unless an earlier connection still occupies it.
         if socket.bind(source).is_err() {
             socket.bind(SocketAddr::new(source.ip(), 0))?;
         }

@@ -65,7 +65,7 @@ async fn answer(socket: &mut TcpStream, status: &str) -> io::Result<()> {
     socket.write_all(text.as_bytes()).await
 }
 
-/// Up to the empty line, and not a byte more: what follows is the program's.
+/// Reads up to the empty line, and not a byte more: the rest is the program's.
 async fn head(socket: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What both proxies do: listen, and open a stream to a destination at the peer's site.
+//! Common part of both proxies: listens, and opens streams to destinations at the peer's site.
 
 use std::io;
 use std::sync::Arc;
@@ -27,18 +27,18 @@ pub struct Proxied {
     pub hub: Arc<Hub>,
     /// The stream.
     pub stream: u64,
-    /// What to wait for.
+    /// Its events.
     pub signals: Arc<Signals>,
 }
 
 impl Proxied {
-    /// Nobody wants it any more.
+    /// Gives the connection up.
     pub fn abandon(self) {
         self.hub.reset(self.stream, Reason::Broken as u8);
     }
 }
 
-/// Why there is none.
+/// Reason of a failed connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// The peer is not connected.
@@ -76,7 +76,7 @@ pub async fn serve(listener: TcpListener, protocol: Protocol, peers: Arc<Peers>,
         let socket = match listener.accept().await {
             Ok((socket, _)) => socket,
             Err(error) => {
-                // Too many open files: it may be better in a moment.
+                // The cause may be too many open files: try again after a pause.
                 tracing::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bytes between a socket and a stream, both ways, and what becomes of every end.
+//! Copies bytes between a socket and a stream, both ways, and passes each end on.
 //!
 //! A socket is closed by RST (SO_LINGER 1, 0) from the first moment on, until both directions
 //! ended in order. A gateway that is killed so resets its connections: a plain close would be a
@@ -18,7 +18,7 @@ use crate::hub::{Hub, Read, Signals};
 
 /// Bytes of one read or write. Each connection has two such buffers beside the session's memory.
 const PIECE: usize = 16 << 10;
-/// Between looks at whether a host has acknowledged its end: first, and at most.
+/// Interval of looks at whether a host has acknowledged its end: the first, and the longest.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_millis(500);
 /// Longest wait for that. The kernel goes on after it, and resets nothing.
@@ -28,8 +28,8 @@ const UNCONFIRMED: Duration = Duration::from_secs(60);
 /// up to 4 MiB (tcp_wmem) for each that stopped reading, with credit returned for all of it.
 const UNSENT: u32 = 256 << 10;
 
-/// Makes a close before the end a reset, and sends small segments at once: the program's own
-/// choice was made before the gateway. Bounds what the kernel holds.
+/// Makes a close before the end a reset, and sends small segments at once: the program has already
+/// made its own choice. Bounds the bytes that the kernel holds.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -40,7 +40,7 @@ pub fn harden(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)
 }
 
-/// The close of this socket is none that resets.
+/// Makes the close of this socket orderly, not a reset.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -140,7 +140,7 @@ async fn up(
     }
 }
 
-/// To the socket. Credit returns for what it took.
+/// To the socket. Credit returns for the bytes that it took.
 async fn down(
     hub: &Hub,
     stream: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a stream's opener tells of its destination, and why one ended.
+//! The destination in a stream's opening, and the reasons of resets.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Longest name (RFC 1035, 2.3.4).
 const MOST_NAME: usize = 255;
 
-/// Where a stream leads.
+/// Destination of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
     /// An address.
@@ -30,7 +30,7 @@ impl Target {
         postcard::to_stdvec(self).expect("memory takes it")
     }
 
-    /// What the peer said.
+    /// Decodes the peer's bytes.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (target, rest) = postcard::take_from_bytes::<Self>(bytes).ok()?;
         let is_good = match &target {
@@ -49,7 +49,7 @@ pub enum Reason {
     Broken = 0,
     /// Its destination refused it.
     Refused = 1,
-    /// There is no way to it.
+    /// There is no route to it.
     Unreachable = 2,
     /// The peer does not allow it.
     Forbidden = 3,

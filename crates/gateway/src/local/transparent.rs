@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections of hosts that know nothing of a gateway, and are routed through it (TPROXY):
-//! the accepted socket's own address is the one that the host connected to.
+//! Connections of hosts that are unaware of the gateway, and are routed through it (TPROXY): the
+//! accepted socket's own address is the host's destination.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -62,7 +62,7 @@ pub async fn serve(
         let socket = match listener.accept().await {
             Ok((socket, _)) => socket,
             Err(error) => {
-                // Too many open files: it may be better in a moment.
+                // The cause may be too many open files: try again after a pause.
                 tracing::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -105,7 +105,7 @@ async fn one(
     }
     counters.take();
     let to = canonical(local);
-    // Somebody connected to the listener itself: what it dials would come back to it.
+    // A connection to the listener itself would come back to it.
     if to.port() == port && own_addresses().contains(&to.ip()) {
         counters.loop_back();
         return Err(io::Error::other(format!("{to} is this gateway's own")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the gateway sends to hosts in the name of their destinations, and to itself in theirs:
-//! raw sockets (CAP_NET_RAW).
+//! Packets that the gateway sends to hosts from their destinations' addresses, and to itself from
+//! the hosts': raw sockets (CAP_NET_RAW).
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ impl Raw {
         };
         let open = |protocol| {
             let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
-            // None is read.
+            // These sockets are not read.
             socket.set_recv_buffer_size(0)?;
             socket.set_nonblocking(true)?;
             Ok::<_, io::Error>(socket)
@@ -74,7 +74,7 @@ impl Answers {
         }
     }
 
-    /// Lets a SYN go on to the socket that takes connections.
+    /// Passes a SYN on to the listening socket.
     pub fn let_go(&self, syn: &Syn) {
         if let Some(raw) = self.of(syn.from) {
             told(&raw.own, &syn.packet, syn.to);
@@ -96,9 +96,9 @@ impl Answers {
     }
 }
 
-/// A packet that does not leave is lost, as any may be: the host sends its SYN again.
+/// Sends a packet. A failure counts as a loss: the host sends its SYN again.
 fn told(socket: &Socket, packet: &[u8], mut to: SocketAddr) {
-    // Raw sockets take a protocol for a port.
+    // Raw sockets interpret a port as a protocol.
     to.set_port(0);
     if let Err(error) = socket.send_to(packet, &to.into()) {
         tracing::warn!("cannot send to {to}: {error}");

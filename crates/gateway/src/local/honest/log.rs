@@ -15,7 +15,7 @@ use nix::sys::socket::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Bytes of packets that wait for a late reader. What finds no room is sent again by its host.
+/// Bytes of packets that wait for a late reader. A host sends a dropped SYN again.
 const BUFFER: usize = 1 << 20;
 /// Longest message: a packet and its attributes.
 const MOST: usize = 128 << 10;
@@ -75,10 +75,10 @@ impl Log {
         unsafe { AsyncFd::register(self) }.map_err(io::Error::from)
     }
 
-    /// Packets that are there; none is an error of [`io::ErrorKind::WouldBlock`].
+    /// Packets that have arrived; without any, [`io::ErrorKind::WouldBlock`].
     ///
     /// # Errors
-    /// Of the socket. ENOBUFS says that some were lost, and is none.
+    /// Of the socket. ENOBUFS, which reports lost packets, is ignored.
     pub fn read(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut bytes = vec![0; MOST];
         let length = match recv(self.0.as_raw_fd(), &mut bytes, MsgFlags::empty()) {
@@ -96,7 +96,7 @@ impl AsRawFd for Log {
     }
 }
 
-/// Those of a datagram of the kernel's.
+/// Packets in a netlink datagram.
 fn packets(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     while bytes.len() >= HEADER {

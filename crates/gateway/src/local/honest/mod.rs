@@ -52,7 +52,7 @@ enum State {
 
 struct Held {
     sequence: u32,
-    /// No two are the same: a task knows by it whether this is still its own.
+    /// Unique: a task checks by it whether the entry is still its own.
     serial: u64,
     state: State,
 }
@@ -76,7 +76,7 @@ pub struct Honest {
     log: AsyncFd<Log>,
 }
 
-/// What remembers a connection until its end.
+/// Keeps a connection in the table until its end.
 pub struct Claim {
     honest: Arc<Honest>,
     ends: Ends,
@@ -90,7 +90,7 @@ impl Drop for Claim {
 }
 
 impl Honest {
-    /// Reads the SYNs that rules log to `group`. What has `mark` comes back to this gateway.
+    /// Reads the SYNs that rules log to `group`. `mark` leads packets back to this gateway.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN and CAP_NET_RAW, and where the kernel has no nfnetlink_log.
@@ -131,13 +131,13 @@ impl Honest {
         let ends = ends(syn.from, syn.to);
         let mut table = self.lock();
         match table.held.get(&ends) {
-            // Sent again.
+            // A retransmission.
             Some(Held {
                 sequence,
                 state: State::Asking,
                 ..
             }) if *sequence == syn.sequence => return,
-            // It is the kernel's to judge, which has a socket for it.
+            // The kernel decides: it has a socket for it.
             Some(Held {
                 state: State::Carried,
                 ..
@@ -224,7 +224,7 @@ impl Honest {
             Failure::Reset(Reason::Unreachable | Reason::Unknown) => {
                 self.answers.unreachable(syn, Unreachable::Host);
             }
-            // As if the SYN were lost, as a full host has it: it comes again.
+            // As if the SYN were lost, as at a full host: the host sends it again.
             Failure::Reset(Reason::Silent | Reason::Full | Reason::Broken) => {}
         }
     }
@@ -239,7 +239,7 @@ impl Honest {
         is_own
     }
 
-    /// The stream of a connection that the kernel has taken, if its destination was asked.
+    /// The stream of an accepted connection, if its destination has answered.
     pub fn claim(self: &Arc<Self>, from: SocketAddr, to: SocketAddr) -> Option<(Proxied, Claim)> {
         let ends = ends(from, to);
         let mut table = self.lock();
@@ -262,7 +262,7 @@ impl Honest {
     }
 }
 
-/// Ends the stream of a connect that nobody waits for any more.
+/// Ends the stream of an abandoned connect.
 fn abandon(held: Held) {
     if let State::Answered(proxied) = held.state {
         proxied.abandon();

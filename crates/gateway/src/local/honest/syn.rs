@@ -9,7 +9,7 @@ use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 
 /// Where the checksum is in TCP's header.
 const CHECKSUM: usize = 16;
-/// TTL of what the gateway sends in a destination's name.
+/// TTL of packets that the gateway sends from a destination's address.
 const HOPS: u8 = 64;
 /// Type of ICMPv6's "destination unreachable" (RFC 4443, 3.1).
 const UNREACHABLE: u8 = 1;
@@ -17,14 +17,14 @@ const UNREACHABLE: u8 = 1;
 /// everywhere (RFC 1812, 4.3.2.3; RFC 4443, 2.4).
 const REPEATED: usize = 500;
 
-/// What a host is told of a destination that cannot be reached.
+/// ICMP error for a destination that cannot be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreachable {
-    /// There is no way to its network: ENETUNREACH.
+    /// There is no route to its network: ENETUNREACH.
     Network,
     /// It does not answer to its neighbours: EHOSTUNREACH.
     Host,
-    /// It must not be reached: EHOSTUNREACH, in IPv6 EACCES.
+    /// Administratively prohibited: EHOSTUNREACH, in IPv6 EACCES.
     Prohibited,
 }
 
@@ -33,7 +33,7 @@ pub enum Unreachable {
 pub struct Syn {
     /// The host.
     pub from: SocketAddr,
-    /// What it connects to.
+    /// Its destination.
     pub to: SocketAddr,
     /// Its initial sequence number.
     pub sequence: u32,
@@ -66,8 +66,8 @@ impl Syn {
             }
             NetSlice::Arp(_) => return None,
         };
-        // A host of this machine, or its network card, leaves the checksum to whom it needs:
-        // it has the pseudo-header's sum then. Anything else was damaged on its way.
+        // With checksum offload a packet from this machine has the sum of the pseudo-header alone.
+        // Any other sum means damage.
         if tcp.checksum() != right && tcp.checksum() != pseudo(from, to, tcp.slice().len()) {
             return None;
         }
