@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the sink wants of each entry, and what goes before it has said so.
+//! The sink's answer to each entry, and data that is sent before it.
 //!
 //! On connections that are made beside the control connection, the first bites of a large file,
 //! and the first packs of small ones, would wait a round trip for the answer. They do not: the sink
@@ -12,22 +12,22 @@ use paceline_transfer::chunk::{chunk_for, Queue, LEAST_BITE};
 use paceline_transfer::wire::{Options, Update, Want, Wanted, LEAST_SHARED, MOST_SMALL};
 
 /// So many small bites go before the sink has answered, on connections that are there by then: one
-/// for each of them, more than its initial window. What was not wanted is this much at most.
+/// for each of them, more than its initial window. Unwanted data is this much at most.
 const AHEAD_BITES: u16 = 16;
 /// A small file counts as so many bytes of that at least: it has a name, too.
 const LEAST_COUNTED: u64 = 256;
 
-/// What an answer leads to.
+/// Result of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Then {
     /// All that is wanted was sent before.
     Finish,
-    /// It had changed, or could not be read, before.
+    /// The file had changed, or could not be read, before.
     BeginAnew,
 }
 
 impl Large {
-    /// The sink has not said what it wants of it.
+    /// The sink has not answered it.
     fn is_unanswered(&self) -> bool {
         self.wanted == u64::MAX && self.attempt == 0 && !self.is_shared
     }
@@ -111,8 +111,8 @@ impl Source {
         }
     }
 
-    /// Whether the file has no answer yet: what goes wrong with it waits for the answer, because
-    /// the sink knows nothing of the file before.
+    /// Whether the file has no answer yet: an error of it waits for the answer, because the sink
+    /// does not know the file before.
     pub(super) fn is_unasked(&self, n: u64) -> bool {
         let mut state = self.lock();
         let file = state.files.get_mut(&n).and_then(|file| file.large.as_mut());
@@ -127,7 +127,7 @@ impl Source {
         }
     }
 
-    /// An answer. What is to be done with a file of which something went before.
+    /// An answer. Returns the next step for a file of which something went before.
     pub(super) fn wanted(&self, state: &mut State, want: Want) -> Result<Option<Then>> {
         let Some(pending) = state.pending.checked_sub(1) else {
             return Err(Error::Unexpected("an answer to no entry"));
@@ -191,7 +191,7 @@ impl Source {
                 }
                 if self.options.part.is_some() && size > LEAST_SHARED {
                     file.large = Some(Large {
-                        // So that nobody takes it for complete.
+                        // So that it does not count as complete.
                         wanted: u64::MAX,
                         is_shared: true,
                         asked: wanted,

@@ -32,8 +32,8 @@ impl Source {
         }
         let mut state = self.lock();
         let large = state.files.get(&n).and_then(|file| file.large.as_ref());
-        // What was sent before a change must not come after what was sent since. What other
-        // sessions send, too, is told to be complete when it is there.
+        // Data from before a change must not come after data from after it. A file that other
+        // sessions send, too, is reported complete when it is there.
         let ready = large
             .filter(|large| large.attempt == attempt)
             .is_some_and(|large| (attempt == 0 && !large.is_shared) || large.unacked == 0);
@@ -63,10 +63,10 @@ impl Source {
             let mut bites = std::mem::take(&mut large.bites);
             large.attempt += 1;
             large.file = None;
-            // So that nobody takes it for complete.
+            // So that it does not count as complete.
             large.wanted = u64::MAX;
             large.is_complete = false;
-            // What is on its way may not come.
+            // Bites that are on their way may be lost.
             for (offset, length) in state.queue.cancel(n) {
                 bites.remove(offset, offset + length);
             }

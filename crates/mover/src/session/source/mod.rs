@@ -46,12 +46,12 @@ const FIRST_ENTRIES: usize = 32;
 const GATHERING: Duration = Duration::from_millis(1);
 /// Acknowledgements take so long, as long as none has come.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
-/// Connections are looked at so often.
+/// Interval of looks at connections.
 const LOOK: Duration = Duration::from_millis(1);
-/// Streams may take so long to say that nothing more comes.
+/// Longest wait for the ends of streams.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// What is sent.
+/// A transfer to be sent.
 pub struct Job {
     /// The sources.
     pub tops: Tops,
@@ -91,9 +91,9 @@ struct State {
     ack_delay: Option<Duration>,
     /// Of all streams together, bits per second.
     rate_bps: Option<u64>,
-    /// What the path carries, as far as it is known: bytes per second.
+    /// Rate that the path carries, as far as it is known: bytes per second.
     path_rate: Option<u64>,
-    /// The head has said that other hosts do not share the path's narrowest link.
+    /// The head has reported that other hosts do not share the path's narrowest link.
     is_apart: bool,
     /// Of streams, whose share of the rate changes with their number.
     sockets: HashMap<u16, OwnedFd>,
@@ -105,7 +105,7 @@ struct State {
     carried: BTreeMap<u16, (u64, Duration)>,
     /// Bytes of files that may go before the sink has answered.
     ahead: u64,
-    /// The sink has said something: it takes the transfer.
+    /// The sink has sent a message: it takes the transfer.
     is_taken: bool,
     is_over: bool,
 }
@@ -131,7 +131,7 @@ enum Early {
     Sent,
     /// Its pack was acknowledged before it was answered.
     There,
-    /// It could not be read. The sink knows nothing of it before its answer.
+    /// It could not be read. The sink does not know it before its answer.
     Troubled,
 }
 
@@ -139,15 +139,15 @@ enum Early {
 #[derive(Default)]
 struct Large {
     file: Option<Arc<File>>,
-    /// Bites that were read in this run, or compared with what was.
+    /// Bites that were read in this run, or compared with earlier ones.
     bites: Tree,
     /// Bytes of bites when all is read.
     wanted: u64,
-    /// Other sessions send parts of it, too: what this one sends is told bit by bit.
+    /// Other sessions send parts of it, too: the head assigns this one's bit by bit.
     is_shared: bool,
     /// Bytes of it that were asked for.
     asked: u64,
-    /// Bytes from its beginning that are sent unasked, and whether that went wrong.
+    /// Bytes from its beginning that are sent unasked, and whether that failed.
     ahead: u64,
     is_troubled: bool,
     /// That is the whole file, so its hash is known.
@@ -314,7 +314,7 @@ impl Source {
                 Message::Failed { n, text, .. } => {
                     let mut state = self.lock();
                     state.queue.cancel(n);
-                    // Of what is not known here any more, the text says what it is.
+                    // The text names a file that is not known here any more.
                     let path = state.files.remove(&n).map(|file| file.path);
                     self.failed(&path.unwrap_or_default(), &text);
                 }
@@ -333,7 +333,7 @@ impl Source {
                 Message::Finished(summary) => {
                     self.lock().is_over = true;
                     self.wake.notify_waiters();
-                    // Only where a head passes messages on: what was sent since the last report.
+                    // Only where a head passes messages on: the bytes sent since the last report.
                     if self.tuning.is_some() {
                         report_once(&self.outbox, &self.progress);
                     }
@@ -346,10 +346,10 @@ impl Source {
         }
     }
 
-    /// Keeps all streams together at what the path carries, where nobody says how fast.
+    /// Keeps all streams together at the path's rate, unless the user sets one.
     async fn pace(&self) -> Never {
         let mut pacer = Pacer::new(self.options.pairs);
-        // Of each stream: what it had delivered when it was seen last.
+        // Bytes that each stream had delivered at the last look.
         let mut before = HashMap::new();
         let mut delivered = 0;
         while !pacer.is_over() {
@@ -392,7 +392,7 @@ impl Source {
             let rate = pacer.next(&look);
             let (most, now) = pacer.path();
             self.progress.sees(most, now);
-            // At the end, those that have something left take what the others leave.
+            // At the end, streams with something left take the shares of the others.
             if !state.queue.is_empty() {
                 sending = 0;
             }
@@ -437,7 +437,7 @@ impl Source {
         });
     }
 
-    /// Says that all of a large file was sent.
+    /// Reports that all of a large file was sent.
     fn complete(&self, state: &mut State, n: u64) {
         let Some(file) = state.files.get_mut(&n) else {
             return;
@@ -479,7 +479,7 @@ impl Source {
         });
     }
 
-    /// Tells the sink of the entries that the walk finds.
+    /// Announces the entries that the walk finds to the sink.
     async fn announce(&self, mut walked: mpsc::Receiver<Seen>) -> Never {
         let (mut entries, mut bytes, mut errors) = (0, 0, 0);
         let mut most = FIRST_ENTRIES;
@@ -562,7 +562,7 @@ impl Source {
                         dense,
                         early,
                         large: (ahead > 0).then(|| Large {
-                            // So that nobody takes it for complete.
+                            // So that it does not count as complete.
                             wanted: u64::MAX,
                             ahead,
                             ..Large::default()
@@ -587,7 +587,7 @@ impl Source {
             let source = Arc::clone(self);
             async move { source.stream(stream).await }
         };
-        // Where the transfer is refused, so are its early connections: it is told once.
+        // A refused transfer also loses its early connections: one error is enough.
         let is_over = || {
             let state = self.lock();
             state.is_over || !state.is_taken

@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How fast all streams together may go, before TCP knows it.
+//! Rate of all streams together, before TCP knows it.
 //!
-//! Slow start doubles in each round trip, and hears of a full queue a round trip after it was
+//! Slow start doubles in each round trip, and detects a full queue a round trip after it was
 //! filled: many streams that begin at once then lose as much as the path holds, repair it, and are
-//! unequal for seconds. But the path shows what it carries before it is full. Windows leave in bursts,
+//! unequal for seconds. But the path shows its rate before it is full. Windows leave in bursts,
 //! which the narrowest link stretches, so acknowledgements come at its rate even when they come a
-//! tenth of the time. [`Pacer`] takes the best rate of some milliseconds for what the path
-//! carries, and gives each stream its share of it (SO_MAX_PACING_RATE): a third more first, so
-//! that bursts that double do not fill the queue, and just as much when the path is about to be
-//! full.
+//! tenth of the time. [`Pacer`] takes the best rate of some milliseconds as the path's rate, and
+//! gives each stream its share of it (SO_MAX_PACING_RATE): a third more first, so that bursts that
+//! double do not fill the queue, and just as much when the path is about to be full.
 //!
-//! A share is a bound and nothing else: windows, and what a loss does to them, are TCP's. The
-//! rate follows what was delivered, so that a little waits in the path: then the path is full, and
-//! no queue is. Where more waits whatever this side does, others send too: then there is no bound
-//! any more, and TCP alone decides, as it would have done without.
+//! A share is a bound and nothing else: windows, and their response to loss, are TCP's. The rate
+//! follows the delivered bytes, so that a little waits in the path: then the path is full, and no
+//! queue is. Where more waits regardless of this side's rate, others send too: then there is no
+//! bound any more, and TCP alone decides, as it would have done without.
 //!
 //! Several hosts that send at the same time see the same trains. As long as they share the
-//! narrowest link, each keeps to its part of what it carries; that they do not is told by the head, which
-//! sees all of them ([`Pacer::part`]).
+//! narrowest link, each keeps to its part of the link's rate; the head, which sees all of them,
+//! reports that they do not ([`Pacer::part`]).
 //!
-//! Pure: it is told what the connections say.
+//! Pure: the caller passes the connections' state in.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What the path carries is seen over so long at least: the acknowledgements of a shorter time
-/// may have been held up together, by a card or a busy host.
+/// The path's rate is seen over so long at least: a card or a busy host may have held up the
+/// acknowledgements of a shorter time together.
 const TRAIN: Duration = Duration::from_millis(3);
-/// Shorter round trips need no help: TCP hears of everything at once.
+/// Shorter round trips need no help: TCP detects everything at once.
 const LEAST_BASE: Duration = Duration::from_millis(5);
 /// So much may wait in the path, or a sixteenth of the round trip: it is full then.
 const LEAST_QUEUE: Duration = Duration::from_millis(2);
 const QUEUE_SHARE: u32 = 16;
-/// In round trips: the first windows are too short to show what the path carries.
+/// In round trips: the first windows are too short to show the path's rate.
 const WINDOWS: u32 = 2;
-/// In round trips: what left before there was a bound is through.
+/// In round trips: packets from before the bound have arrived.
 const SETTLING: u32 = 2;
 /// In round trips: so long the best rate counts.
 const KEPT: usize = 8;
@@ -42,10 +41,10 @@ const KEPT: usize = 8;
 /// which may carry more; and before it ends.
 const STEP: u64 = 16;
 /// After so many round trips in which twice as much waits, or something although this side has
-/// given up a quarter, it is others'. Others that come and go may leave it empty in between.
+/// given up a quarter, the queue is others'. Others that come and go may leave it empty in between.
 const OTHERS: u32 = 10;
 
-/// What all connections say at one moment.
+/// State of all connections at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Look {
     /// Since the transfer began.
@@ -63,9 +62,9 @@ pub struct Look {
 /// See the module's text.
 #[derive(Debug)]
 pub struct Pacer {
-    /// Hosts that share what the path carries.
+    /// Hosts that share the path's rate.
     pairs: u64,
-    /// There are others of the same transfer, whether they share or not: what they take is not
+    /// There are others of the same transfer, whether they share or not: their traffic is not
     /// strangers'.
     is_one_of_many: bool,
     /// Of the last round trips: when, and bytes delivered by then.
@@ -74,7 +73,7 @@ pub struct Pacer {
     begun: Option<Duration>,
     /// Best rate of a train, bytes per second.
     train: u64,
-    /// What was delivered in the last round trip, bytes per second.
+    /// Rate of the last round trip, bytes per second.
     carried: u64,
     bound: Option<Bound>,
     is_over: bool,
@@ -84,16 +83,16 @@ pub struct Pacer {
 struct Bound {
     /// Bytes per second.
     rate: u64,
-    /// When it was looked at last, and how often.
+    /// Time of the last look, and number of looks.
     at: Duration,
     rounds: u32,
-    /// What was delivered in each of the last round trips, bytes per second.
+    /// Delivered rate of each of the last round trips, bytes per second.
     rates: VecDeque<u64>,
     /// The most of all round trips.
     most: u64,
     /// Round trips in which too much waited, more than those in which it did not.
     waiting: u32,
-    /// Something has waited: the path carries no more than what it did.
+    /// Something has waited: the path carries no more than it did.
     is_known: bool,
     /// Others send, too: it ends, step by step.
     is_free: bool,
@@ -119,8 +118,7 @@ impl Pacer {
         self.pairs = 1;
     }
 
-    /// What the path was seen to carry, and what it carried in the last round trip, bytes per
-    /// second.
+    /// Rate that the path was seen to carry, and rate of the last round trip, bytes per second.
     pub fn path(&self) -> (u64, u64) {
         (self.train, self.carried)
     }
@@ -163,12 +161,12 @@ impl Pacer {
         Some(bound.rate)
     }
 
-    /// It will say nothing more.
+    /// It sets no bound any more.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Notes what was delivered.
+    /// Notes the delivered bytes.
     fn see(&mut self, look: &Look) {
         self.seen.push_back((look.now, look.delivered));
         let since = |age: Duration| {
@@ -245,30 +243,30 @@ impl Bound {
             if self.is_free {
                 self.rate = more;
             } else if carried >= self.rate / 4 * 3 {
-                // No further than a step from what came of it: how much waits is heard later.
+                // No further than a step from the delivered rate: the queue is measured later.
                 self.rate = self.rate.max(more.min(best + best / step));
             }
             return;
         }
-        // Another host leaves what it had.
+        // Another host leaves its share.
         if is_one_of_many && queue < wanted / 4 && carried >= self.rate / 8 * 7 {
             self.rate += self.rate / STEP;
             return;
         }
-        // What a full path carries is the mean of when it was full; one that is not full carries
+        // The rate of a full path is the mean of its full round trips; one that is not full carries
         // the best, or more.
         let carries = match queue > wanted {
             true => self.mean(best / 8 * 7),
             false => best,
         };
-        // A quarter of what is too much, or too little, within the next round trip: what comes of
-        // it is seen two later.
+        // A quarter of the surplus, or of the lack, within the next round trip: the effect is seen
+        // two later.
         let share = |queue: Duration| bytes(carries, queue) * 1_000_000 / us(look.base) / 4;
         let next = (carries + share(wanted))
             .saturating_sub(share(queue))
             .max(carries / 2);
-        // Nothing waits: what is delivered is less than the rate because senders that are paced
-        // miss some of their turns. So the rate does not follow it down.
+        // Nothing waits: the delivered rate is below `rate` because senders that are paced miss
+        // some of their turns. So `rate` does not follow it down.
         self.rate = match queue < wanted / 4 {
             true => next.max((self.rate + share(wanted)).min(best + best / STEP)),
             false => next,
@@ -362,9 +360,9 @@ mod tests {
     /// the narrowest, which all hosts share. Bytes lost in all, and delivered after a second.
     fn slow_start(mut hosts: Vec<Host>, steps: u64) -> (u64, u64) {
         let (mut lost, mut late, mut waits) = (0, 0, 0);
-        // What waits, of which host.
+        // Queued bytes, by host.
         let mut queue: VecDeque<(usize, u64)> = VecDeque::new();
-        // On its way back: of each host, and what it waited.
+        // On its way back: bytes of each host, and their wait.
         let none = || vec![0; hosts.len()];
         let mut back: VecDeque<(Vec<u64>, u64)> = (0..BASE).map(|_| (none(), 0)).collect();
         for now in 0..steps {
@@ -415,7 +413,7 @@ mod tests {
         assert!(late >= 2500 * LINE / 100 * 97, "{late} bytes");
     }
 
-    /// Of what the bound allows, some is not sent: the host is busy.
+    /// The host is busy and does not send all that the bound allows.
     #[test]
     fn a_host_that_misses_turns_fills_the_path() {
         let (lost, late) = slow_start(
@@ -446,7 +444,7 @@ mod tests {
         }
     }
 
-    /// Its link carries [`LINE`], but it takes a fourth of that, until it hears that it need not.
+    /// Its link carries [`LINE`], but it takes a fourth of that, until `part` is called.
     #[test]
     fn a_host_with_a_path_of_its_own_takes_all_of_it() {
         let (mut pacer, mut delivered, mut rate) = (Pacer::new(4), 0, None);

@@ -33,7 +33,7 @@ type Flying = Arc<Mutex<HashMap<u64, Flight>>>;
 
 struct Flight {
     bite: u64,
-    /// What it carries: of a pack, the files that could be read.
+    /// Its content: of a pack, the files that could be read.
     work: Work,
     since: Duration,
     payload: u64,
@@ -88,8 +88,8 @@ impl Source {
         }
     }
 
-    /// Sends bites until all is over, or the stream is to end: then it waits for what it has
-    /// sent, so that nothing is sent twice.
+    /// Sends bites until all is over, or the stream is to end: then it waits for their
+    /// acknowledgements, so that nothing is sent twice.
     async fn send_all(
         &self,
         carrier: usize,
@@ -421,7 +421,7 @@ impl Source {
         }
     }
 
-    /// A frame is not on its way any more. A file that waits for its last one to be finished.
+    /// A frame is not on its way any more. Returns a file that waited for it to be finished.
     fn landed(&self, state: &mut State, work: &Work) -> Option<(u64, u16)> {
         let Work::Range { file: n, .. } = work else {
             return None;
