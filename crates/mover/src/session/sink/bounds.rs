@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a peer may make a standing receiver write, remember, and wait for.
+//! Bounds on a peer's use of a standing receiver: bytes, memory, and time.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,18 +12,18 @@ use rustix::io::Errno;
 use super::{held, Sink};
 use paceline_conduit::Error;
 
-/// Entries of a transfer at a standing receiver, if nobody says how many.
+/// Entries of a transfer at a standing receiver, unless configured.
 pub const ENTRIES: u64 = 10_000_000;
 /// Its directories are remembered to the end, for their times: so many bytes of them.
 const DIRECTORY_BYTES: u64 = 256 << 20;
-/// What a remembered directory takes beside its path, bytes.
+/// Bytes of a remembered directory beside its path.
 const DIRECTORY: u64 = 120;
-/// A source that lives, but sends nothing, is waited for so long. It may be hashing a file of
-/// terabytes anew that has changed.
+/// Longest wait for a source that lives, but sends nothing. It may be hashing a file of terabytes
+/// anew that has changed.
 const SILENCE: Duration = Duration::from_secs(3600);
 /// Answers that the source has not taken: it waits for the rest until it reads them.
 const BACKLOG: u64 = 32;
-/// How often something that blocks is looked at again.
+/// Interval of looks at a condition that blocks.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Bounds of one transfer.
@@ -124,7 +124,8 @@ impl Sink {
     pub(super) fn wait_for_place(&self, most_files: usize) -> bool {
         while !self.is_over() {
             if self.outbox.is_gone() {
-                // Nobody reads the connection while this side waits: else it would be known.
+                // While this side waits, it does not read the connection and so does not detect its
+                // end.
                 self.stop(Error::Frame(FrameError::Closed));
                 break;
             }
@@ -142,7 +143,7 @@ impl Sink {
             let frames = self.received.load(Ordering::Relaxed);
             let entries = self.used.entries.load(Ordering::Relaxed);
             let placed = held(&self.summary).placed;
-            // While it is this side's disk that is waited for, all is well.
+            // A wait for this side's own disk does not count.
             let waits = self.is_waiting.load(Ordering::Relaxed);
             (frames, entries, placed, waits)
         };

@@ -27,7 +27,7 @@ const FILES: usize = 4096;
 /// Fewer files or directories are synced one by one, more with all of their filesystem.
 const SINGLY: usize = 8;
 
-/// What waits for the next commit.
+/// Work of the next commit.
 #[derive(Default)]
 pub(super) struct Commits {
     waiting: Mutex<Waiting>,
@@ -106,14 +106,14 @@ impl Commits {
         drop(woken);
     }
 
-    /// What it has to write.
+    /// Takes the work of a commit.
     fn take(&self) -> Waiting {
         std::mem::take(&mut *held(&self.waiting))
     }
 }
 
 impl Sink {
-    /// If all that is not done waits for the next commit, that has nothing to wait for.
+    /// Commits at once if all that is not done waits for the next commit.
     pub(super) fn commit_what_is_left(&self) {
         if self.only_commits_are_left() {
             self.commits.wake();
@@ -143,14 +143,14 @@ impl Sink {
             let total = self.received.load(Ordering::Relaxed) + WINDOW;
             self.outbox.send(Message::Credit { total });
         }
-        // What is there already is not to be sent again by the next run.
+        // So the next run does not send it again.
         if let Err(error) = self.commit() {
             self.stop(error);
         }
     }
 
     fn commit(&self) -> Result<()> {
-        // First: whatever these records are about waits, or was synced before.
+        // First: the data of these records waits for this commit, or was synced before.
         let upto = held(&self.journal).as_ref().map_or(0, Journal::count);
         let waiting = self.commits.take();
         // This thread alone has it, until it ends.
@@ -168,8 +168,8 @@ impl Sink {
         let since = since.map_or(0, |since| since.as_secs() as i64);
         let synced = self.sync(&dirty, &small, &directories);
         if let Err(source) = synced {
-            // The kernel may take pages that it could not write for clean ones, so that the
-            // next sync finds nothing to do: what is in them is sent again (fsync(2), EIO).
+            // The kernel may mark pages that it could not write as clean, so that the next sync
+            // finds nothing to do: their data is sent again (fsync(2), EIO).
             for n in dirty.keys() {
                 let (start, end) = (0, u64::MAX);
                 let _ = self.journal(&Record::Gone { n: *n, start, end });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What becomes of a transfer whose disk has no room, or fails.
+//! Handling of a disk that has no room, or fails.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -13,10 +13,10 @@ use crate::session::progress::Event;
 use paceline_conduit::control::short;
 use paceline_conduit::{Error, Result};
 
-/// A full disk is looked at so often.
+/// Interval of looks at a full disk.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Of the disk itself, not of a single file.
+/// Errors of the disk itself, not of a single file.
 pub(super) fn of_the_disk(error: &io::Error) -> Option<Error> {
     let text = if is_full(error) {
         format!("the destination is full: {error}")
@@ -58,7 +58,7 @@ impl Sink {
         }
     }
 
-    /// Ends unless there is room for what is wanted and not there.
+    /// Ends unless there is room for the missing data.
     pub(super) fn check_room(&self) -> Result<()> {
         let mut waited = false;
         loop {

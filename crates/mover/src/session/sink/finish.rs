@@ -12,15 +12,15 @@ use paceline_transfer::store::{delete, set_directory, temporaries, Deletion};
 use paceline_transfer::wire::{Message, Reason, Summary};
 
 impl Sink {
-    /// All entries are done: deletes what is too much, gives directories their times, and
-    /// removes the journal.
+    /// All entries are done: deletes surplus ones, gives directories their times, and removes the
+    /// journal.
     pub(super) fn finish(&self, mut summary: Summary) -> Result<Summary> {
         let at = |path: &[u8]| {
             let path = shown(path);
             move |source| Error::Io { path, source }
         };
         if self.options.part.is_some() {
-            // Others go on: the session after all of them does what follows.
+            // Others go on: the session after all of them does the rest.
             self.sync_names(false).map_err(at(b""))?;
             return Ok(summary);
         }
@@ -32,7 +32,7 @@ impl Sink {
         self.link_all(&mut summary);
         let deleted = self.delete(&mut summary)?;
         let mut plan = std::mem::take(&mut *held(&self.plan));
-        // Those inside first: a change in one changes the time of the one above it.
+        // Inner ones first: a change in one changes the time of the one above it.
         plan.directories
             .sort_by(|one, other| other.path.cmp(&one.path));
         for directory in &plan.directories {
@@ -63,7 +63,7 @@ impl Sink {
         }
     }
 
-    /// What a dry run would delete.
+    /// Entries that a dry run would delete.
     pub(super) fn finish_dry(&self, mut summary: Summary) -> Result<Summary> {
         self.delete(&mut summary)?;
         Ok(summary)
@@ -122,7 +122,7 @@ impl Sink {
         Ok(count)
     }
 
-    /// The transfer ends early. What is there stays, for the next run.
+    /// The transfer ends early. Its data stays, for the next run.
     pub(super) fn leave(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         held(&self.files).clear();

@@ -10,7 +10,7 @@ use paceline_transfer::chunk::{Tree, CV, MOST_CHUNK};
 use paceline_transfer::store::{file_bits, set_file, Record, Temporary};
 use paceline_transfer::wire::{Attribute, Bite, Header, Owner, Stamp, Verify};
 
-/// What the source says when all was sent.
+/// The source's last message about a file.
 #[derive(Debug, Clone)]
 pub(super) struct Complete {
     pub attempt: u16,
@@ -39,7 +39,7 @@ pub(super) struct Large {
 }
 
 impl Large {
-    /// What was there in an earlier run.
+    /// Bites of an earlier run.
     pub fn resumed(tree: Tree, size: u64) -> Self {
         Self {
             tree,
@@ -48,9 +48,9 @@ impl Large {
         }
     }
 
-    /// The newest attempt of which a bite within these bytes is there: what is older and comes
-    /// after it, in whatever cut, is of a file that is no more. All of it is sent again. No bite
-    /// is longer than `MOST_CHUNK`.
+    /// The newest attempt of which a bite within these bytes is there: an older one that comes
+    /// after it, in whatever cut, is of a former file. All of it is sent again. No bite is longer
+    /// than `MOST_CHUNK`.
     fn newest(&self, offset: u64, end: u64) -> u16 {
         let near = self.newer.range(offset.saturating_sub(MOST_CHUNK)..end);
         let within = near.filter(|(_, (until, _))| *until > offset);
@@ -89,7 +89,7 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Path, state, whether it is dense, and what is there.
+/// Path, state, whether it is dense, and its bites.
 type Held = (Vec<u8>, Stamp, bool, Arc<Mutex<Large>>);
 
 impl Sink {
@@ -156,7 +156,7 @@ impl Sink {
         let may_have = own.is_shared || temporary.is_device();
         let was_there = attempt > 0 || (may_have && (data as u64) < length);
         if was_there {
-            // What an earlier attempt wrote must not show through the holes of this one.
+            // Data of an earlier attempt must not show through the holes of this one.
             self.with_room(|| temporary.punch(offset, length))?;
         }
         for (at, own) in &bite.extents {
@@ -242,7 +242,7 @@ impl Sink {
             Some(temporary) => temporary,
             None => {
                 if own.tree.known() > 0 {
-                    // Seen a moment ago: somebody removed it.
+                    // It existed a moment ago: another process removed it.
                     return Err(std::io::Error::other("its temporary file is gone"));
                 }
                 let new = self.with_room(|| {
@@ -268,7 +268,7 @@ impl Sink {
         let before = own.size;
         self.admit_bytes(size.saturating_sub(before))?;
         own.attempt = attempt;
-        // Its state is another one, which is not known yet: what follows is not for a later run.
+        // The new state is not known yet: the next records are not for a later run.
         let gone = Record::Gone {
             n,
             start: 0,
@@ -321,8 +321,8 @@ impl Sink {
         }
     }
 
-    /// Nothing is missing of a file that an earlier session left: it has what the source's entry says
-    /// without another word of the source.
+    /// Nothing is missing of a file that an earlier session left: it takes the state of the
+    /// source's entry, without another message.
     pub(super) fn complete_whole(&self, n: u64, stamp: Stamp, mode: u32) {
         if self.options.part.is_none() && !self.options.dry_run && self.device.is_none() {
             let complete = Complete {

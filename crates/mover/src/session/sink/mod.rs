@@ -42,20 +42,20 @@ const WINDOW: u64 = 2 * commit::DIRTY_BYTES;
 /// How long the source may take to say good bye.
 const BYE: Duration = Duration::from_secs(10);
 
-/// Where a sink writes.
+/// Place where a sink writes.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// A path that the operator of this process named.
     Operator(PathBuf),
-    /// A path below the operator's root that the other side named, and what it may do there.
+    /// A path below the operator's root that the other side named, and bounds for it.
     Below(PathBuf, Vec<u8>, Bounds),
 }
 
-/// What is received.
+/// A transfer to be received.
 pub struct Job {
-    /// Where to.
+    /// The destination.
     pub target: Target,
-    /// Which entries at the destination are the transfer's to delete.
+    /// Entries at the destination that the transfer may delete.
     pub filter: Filter,
     /// How.
     pub options: Options,
@@ -87,7 +87,7 @@ struct Sink {
     progress: Arc<Progress>,
     /// None in a dry run.
     journal: Mutex<Option<Journal>>,
-    /// What an earlier run left, until it is asked for.
+    /// Files of an earlier run, until they are asked for.
     known: Mutex<HashMap<Vec<u8>, Known>>,
     doubtful_since: Option<i64>,
     is_resumed: bool,
@@ -104,7 +104,7 @@ struct Sink {
     used: Used,
     /// The destination, if it is a block device.
     device: Option<Arc<Temporary>>,
-    /// The disk was full, which was told.
+    /// The disk was full, which was reported.
     is_waiting: AtomicBool,
     plan: Mutex<Plan>,
     summary: Mutex<Summary>,
@@ -112,7 +112,7 @@ struct Sink {
     progressed: Notify,
     stopped: Mutex<Option<Error>>,
     is_stopped: AtomicBool,
-    /// Nothing is missing: what still comes is there already.
+    /// Nothing is missing: bites that still come are duplicates.
     is_all_there: AtomicBool,
     is_over: AtomicBool,
 }
@@ -126,7 +126,7 @@ struct Directory {
     owner: Option<Owner>,
 }
 
-/// What the entries said.
+/// State of the entries.
 #[derive(Default)]
 struct Plan {
     /// Directories, for their times and permissions at the end.
@@ -179,7 +179,7 @@ pub async fn run(
         let sink = Arc::clone(&sink);
         std::thread::spawn(move || sink.commit_all())
     };
-    // They are closed when all was said.
+    // They are closed after the last message.
     let mut running = JoinSet::new();
     let result = tokio::select! {
         ended = sink.listen(inbox, &entries) => ended.map(|()| Summary::default()),
@@ -213,7 +213,7 @@ pub async fn run(
         false => sink.finish(summary),
     })?;
     outbox.send(Message::Finished(summary.clone()));
-    // All is there: whether the source hears of it changes nothing here.
+    // All is there: the source's good bye changes nothing here.
     let _ = tokio::time::timeout(BYE, async {
         while !matches!(inbox.next().await, Ok(Message::Bye) | Err(_)) {}
     })
@@ -350,7 +350,7 @@ impl Sink {
         }
     }
 
-    /// It is the source that sends: it does what this side's user wants.
+    /// The source sends, so it carries out the orders of this side's user.
     async fn pass_on(&self, mut orders: mpsc::UnboundedReceiver<Order>) {
         while let Some(order) = orders.recv().await {
             self.outbox.send(match order {

@@ -18,11 +18,11 @@ use paceline_conduit::{Error, Result};
 use paceline_transfer::store::{short as short_id, Found, Journal, Root, Temporary};
 use paceline_transfer::wire::{check_path, Reason};
 
-/// Another run of the same transfer that is about to end is waited for so often and so long.
+/// Number and length of waits for another run of the same transfer that is about to end.
 const TRIES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Opens a destination. The name of the one file, if it gets another.
+/// Opens a destination. Returns the new name of the one file, if it gets another.
 pub(super) fn open(
     job: Job,
     one_file: bool,
@@ -137,9 +137,8 @@ fn is_device(path: &Path) -> bool {
     metadata.is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// The directory and the name of a block device, and the device. Its journal is beside it, so it
-/// is gone after a restart of the machine, which is right: nobody knows who has written to the
-/// device meanwhile.
+/// The directory and the name of a block device, and the device. Its journal is beside it, so it is
+/// gone after a restart of the machine, which is right: the device may have been written meanwhile.
 fn onto_device(path: &Path, dry_run: bool) -> Result<(Root, Vec<u8>, Option<Arc<Temporary>>)> {
     let open = || {
         // /dev/GROUP/VOLUME is a link.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is wanted of each entry.
+//! Answers to entries.
 
 use std::ffi::OsStr;
 use std::io;
@@ -70,7 +70,7 @@ impl Sink {
                 }
             }
             self.outbox.send(Message::Wants(wants));
-            // What the source would say of it is known.
+            // The source's message about them would bring nothing new.
             for (n, stamp, mode) in all_there {
                 self.complete_whole(n, stamp, mode);
             }
@@ -288,7 +288,7 @@ impl Sink {
         }
     }
 
-    /// What has a file's name is what it should be: its permissions and time, too.
+    /// A file with the name is as it should be: sets its permissions and time, too.
     fn keep(
         &self,
         parent: &std::os::fd::OwnedFd,
@@ -297,7 +297,7 @@ impl Sink {
         slot: &Slot,
     ) -> io::Result<()> {
         if !is_same(&stamp_of(stat), &slot.stamp) {
-            // Of the name itself, and not of what a link leads to.
+            // Of the name itself, not of a link's target.
             set_link(parent, name, &slot.stamp)?;
         }
         if slot
@@ -326,7 +326,7 @@ impl Sink {
         Ok(*hasher.finalize().as_bytes())
     }
 
-    /// Tells both sides a file's hash, if that was asked for.
+    /// Reports a file's hash to both sides, if that was asked for.
     pub(super) fn tell_hash(&self, path: &[u8], root: &CV) {
         if self.options.tell_hashes {
             self.progress.hash(path, root);
@@ -368,7 +368,7 @@ impl Sink {
                 }
             }
         }
-        // Where too much is missing in pieces, what follows is sent again.
+        // If too many pieces are missing, the rest is sent again.
         if let Some((start, _)) = tree.missing(size).get(MOST_RANGES - 1).copied() {
             tree.remove(start, size);
             gone.push((start, size));
@@ -399,7 +399,7 @@ impl Sink {
     }
 }
 
-/// What is remembered of a path.
+/// The remembered hash of a path.
 pub(super) fn path_hash(path: &[u8]) -> [u8; 16] {
     let mut hash = [0; 16];
     hash.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One stream: verifies a frame, writes it, says so.
+//! One stream: verifies a frame, writes it, acknowledges it.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use paceline_conduit::{Error, Result};
 use paceline_transfer::store::{file_bits, set_file, Temporary};
 use paceline_transfer::wire::{Ack, Frame, Kind, PackItem, Packed};
 
-/// Whether a file's entry was answered is looked at as often, if nothing tells.
+/// Interval of looks at whether a file's entry was answered, without a notification.
 const PLANNED_SOON: Duration = Duration::from_millis(100);
 
 impl Sink {
@@ -49,10 +49,10 @@ impl Sink {
                 },
             };
             self.received.fetch_add(payload, Ordering::Relaxed);
-            // A bite that was sent twice may come after the last one: the source has not been told
-            // yet that all is there, and would take the end of this stream for a lost connection.
+            // A repeated bite may come after the last one: the source does not know yet that all is
+            // there, and would count the end of this stream as a lost connection.
             if self.is_over() && !self.is_all_there.load(Ordering::Relaxed) {
-                // What could not be written is not said to be there.
+                // Data that could not be written is not acknowledged.
                 return Err(Error::Unexpected("the transfer was stopped here"));
             }
             let ack = match is_good {
@@ -63,7 +63,7 @@ impl Sink {
         }
     }
 
-    /// The first bites and packs may come before it was decided whether the file is wanted: they wait.
+    /// The first bites and packs may come before their files are planned: they wait.
     async fn planned(&self, n: u64) {
         // Of several hosts' sessions nothing goes ahead, and the numbers of each have gaps.
         if self.options.part.is_some() {
