@@ -46,7 +46,7 @@ pub fn point(name: &str) {
 /// Here the disk may fail.
 ///
 /// # Errors
-/// The one that a test asked for.
+/// The error that a test set.
 pub fn disk(name: &str) -> io::Result<()> {
     static WANTED: OnceLock<Option<Wanted>> = OnceLock::new();
     static SEEN: AtomicU64 = AtomicU64::new(0);

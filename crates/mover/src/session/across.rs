@@ -23,10 +23,10 @@ use paceline_conduit::draw;
 use paceline_conduit::ssh::{Helper, Ssh, SshHost};
 use paceline_conduit::{Error, Result};
 
-/// The source says as often how far it is.
+/// Interval of the source's reports.
 const REPORT: Duration = Duration::from_secs(1);
-/// One of several sources does so more often: it gets more to do then. What two of them have to do
-/// at the end differs by what is sent in this time; but with more reports a source that passes over
+/// Interval with several sources: a source gets more to do after a report. At the end the work of
+/// two differs by the bytes sent in this time; but with more reports a source that passes over
 /// holes seems to be so fast that it gets all.
 const REPORT_OF_MANY: Duration = Duration::from_millis(100);
 /// How long the source may take to say good bye.
@@ -57,7 +57,7 @@ impl Across {
     }
 }
 
-/// One side, as the head has it.
+/// One side, from the head's view.
 pub(super) struct Side {
     helper: Helper,
     pub control: Control,
@@ -70,7 +70,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Without a `Start`, which is all that it waits for: it has looked at nothing yet.
+    /// Without a `Start`: the side waits for it and has read nothing yet.
     async fn call(
         ssh: &Ssh,
         host: &SshHost,
@@ -101,7 +101,7 @@ impl Sides {
         Ok(Self { source, sink })
     }
 
-    /// They are not needed any more, because of an error.
+    /// Ends both, because of an error.
     pub async fn leave<T>(self, error: Error) -> Result<T> {
         end_both(self.source, self.sink, Err(error), true).await
     }
@@ -132,7 +132,7 @@ pub(super) async fn across_as(
         ..
     } = &transfer;
     let secret = draw()?;
-    // What several pairs of hosts have sent before.
+    // Bytes sent before by all pairs of hosts.
     let before = progress.bytes_sent.load(Ordering::Relaxed);
     let start = |direction, paths| Start {
         direction,
@@ -178,8 +178,7 @@ pub(super) async fn across_as(
     end_both(source, sink, result, is_sinks).await
 }
 
-/// Tells both sides how it ended, and waits until they were told. `is_sinks`: it is the sink that
-/// ended it.
+/// Reports the end to both sides, and waits until it is sent. `is_sinks`: the sink ended it.
 pub(super) async fn end_both<T>(
     source: Side,
     sink: Side,
@@ -187,7 +186,7 @@ pub(super) async fn end_both<T>(
     is_sinks: bool,
 ) -> Result<T> {
     if let Err(error) = &result {
-        // Nothing but the head connects them.
+        // The head alone connects them.
         let (reason, text) = match error {
             Error::Stopped { reason, text } => (*reason, text.clone()),
             error => (Reason::Interrupted, short(&error.to_string())),
@@ -302,7 +301,7 @@ async fn from_sink(
 
 pub(super) enum Never {}
 
-/// What the user changes.
+/// Passes on changes by the user.
 pub(super) async fn pass_on(tuning: &Tuning, source: &Outbox, is_ready: &Notify) -> Never {
     let (mut streams, mut rate) = tuning.watch();
     // The first message to the source is `Ready`.
@@ -329,7 +328,7 @@ fn count(streams: Streams) -> Message {
     }
 }
 
-/// The source's data connections, which it makes itself, and its progress, of which it tells the
+/// The source's data connections, which it makes itself, and its progress, which it reports to the
 /// head.
 pub(super) fn own_supply(
     inbox: &mut Inbox,
@@ -378,7 +377,7 @@ pub(super) fn own_supply(
     (supply, tuning, progress)
 }
 
-/// Tells the head how far it is.
+/// Reports the progress to the head.
 pub(super) async fn report(outbox: &Outbox, progress: &Progress, is_of_many: bool) {
     let period = if is_of_many { REPORT_OF_MANY } else { REPORT };
     loop {

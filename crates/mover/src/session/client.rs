@@ -31,7 +31,7 @@ pub enum Remote {
     Ssh(Ssh, SshHost),
 }
 
-/// A transfer, as it is asked for.
+/// A transfer, as requested.
 #[derive(Debug, Clone)]
 pub struct Transfer {
     /// The other side.
@@ -181,7 +181,7 @@ impl Session {
             (joined, _) => joined?,
         };
         control.outbox.send(Message::Start(Box::new(start)));
-        // What follows does not wait for the answer: entries reach the sink with `Start`.
+        // The next messages do not wait for the answer: entries reach the sink with `Start`.
         let (remote, is_plain) = (transfer.remote.clone(), transfer.options.plain);
         let (orders, ordered) = mpsc::unbounded_channel();
         let (streams, rate) = tuning.watch();
@@ -257,7 +257,7 @@ impl Session {
 }
 
 /// So many data connections are made beside the control connection, which saves round trips.
-/// A receiver has few places for those who have not proven anything.
+/// A receiver has few places for unauthenticated connections.
 const EARLY: u16 = 16;
 
 /// Data connections to the port that takes the control connection, too, made at the same time.
@@ -283,7 +283,7 @@ fn early(transfer: &Transfer, session: [u8; 16]) -> Option<(Way, Making)> {
     Some((way, making))
 }
 
-/// Where the other side wants data connections.
+/// The way to the other side's data connections.
 fn way(remote: &Remote, is_plain: bool, ready: Ready, about: ([u8; 16], [u8; 32])) -> Result<Way> {
     let host = match (&ready.access, remote) {
         (Access::Same, Remote::Standing(standing)) => {

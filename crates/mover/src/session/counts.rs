@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a standing receiver has done since it began.
+//! Counts of a standing receiver since it began.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +25,11 @@ struct Transfers {
 pub struct Counted {
     /// Transfers that are under way.
     pub running: u64,
-    /// Those after which all is there.
+    /// Transfers that are complete.
     pub done: u64,
     /// Those that ended early.
     pub failed: u64,
-    /// Connections that did not prove what they must, or said nothing.
+    /// Connections without a valid proof or message.
     pub refused: u64,
     /// Bytes of files that came and were written.
     pub bytes: u64,
@@ -57,7 +57,7 @@ impl Counts {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A transfer begins, which ends with what is returned.
+    /// A transfer begins; it ends when the returned value is dropped.
     pub(super) fn begin(self: &Arc<Self>, progress: &Arc<Progress>) -> Running {
         let mut transfers = self
             .transfers

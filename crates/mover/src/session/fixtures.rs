@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What tests of one side and of both need: a control connection over a pipe, progress that is
-//! kept, a runtime.
+//! Fixtures for tests of one side and of both: a control connection over a pipe, recorded progress,
+//! a runtime.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use tokio::io::{duplex, split};
 use super::progress::{Event, Progress};
 use paceline_conduit::control::{BoxedRead, BoxedWrite, Control, SERVICE};
 
-/// What was told, in order.
+/// Recorded events, in order.
 pub(super) type Events = Arc<Mutex<Vec<Event>>>;
 
 pub(super) const SECRET: [u8; 32] = [3; 32];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The two sides of a transfer, and what connects them.
+//! The two sides of a transfer, and their connection.
 
 mod across;
 mod client;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The data connections, from the command's side: as many as are wanted. A lost one is made
-//! again; one too many is told to end when its bites are acknowledged.
+//! The data connections, from the command's side: as many as are wanted. A lost one is made again;
+//! a surplus one ends when its bites are acknowledged.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// After so many times in a row there is no way.
 const TRIES: u32 = 6;
 
-/// What the side that sends is to do.
+/// An order to the side that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Bits per second, all connections together; `None`: without a limit.
@@ -35,7 +35,7 @@ pub enum Order {
     Retire(u16),
 }
 
-/// Data connections of a side, and what it is told meanwhile.
+/// Data connections of a side, and orders to it meanwhile.
 pub struct Supply {
     /// As they are made.
     pub streams: mpsc::Receiver<Stream>,
@@ -43,7 +43,7 @@ pub struct Supply {
     pub orders: mpsc::UnboundedReceiver<Order>,
     /// The first ones are made beside the control connection, and do not wait for its answer.
     pub are_early: bool,
-    /// They are made here. Else the other side may make more until it hears that all is done.
+    /// They are made here. Else the other side may make more until all is done.
     pub are_own: bool,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Pool {
     pub progress: Arc<Progress>,
 }
 
-/// What there is.
+/// The counts.
 struct Count {
     /// Numbers are not used twice: keys belong to them.
     next: u16,
@@ -120,7 +120,7 @@ struct Count {
 }
 
 impl Pool {
-    /// Until nobody wants connections any more, or none can be made.
+    /// Runs until no more connections are wanted, or none can be made.
     pub async fn run(mut self) {
         let (ended, mut ends) = mpsc::unbounded_channel();
         let mut count = Count {
@@ -172,7 +172,7 @@ impl Pool {
                     Err(_) => self.failed(&mut count),
                 },
                 Some(number) = ends.recv() => {
-                    // One that was told to end is none of them any more.
+                    // A retired one does not count any more.
                     if count.live.remove(&number) {
                         self.failed(&mut count);
                     }
@@ -201,7 +201,7 @@ impl Pool {
         progress.bytes.load(Ordering::Relaxed).saturating_sub(done)
     }
 
-    /// Makes what is missing, and ends what is too much.
+    /// Makes missing connections, and ends surplus ones.
     fn fit(&mut self, count: &mut Count) {
         let wanted = usize::from(count.wanted).min(MOST_STREAMS);
         let is_pausing = count.pause.is_some() || count.next == u16::MAX;
@@ -227,7 +227,7 @@ impl Pool {
             count.failures = 0;
         }
         count.failures += 1;
-        // The first ones: there is no way at all, which is said at once.
+        // If the first ones fail there is no way at all, which is reported at once.
         let is_hopeless = bytes == 0 && self.making.is_empty() && count.live.is_empty();
         count.pause = match count.failures > TRIES || is_hopeless {
             true => None,

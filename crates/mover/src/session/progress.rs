@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far a transfer is, for whoever shows it.
+//! Progress of a transfer, for display.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use paceline_transfer::chunk::CV;
 use serde::Serialize;
 
-/// What happens to single entries.
+/// An event of a single entry.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -63,7 +63,7 @@ pub enum Event {
         /// BLAKE3, in hexadecimal digits.
         blake3: String,
     },
-    /// What a pair of hosts has carried, where there are several.
+    /// Bytes that a pair of hosts has carried, where there are several.
     Carried {
         /// The source.
         from: String,
@@ -79,7 +79,7 @@ pub enum Event {
     },
 }
 
-/// Counters of a transfer, and what its events are told to.
+/// Counters of a transfer, and the receiver of its events.
 pub struct Progress {
     /// Entries and bytes of files that were found.
     pub entries: AtomicU64,
@@ -95,8 +95,7 @@ pub struct Progress {
     pub bytes_sent: AtomicU64,
     /// Data connections.
     pub streams: AtomicU64,
-    /// What the path was seen to carry, and what it carried in the last round trip, bytes per
-    /// second.
+    /// Rate that the path was seen to carry, and rate of the last round trip, bytes per second.
     pub(super) path: [AtomicU64; 2],
     tell: Box<dyn Fn(Event) + Send + Sync>,
 }
@@ -123,7 +122,7 @@ impl Progress {
         })
     }
 
-    /// Tells an event.
+    /// Reports an event.
     pub fn tell(&self, event: Event) {
         (self.tell)(event);
     }
@@ -136,7 +135,7 @@ impl Progress {
         });
     }
 
-    /// What a source sees of its path: see [`Progress::path`].
+    /// Rates that a source sees of its path: see [`Progress::path`].
     pub(super) fn sees(&self, most: u64, now: u64) {
         self.path[0].store(most, Ordering::Relaxed);
         self.path[1].store(now, Ordering::Relaxed);

@@ -27,7 +27,7 @@ use paceline_transfer::wire::{Intent, Reason};
 
 /// Transfers at once.
 const TRANSFERS: usize = 64;
-/// A data connection's session is waited for so long.
+/// Longest wait of a data connection for its session.
 const SOON: Duration = Duration::from_secs(1);
 /// Too many open files: a pause before the next connection is accepted.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -39,15 +39,15 @@ pub struct ReceiverConfig {
     pub listen: String,
     /// All that is received comes below it.
     pub root: PathBuf,
-    /// What each transfer may write.
+    /// Bounds of each transfer.
     pub bounds: Bounds,
-    /// To be proven.
+    /// Clients must prove it.
     pub token: Option<Token>,
-    /// Spoken.
+    /// TLS of connections.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Clients show certificates.
     pub client_certificates: bool,
-    /// What it does is counted here.
+    /// Its counts.
     pub counts: Arc<Counts>,
 }
 

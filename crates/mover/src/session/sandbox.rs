@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A second wall around a standing receiver: Landlock (landlock(7)).
 //!
-//! What a peer names is resolved below the root anyway. If that fails one day, the kernel
+//! The code resolves a peer's paths below the root anyway. If that fails one day, the kernel
 //! refuses to write elsewhere.
 
 use std::io;
@@ -11,11 +11,10 @@ use landlock::{
     path_beneath_rules, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, ABI,
 };
 
-/// What is asked for: since Linux 6.2 it also stops truncation. What came later is not about
-/// files.
+/// Requested version: since Linux 6.2 it also stops truncation. Later ones are not about files.
 const ASKED: ABI = ABI::V3;
 
-/// What the kernel does of it.
+/// The kernel's part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
     /// Nothing is written elsewhere.

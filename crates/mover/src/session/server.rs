@@ -26,7 +26,7 @@ use paceline_transfer::wire::{Access, Direction, Intent, Message, Ready, Reason,
 /// Data connections that wait for the session.
 pub(super) const STREAMS: usize = 16;
 
-/// What this side does.
+/// Role of this side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
     /// Sends what this process may read.
@@ -43,9 +43,9 @@ pub(super) enum Way {
     Handed(mpsc::Receiver<Stream>),
 }
 
-/// Where a sink of this side writes.
+/// Place where a sink of this side writes.
 pub(super) enum Place {
-    /// Where the command says.
+    /// A path of the command.
     Anywhere,
     /// Below the operator's root, within bounds.
     Below {
@@ -55,10 +55,10 @@ pub(super) enum Place {
     },
 }
 
-/// Serves one session over stdin and stdout. Their other end is ssh, which knows the user.
+/// Serves one session over stdin and stdout. Their other end is ssh, which authenticates the user.
 ///
 /// # Errors
-/// What ended the transfer; the command was told.
+/// The error that ended the transfer.
 pub async fn helper(role: Role, ports: Ports) -> Result<()> {
     let mut reader = security::Reader::new(Box::new(tokio::io::stdin()) as BoxedRead);
     let mut writer = security::Writer::new(Box::new(tokio::io::stdout()) as BoxedWrite);
@@ -174,7 +174,7 @@ async fn transfer(
         options,
     } = start;
     let filter = Filter::new(&options.filters)?;
-    // What happens here is said by the messages.
+    // The messages report the events of this side.
     let progress = Progress::new(|_| {});
     match direction {
         Direction::Push => {
@@ -230,7 +230,7 @@ fn open(paths: Vec<Vec<u8>>) -> Result<Tops> {
     })
 }
 
-/// Sends from here to where the head says: it makes the data connections itself.
+/// Sends from here to the address from the head: it makes the data connections itself.
 async fn send_across(
     inbox: &mut Inbox,
     outbox: &Outbox,

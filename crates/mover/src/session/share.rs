@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which pair of hosts carries what. Pure: no connections.
+//! Division of the work among pairs of hosts. Pure: no connections.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,8 @@ use std::time::Instant;
 use paceline_transfer::chunk::LEAST_BITE;
 use paceline_transfer::wire::{Entry, EntryKind, Stamp, LEAST_SHARED};
 
-/// A part of a large file, bytes. What is left is cut into so many parts for each pair, so parts
-/// shrink towards the end.
+/// A part of a large file, bytes. The rest is cut into so many parts for each pair, so parts shrink
+/// towards the end.
 const SPREAD: u64 = 4;
 const LEAST_PART: u64 = 128 << 10;
 const MOST_PART: u64 = 64 << 20;
@@ -23,7 +23,7 @@ const MARGIN: u64 = 16;
 /// Weight of a new rate in the smoothed one.
 const WEIGHT: f64 = 0.25;
 
-/// What of a large file nobody has.
+/// The rest of a large file, which no pair has.
 struct Left {
     stamp: Stamp,
     at: u64,
@@ -36,23 +36,23 @@ struct Work {
     claimed: HashSet<[u8; 16]>,
     seen: HashSet<[u8; 16]>,
     large: HashMap<[u8; 16], Left>,
-    /// Bytes of large files that nobody has.
+    /// Bytes of large files that no pair has.
     rest: u64,
     resumed: u64,
 }
 
-/// What all pairs share.
+/// State that all pairs share.
 pub(super) struct Shares {
     pairs: u64,
     work: Mutex<Work>,
     paths: Mutex<Paths>,
 }
 
-/// What the sources see of their paths. At first each is told to take its part of what it sees, as if
-/// all shared one narrowest link.
+/// Rates that the sources see of their paths. At first each takes its part of the rate that it
+/// sees, as if all shared one narrowest link.
 #[derive(Default)]
 struct Paths {
-    /// By the pair: what it was seen to carry, and what it carries, bytes per second.
+    /// By the pair: rate that it was seen to carry, and that it carries, bytes per second.
     seen: HashMap<u16, (u64, u64)>,
     are_apart: bool,
 }
@@ -90,8 +90,8 @@ impl Shares {
         }
     }
 
-    /// What a pair's source sees of its path. True if the pairs do not share a narrowest link: together
-    /// they carry more than any of them saw one to carry.
+    /// Rates that a pair's source sees of its path. True if the pairs do not share a narrowest
+    /// link: together they carry more than any of them saw one to carry.
     pub fn saw(&self, pair: Option<u16>, path: (u64, u64)) -> bool {
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         paths.seen.insert(pair.unwrap_or(0), path);
@@ -129,7 +129,7 @@ impl Shares {
     }
 
     /// A pair wants it. All of them get a directory, and a large file of which something is left:
-    /// if it is the same one, because what all wrote of it is put together.
+    /// if it is the same one, because the parts of all are put together.
     pub fn claim(&self, entry: &Entry) -> bool {
         let mut work = self.lock();
         match &entry.kind {
@@ -169,7 +169,7 @@ impl Shares {
         }
     }
 
-    /// So much of it is not there.
+    /// So many bytes of it are missing.
     pub fn lacks(&self, entry: &Entry, missing: u64) {
         let mut work = self.lock();
         if let Some(left) = work.large.get_mut(&key(entry)) {
@@ -184,13 +184,13 @@ impl Shares {
         self.lock().resumed += bytes;
     }
 
-    /// What an earlier run had left.
+    /// Bytes that an earlier run had left.
     pub fn resumed(&self) -> u64 {
         self.lock().resumed
     }
 }
 
-/// What one pair has to do.
+/// Work of one pair.
 #[derive(Default)]
 pub(super) struct Load {
     given: u64,
@@ -208,7 +208,7 @@ impl Load {
         self.sizes.insert(n, bytes);
     }
 
-    /// What is known of a file's bytes.
+    /// Known bytes of a file.
     pub fn size(&self, n: u64) -> u64 {
         self.sizes.get(&n).copied().unwrap_or(0)
     }
@@ -219,7 +219,8 @@ impl Load {
         *self.sizes.entry(n).or_default() += bytes;
     }
 
-    /// So much of a file is missing; `None`: all of what goes into packs. How much is there.
+    /// So much of a file is missing; `None`: all of a file in packs. Returns the bytes that are
+    /// there.
     pub fn answered(&mut self, n: u64, missing: Option<u64>) -> u64 {
         let Some(own) = self.sizes.get_mut(&n) else {
             return 0;

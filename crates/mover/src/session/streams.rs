@@ -13,10 +13,10 @@ use super::progress::{Event, Progress};
 use paceline_conduit::stream::Stream;
 use paceline_conduit::{Error, Result};
 
-/// Without data connections the other side's reason is waited for so long.
+/// Longest wait for the other side's reason without data connections.
 const LAST_WORD: Duration = Duration::from_secs(2);
-/// Serves each data connection by `serve`. Ends when none is left and no more can come; one
-/// that fails is told of, unless all `is_over`.
+/// Serves each data connection by `serve`. Ends when none is left and no more can come; one that
+/// fails is reported, unless all `is_over`.
 pub async fn serve_streams<F>(
     progress: &Progress,
     streams: &mut mpsc::Receiver<Stream>,
@@ -31,7 +31,7 @@ where
     loop {
         tokio::select! {
             stream = streams.recv(), if may_come => match stream {
-                // More than there may be.
+                // Beyond the limit.
                 Some(_) if running.len() >= MOST_STREAMS => {}
                 Some(stream) => {
                     progress.streams.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +57,7 @@ where
             else => break,
         }
     }
-    // If the other side ends the transfer, it says why.
+    // If the other side ends the transfer, its message has the reason.
     tokio::time::sleep(LAST_WORD).await;
     Error::NoStreams(last.unwrap_or_else(|| "none was made".to_owned()))
 }

@@ -4,9 +4,9 @@
 //! Each pair of hosts has a session of its own ([`super::across`]), and all of them walk the
 //! same source. The head, through which their messages go, gives each entry to one of them, and
 //! large files in parts: when a pair has little left to do it gets more, so all end together.
-//! Each sink keeps a journal of what it wrote. At the end one more session of the first pair
-//! goes over all of it: it finds in the journals what is there, sends what is not, gives large
-//! files their names, and does what is done once: deletions, times of directories.
+//! Each sink keeps a journal of its writes. At the end one more session of the first pair goes over
+//! all of it: it finds the data of the journals, sends the rest, gives large files their names, and
+//! does the final work: deletions, times of directories.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ use paceline_conduit::draw;
 use paceline_conduit::ssh::{Ssh, SshHost};
 use paceline_conduit::{Error, Result};
 
-/// A pair looks as often whether there is something to do for it, if nothing else wakes it.
+/// Interval of a pair's looks for work, unless it is notified.
 const LOOK: Duration = Duration::from_millis(100);
 /// Large files that a pair has begun, so that it never waits for an answer.
 const BEGUN: usize = 2;
@@ -112,7 +112,7 @@ pub async fn together(
     let (mut last, id) = (transfer.last()?, transfer.identity());
     let ending = Arc::new(Notify::new());
     let call = || Sides::call(&last.ssh, &last.from.0, &last.to.0);
-    // The last session's two sides start while the others bring what they still have.
+    // The last session's two sides start while the others send the rest.
     let early = async {
         ending.notified().await;
         call().await
@@ -226,7 +226,7 @@ async fn carry(
     failed.map_or(Ok(sum), Err)
 }
 
-/// A session of two hosts, as the head has it.
+/// A session of two hosts, from the head's view.
 struct Pair {
     transfer: Together,
     options: Options,
@@ -241,25 +241,25 @@ struct Pair {
 
 #[derive(Default)]
 struct State {
-    /// Entries that nobody decided about.
+    /// Undecided entries.
     waiting: VecDeque<Entry>,
     is_walked: bool,
-    /// The source was told where its data go, which is the first that it may hear.
+    /// The source has its `Ready`, which must be its first message.
     is_ready: bool,
-    /// Entries that the sink was told of.
+    /// Entries that were sent to the sink.
     told: u64,
-    /// What the pair has to do.
+    /// The pair's work.
     load: Load,
-    /// Large files that the sink was asked about: their paths.
+    /// Large files that the sink has not answered yet.
     asked: HashMap<u64, Entry>,
-    /// Large files that it carries parts of, and what the destination does not have of them.
+    /// Large files that it carries parts of, and their ranges that the destination lacks.
     begun: VecDeque<(Entry, Vec<(u64, u64)>)>,
     streams: u64,
     sent: u64,
-    /// The pairs do not share a bottleneck; and the source was told.
+    /// The pairs do not share a bottleneck; and the source has the message.
     is_apart: bool,
     knows_apart: bool,
-    /// Entries that other pairs have, until the source may be told.
+    /// Entries that other pairs have, until they can be sent to the source.
     others: Vec<Want>,
 }
 
@@ -372,7 +372,7 @@ impl Pair {
                     text,
                     ..
                 } => self.progress.tell(Event::StreamLost { stream, text }),
-                // The last session finds out what becomes of it.
+                // The last session finds out about it.
                 Message::Trouble { .. } | Message::Unreadable { .. } => continue,
                 Message::Abandon { n, .. } => {
                     self.lock().forget(n);
@@ -430,7 +430,7 @@ impl Pair {
         }
     }
 
-    /// What the sink has of an entry.
+    /// The sink's answer to an entry.
     fn wanted(&self, state: &mut State, want: &mut Want) {
         let missing = match &want.wanted {
             Wanted::Ranges(ranges) => ranges.iter().map(|(start, end)| end - start).sum(),
@@ -449,7 +449,7 @@ impl Pair {
         };
         match &mut want.wanted {
             Wanted::Ranges(ranges) => {
-                // The source begins it; what it sends comes bit by bit.
+                // The source begins it; the head assigns its parts one by one.
                 let ranges = std::mem::take(ranges);
                 self.shares.lacks(&entry, missing);
                 state.begun.push_back((entry, ranges));
@@ -459,7 +459,7 @@ impl Pair {
         }
     }
 
-    /// Gives the pair something to do, whenever it has little left.
+    /// Gives the pair more work, whenever it has little left.
     async fn feed(&self, source: &Outbox, sink: &Outbox) -> super::across::Never {
         let mut is_over = false;
         loop {
@@ -515,7 +515,7 @@ impl Pair {
                 bytes = 0;
             }
         };
-        // What another pair has needs nothing here, however busy this one is.
+        // An entry that another pair has needs nothing here, however busy this one is.
         while let Some(entry) = state.waiting.front() {
             if is_large(entry) || !self.shares.is_claimed(entry) {
                 break;
@@ -546,7 +546,7 @@ impl Pair {
         is_all
     }
 
-    /// A part of a large file that it has begun, or the word that there is no more of it. False
+    /// A part of a large file that it has begun, or the message that there is no more of it. False
     /// if it has begun none.
     fn give_part(&self, state: &mut State, source: &Outbox) -> bool {
         let Some((entry, missing)) = state.begun.front() else {
@@ -586,7 +586,7 @@ impl State {
     }
 }
 
-/// Which host it was.
+/// Adds the host's name.
 fn at(host: &SshHost, error: &Error) -> Error {
     Error::stop(error.reason(), format!("{}: {error}", host.host()))
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What may change while a transfer runs: how many data connections, and how fast.
+//! Settings that may change while a transfer runs: number of data connections, and rate.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Data connections at the beginning, if nobody says how many. A new one may send ten segments in
-/// its first round trip, and twice as many in each further one: with twelve a path of 200 Mbit/s and
-/// 50 ms is full after 2.8 of them, with two after 5.4.
+/// Data connections at the beginning, unless set. A new one may send ten segments in its first
+/// round trip, and twice as many in each further one: with twelve a path of 200 Mbit/s and 50 ms is
+/// full after 2.8 of them, with two after 5.4.
 pub const STREAMS: u16 = 12;
 /// Where several pairs of hosts share them, each has as many at least.
 const LEAST_AUTO: u16 = 2;
@@ -28,7 +28,7 @@ pub enum Streams {
     Fixed(u16),
 }
 
-/// See the module's text. For whoever runs a transfer; the other end is inside.
+/// See the module's text. The caller has this end; the transfer has the other.
 #[derive(Debug)]
 pub struct Tuning {
     streams: watch::Sender<Streams>,
@@ -54,7 +54,7 @@ impl Tuning {
         self.rate.send_replace(rate_bps);
     }
 
-    /// As it is: streams, and bits per second.
+    /// The current settings: streams, and bits per second.
     pub fn now(&self) -> (Streams, Option<u64>) {
         (*self.streams.borrow(), *self.rate.borrow())
     }
@@ -79,7 +79,7 @@ impl Streams {
     }
 }
 
-/// The steps of [`Streams::Auto`]. Pure: it is told the rate of each interval.
+/// The steps of [`Streams::Auto`]. Pure: the caller passes in the rate of each interval.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     before: Option<u64>,
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(settles_at(&[100, 200, 300, 400, 500, 510], u64::MAX), 5);
         let each: Vec<u64> = (1..100).map(|n| n * 1000).collect();
         assert_eq!(settles_at(&each, u64::MAX), MOST_AUTO);
-        // Nothing comes: nobody knows.
+        // Nothing comes: no decision.
         assert_eq!(settles_at(&[0], u64::MAX), 2);
     }
 

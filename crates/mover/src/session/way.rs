@@ -9,8 +9,8 @@ use paceline_conduit::connect::{with_port, Credentials};
 use paceline_conduit::data_port::NAME;
 use paceline_conduit::{Error, Result};
 
-/// Where the other side wants data connections. `host`: if the address that it gives, or gives
-/// not, leads nowhere.
+/// The way to the other side's data connections. `host`: if the address in `access` is missing or
+/// leads nowhere.
 pub(super) fn port_way(
     access: Access,
     host: &str,
