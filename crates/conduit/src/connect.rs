@@ -16,12 +16,12 @@ use crate::stream::{prepare, Stream, StreamReader, StreamWriter};
 use crate::{Error, Result};
 use paceline_transfer::wire::Intent;
 
-/// What a standing receiver is shown.
+/// Credentials for a standing receiver.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// Proven.
+    /// Proven to it.
     pub token: Option<Token>,
-    /// Spoken, and by what the receiver is known.
+    /// TLS, and the trust in the receiver.
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// The name in its certificate; `None`: that of the address.
     pub server_name: Option<String>,
@@ -32,17 +32,17 @@ pub struct Credentials {
 pub struct Standing {
     /// `HOST:PORT`.
     pub address: String,
-    /// What it is shown.
+    /// Credentials for it.
     pub credentials: Credentials,
 }
 
 /// A connection before its handshake.
 pub struct Raw {
-    /// What comes.
+    /// Incoming bytes.
     pub read: BoxedRead,
-    /// What goes.
+    /// Outgoing bytes.
     pub write: BoxedWrite,
-    /// What the connection has already.
+    /// Protection that the connection has already.
     pub protection: Protection,
     /// None of a pipe.
     pub socket: Option<OwnedFd>,
@@ -65,7 +65,7 @@ pub fn with_port(host: &str, port: u16) -> String {
 /// Connects.
 ///
 /// # Errors
-/// [`Error::Address`] if nobody answers, those of TLS, [`Error::NoAddress`].
+/// [`Error::Address`] if there is no answer, those of TLS, [`Error::NoAddress`].
 pub async fn dial(address: &str, credentials: &Credentials) -> Result<Raw> {
     let failed = |source| Error::Address {
         what: "cannot connect to",
@@ -99,7 +99,7 @@ pub async fn dial(address: &str, credentials: &Credentials) -> Result<Raw> {
         .await
         .map_err(|_| FrameError::Slow(PATIENCE))?
         .map_err(|error| match error.kind() {
-            // What rustls says of a certificate; else the connection broke.
+            // An error of rustls about a certificate; else the connection broke.
             std::io::ErrorKind::InvalidData => Error::from(SecurityError::Handshake(error)),
             _ => failed(error),
         })?;
@@ -116,8 +116,8 @@ pub async fn dial(address: &str, credentials: &Credentials) -> Result<Raw> {
     })
 }
 
-/// The command's side of the control connection's handshake. Where the connection is protected
-/// already, the server's answer is not waited for: what follows goes with the client's word.
+/// The command's side of the control connection's handshake. A protected connection does not wait
+/// for the server's answer: messages follow the client's at once.
 ///
 /// # Errors
 /// Those of the connection, and of the other side's proof.
@@ -152,9 +152,9 @@ pub async fn join(raw: Raw, token: Option<&Token>, intent: &Intent) -> Result<Co
     Ok(control)
 }
 
-/// The handshake of a data connection; plain ones end their encryption with it. The server's
-/// answer is not waited for where what is sent needs none: within TLS the server is known, and
-/// plain frames are bound to the session by their tags.
+/// The handshake of a data connection; plain ones end their encryption with it. It does not wait
+/// for the server's answer where frames need none: within TLS the server is known, and plain frames
+/// are bound to the session by their tags.
 ///
 /// # Errors
 /// As of [`join`]; [`Error::Unexpected`] of a pipe.

@@ -21,9 +21,9 @@ pub const SERVICE: Service = Service {
     most_frame: MOST_BODY,
 };
 
-/// A side that says nothing for so long is gone.
+/// A side that sends nothing for so long is gone.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Each side says something as often.
+/// Interval of each side's signs of life.
 const PING: Duration = Duration::from_secs(5);
 /// How long the other side may take to read a message: it may wait for its disk.
 const WRITE_PATIENCE: Duration = Duration::from_secs(600);
@@ -39,9 +39,9 @@ pub type BoxedWrite = Box<dyn AsyncWrite + Unpin + Send>;
 
 /// The control connection after its handshake.
 pub struct Control {
-    /// Messages that come.
+    /// Incoming messages.
     pub inbox: Inbox,
-    /// Messages that go.
+    /// Outgoing messages.
     pub outbox: Outbox,
     /// Ends when all messages were sent.
     pub sender: Sender,
@@ -56,7 +56,7 @@ impl Drop for Sender {
     }
 }
 
-/// Messages that come.
+/// Incoming messages.
 pub struct Inbox {
     reader: security::Reader<BoxedRead>,
     /// The handshake, until the other side has answered.
@@ -65,11 +65,10 @@ pub struct Inbox {
     ready: Option<OnReady>,
 }
 
-/// What is done when the other side takes the transfer.
+/// Action when the other side takes the transfer.
 type OnReady = Box<dyn FnOnce(Ready) -> Result<()> + Send>;
 
-/// Messages that go. They wait in memory: what they are is bounded by what the other side
-/// may ask for.
+/// Outgoing messages. They wait in memory: the other side's requests bound their number.
 #[derive(Clone)]
 pub struct Outbox(mpsc::UnboundedSender<Message>, Arc<AtomicU64>);
 
@@ -89,8 +88,8 @@ impl Control {
         }
     }
 
-    /// Tells the other side why this one ends, and waits until it was told. After an error of
-    /// the connection itself, or the other side's own, it is told nothing.
+    /// Sends this side's reason to end, and waits until it is sent. After an error of the
+    /// connection itself, or the other side's own, it sends none.
     pub async fn end(self, result: &Result<impl Sized>) {
         let Self { outbox, sender, .. } = self;
         outbox.end(sender, result).await;
@@ -105,12 +104,12 @@ impl Outbox {
         let _ = self.0.send(message);
     }
 
-    /// Messages that the other side has not taken.
+    /// Messages that are not sent yet.
     pub fn backlog(&self) -> u64 {
         self.1.load(Ordering::Relaxed)
     }
 
-    /// The connection is gone: nobody hears what is sent.
+    /// The connection is gone: messages are lost.
     pub fn is_gone(&self) -> bool {
         self.0.is_closed()
     }
@@ -121,7 +120,7 @@ impl Outbox {
             Ok(_) | Err(Error::Stopped { .. } | Error::Frame(_)) => {}
             Err(error) => self.send(Message::Stop {
                 reason: match error {
-                    // It is the other side that did it.
+                    // The other side caused it.
                     Error::Wire(_) | Error::Unexpected(_) => Reason::Refused,
                     error => error.reason(),
                 },
@@ -176,7 +175,7 @@ impl Inbox {
         self.joining = Some(joining);
     }
 
-    /// The next message is to be `Ready`, which is not waited for: `then` is told of it.
+    /// The next message is to be `Ready`, without a wait for it: `then` is called with it.
     pub fn on_ready(&mut self, then: impl FnOnce(Ready) -> Result<()> + Send + 'static) {
         self.ready = Some(Box::new(then));
     }

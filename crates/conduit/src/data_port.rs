@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A port of one session, for its data connections: with a certificate that is made for it,
-//! whose fingerprint the control connection tells, and the session's secret as the token.
+//! A port of one session, for its data connections: with a certificate of its own, whose
+//! fingerprint the control connection carries, and the session's secret as the token.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,7 +21,7 @@ use crate::stream::{prepare, Stream, StreamReader, StreamWriter};
 use crate::{Error, Result};
 use paceline_transfer::wire::Intent;
 
-/// The name in the certificates: nobody asks for it.
+/// The name in the certificates: it is not checked.
 pub const NAME: &str = "paceline";
 
 /// Ports to choose from: first and last; `None`: the kernel chooses.
@@ -33,7 +33,7 @@ pub struct DataPort {
     acceptor: Option<TlsAcceptor>,
     /// Of the certificate.
     pub fingerprint: Option<[u8; 32]>,
-    /// Where it listens.
+    /// Listening port.
     pub port: u16,
 }
 
@@ -65,7 +65,7 @@ impl DataPort {
         })
     }
 
-    /// Takes in data connections, until nobody wants them any more.
+    /// Takes in data connections, until `streams` is closed.
     pub async fn serve(self, session: [u8; 16], secret: [u8; 32], streams: mpsc::Sender<Stream>) {
         let slots = Arc::new(Slots::default());
         let token = Token::new(&secret);
@@ -78,7 +78,7 @@ impl DataPort {
             let (stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Too many open files: it may be better in a moment.
+                    // The cause may be too many open files: try again after a pause.
                     tracing::warn!("cannot accept a data connection: {error}");
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                     continue;

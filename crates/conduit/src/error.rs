@@ -12,13 +12,13 @@ use paceline_transfer::wire::{Reason, WireError};
 /// Why a transfer ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Who the other side is.
+    /// Authentication of the other side.
     #[error(transparent)]
     Security(SecurityError),
     /// The connection.
     #[error("the connection to the other side broke: {0}")]
     Frame(#[from] FrameError),
-    /// What the other side says.
+    /// A message of the other side.
     #[error("the other side breaks the protocol: {0}")]
     Wire(#[from] WireError),
     /// A message out of turn.
@@ -32,7 +32,7 @@ pub enum Error {
         /// In words.
         text: String,
     },
-    /// This side does.
+    /// This side ends it.
     #[error("{text}")]
     Stop {
         /// By kind.
@@ -40,33 +40,33 @@ pub enum Error {
         /// In words.
         text: String,
     },
-    /// A pattern that is none.
+    /// An invalid pattern.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// An address that cannot be listened at, or reached.
+    /// An address where listening or connecting failed.
     #[error("{what} {address}: {source}")]
     Address {
-        /// What was tried.
+        /// The attempt.
         what: &'static str,
-        /// Where.
+        /// The address.
         address: String,
-        /// The kernel's word.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Text that is no address.
     #[error("{address:?} is not an address: expected {expected}")]
     NoAddress {
-        /// As given.
+        /// The text.
         address: String,
-        /// What would be one.
+        /// The expected form.
         expected: &'static str,
     },
     /// A file or directory.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// Its path.
         path: String,
-        /// The kernel's word.
+        /// The kernel's error.
         source: io::Error,
     },
     /// ssh did not start the other side.
@@ -89,7 +89,7 @@ impl Error {
         }
     }
 
-    /// By kind: what the command exits with.
+    /// By kind: the command's exit status.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Stopped { reason, .. } | Self::Stop { reason, .. } => *reason,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The connections of a transfer: how they are made, who is at their other end, and what goes
-//! over them as a whole: messages on the control connection, frames and acknowledgements on data
-//! connections.
+//! The connections of a transfer: making them, authentication, and their traffic as a whole:
+//! messages on the control connection, frames and acknowledgements on data connections.
 //!
 //! [`connect`] makes them from the command's side, [`data_port`] takes those of one session in,
-//! [`ssh`] starts the other side. What travels and why is the crate `mover`'s.
+//! [`ssh`] starts the other side. The crate `mover` decides what to send.
 
 #![deny(unsafe_code)]
 

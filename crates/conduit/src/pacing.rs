@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A socket's rate, and what TCP knows of it.
+//! A socket's rate, and TCP's measurements of it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -30,7 +30,7 @@ pub fn set_rate(socket: impl AsFd, bytes_per_s: u64) -> io::Result<()> {
     }
 }
 
-/// What TCP knows of a connection (tcp(7), TCP_INFO).
+/// TCP's measurements of a connection (tcp(7), TCP_INFO).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Known to have arrived since the connection began, selectively acknowledged or not, bytes.
@@ -48,7 +48,7 @@ pub struct Seen {
 /// Looks at a connection.
 ///
 /// # Errors
-/// The kernel's; `Unsupported` before Linux 4.18, which does not count what was delivered.
+/// The kernel's; `Unsupported` before Linux 4.18, which does not count delivered bytes.
 #[allow(unsafe_code)] // none of the crates in use has this option
 pub fn look(socket: impl AsFd) -> io::Result<Seen> {
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;

@@ -13,11 +13,11 @@ use crate::connect::Raw;
 use crate::{Error, Result};
 use paceline_transfer::wire::{Direction, Reason};
 
-/// A helper whose work is over is waited for so often and so long.
+/// Number and length of waits for a helper whose work is over.
 const TRIES: usize = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How ssh is called.
+/// Calls of ssh.
 #[derive(Debug, Clone)]
 pub struct Ssh {
     /// The program and its options.
@@ -26,7 +26,7 @@ pub struct Ssh {
     pub remote: String,
     /// Ports for data connections at the other side, as its option takes them.
     pub ports: Option<String>,
-    /// Options of a host that sends, for its shell: its policy, and the connections' group.
+    /// Options of a sending host, for its shell: its policy, and the connections' group.
     pub sending: Option<String>,
     /// `-v`s for the other side.
     pub verbose: u8,
@@ -120,12 +120,12 @@ impl Helper {
         Ok((helper, raw))
     }
 
-    /// All is done: it ends by itself, a round trip or two later, which nobody needs to wait for.
+    /// All is done: it ends by itself, a round trip or two later, without a wait for it.
     pub fn leave(&mut self) {
         self.is_left = true;
     }
 
-    /// What it is that ended the pipe: ssh, or the program behind it.
+    /// Finds the cause of the pipe's end: ssh, or the program behind it.
     pub fn explain(&mut self, error: Error) -> Error {
         let is_pipe = matches!(error, Error::Frame(_))
             || matches!(&error, Error::Security(paceline_security::Error::Malformed));

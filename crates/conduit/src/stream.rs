@@ -26,13 +26,13 @@ const NOT_SENT: u32 = 256 << 10;
 pub struct Stream {
     /// Its number.
     pub number: u16,
-    /// What comes.
+    /// Incoming frames.
     pub reader: StreamReader,
-    /// What goes.
+    /// Outgoing frames.
     pub writer: StreamWriter,
     /// The socket, for its options.
     pub socket: OwnedFd,
-    /// Tells who made it that it has ended.
+    /// Reports its end to its maker.
     pub guard: Option<Guard>,
 }
 
@@ -53,7 +53,7 @@ impl Drop for Guard {
     }
 }
 
-/// What comes.
+/// Incoming frames.
 pub enum StreamReader {
     /// Within TLS or Noise.
     Frames(security::Reader<BoxedRead>),
@@ -72,7 +72,7 @@ pub enum StreamReader {
     Failed,
 }
 
-/// What goes.
+/// Outgoing frames.
 pub enum StreamWriter {
     /// Within TLS or Noise.
     Frames(security::Writer<BoxedWrite>),
@@ -110,7 +110,7 @@ impl StreamReader {
                 reader.read_exact(body).await.map_err(io)?;
                 if let (false, Some(head)) = (is_ack, body.first_chunk::<HEADER>()) {
                     let rest = Header::decode(head)?.payload as usize + TRAILER;
-                    // Grows with what arrives, not with what was announced.
+                    // Grows with the bytes that arrive, not with the announced length.
                     let mut limited = reader.take(rest as u64);
                     limited.read_to_end(body).await.map_err(io)?;
                     if body.len() != HEADER + rest {
