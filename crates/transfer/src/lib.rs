@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a transfer of files is made of. Connections, and the two sides that use this, are the
-//! crate `mover`.
+//! The parts of a transfer of files. The crate `mover` has the connections, and the two sides that
+//! use this.
 //!
-//! - [`chunk`]: bites of files, their hashes, and which stream sends which;
+//! - [`chunk`]: bites of files, their hashes, and their division among streams;
 //! - [`wire`]: messages and frames, and their limits;
 //! - [`read`]: the source's files;
-//! - [`store`]: what a sink has on its disks, and its journal.
+//! - [`store`]: the sink's files on its disks, and its journal.
 //!
 //! Nothing here opens a connection or reads a clock; only the walk over a tree has threads.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bites of files: their hashes, which of them are there, and who sends which. Pure: no clock,
-//! no input or output.
+//! Bites of files: their hashes, the set of those that are there, and their division among streams.
+//! Pure: no clock, no input or output.
 
 mod queue;
 mod rates;
@@ -12,7 +12,7 @@ pub use tree::{hash_bite, Tree, CV};
 /// Smallest bite, bytes, and the grid on which all bites lie: smaller ones cost more in
 /// headers and system calls than a stream that ends early.
 pub const LEAST_BITE: u64 = 64 << 10;
-/// Largest bite, bytes: what a stream holds in memory.
+/// Largest bite, bytes: it is a stream's memory.
 pub const MOST_CHUNK: u64 = 16 << 20;
 /// Default chunk, bytes.
 pub const CHUNK: u64 = 1 << 20;
@@ -24,7 +24,7 @@ const MOST_BITES: u64 = 1 << 16;
 /// be 2 % of the data of a file that is empty but for one part in 200.
 const SPARSE_CHUNK: u64 = 4 << 20;
 
-/// The chunk of a file of `size` bytes if nobody asked for another: a power of two.
+/// The default chunk of a file of `size` bytes: a power of two.
 pub fn chunk_for(size: u64, dense: bool) -> u64 {
     let least = if dense { CHUNK } else { SPARSE_CHUNK };
     size.div_ceil(MOST_BITES)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which stream sends what.
+//! Division of the work among streams.
 //!
 //! One queue for all streams of a source. A stream takes its next bite when its socket has
 //! little unsent, so a slow one binds little. Bites shrink towards the end, those of a slow stream
@@ -23,7 +23,7 @@ const GRACE_S: f64 = 0.01;
 /// Copies of one bite in flight at most.
 const COPIES: usize = 2;
 
-/// What a stream has to send.
+/// Work of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
     /// A bite of a file.
@@ -48,7 +48,7 @@ pub enum Work {
 pub struct Bite {
     /// For [`Queue::have`] and [`Queue::again`].
     pub id: u64,
-    /// What.
+    /// The work.
     pub work: Work,
 }
 
@@ -96,7 +96,7 @@ impl Queue {
         }
     }
 
-    /// A stream that is gone: what it had in flight is sent by another one.
+    /// A stream is gone: another one sends its bites in flight.
     pub fn close(&mut self, stream: usize) {
         self.streams.retain(|open| *open != stream);
         self.rates.remove(stream);
@@ -150,7 +150,7 @@ impl Queue {
         self.ranges.iter().any(|range| range.file == file) || self.flight.values().any(flies)
     }
 
-    /// Nothing more of a file is sent. What of it is in flight: offsets and lengths.
+    /// Nothing more of a file is sent. Returns its bites in flight: offsets and lengths.
     pub fn cancel(&mut self, file: u64) -> Vec<(u64, u64)> {
         let of_it = |range: &&Range| range.file == file;
         let gone: u64 = self.ranges.iter().filter(of_it).map(|r| r.end - r.at).sum();
@@ -327,8 +327,7 @@ impl Queue {
                 chunk: length.next_power_of_two().max(LEAST_BITE),
             }),
             Work::Pack(files) => {
-                // How its bytes are spread over its files is not known any more, and no
-                // matter: only the sum is.
+                // The sizes of its files are not known any more; only their sum matters.
                 let mut bytes = flight.bytes;
                 self.small_bytes += bytes;
                 for file in files.into_iter().rev() {
@@ -378,8 +377,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost or damaged: in the end each byte and each small file was
-        /// acknowledged once, and the queue is empty.
+        /// With any loss or damage: in the end each byte and each small file was acknowledged once,
+        /// and the queue is empty.
         #[test]
         fn each_byte_is_acknowledged_once(
             sizes in proptest::collection::vec(1u64..40 << 20, 1..5),
@@ -422,7 +421,7 @@ mod tests {
                     _ => {}
                 }
             }
-            // What is still in flight comes, and then all the rest.
+            // The bites in flight come, and then all the rest.
             flying.into_iter().for_each(|bite| {
                 if let Some((work, bytes)) = queue.have(bite.id) {
                     count(work, bytes);
@@ -469,8 +468,8 @@ mod tests {
         assert!(last / first < 1.01, "{first} {last}");
     }
 
-    /// What seven streams and one of a tenth of their rate need for 400 MB, beyond what the path
-    /// does, seconds. Each socket holds up to 256 KiB that it has not sent.
+    /// Time that seven streams and one of a tenth of their rate need for 400 MB, beyond the path's,
+    /// seconds. Each socket holds up to 256 KiB that it has not sent.
     fn beyond_the_path_s(are_told: bool) -> f64 {
         const HELD: f64 = 262_144.0;
         let rates: [f64; 8] = [10e6, 10e6, 10e6, 10e6, 10e6, 10e6, 10e6, 1e6];

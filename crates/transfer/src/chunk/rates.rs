@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How fast each stream delivers, by its acknowledgements.
+//! Delivery rate of each stream, by its acknowledgements.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What was delivered so long ago counts 1/e: longer than a round trip, and short enough to see
-/// that a stream's share of the path has changed.
+/// Bytes delivered so long ago count 1/e: longer than a round trip, and short enough to see that a
+/// stream's share of the path has changed.
 const MEMORY_S: f64 = 0.5;
 
 #[derive(Debug, Clone, Copy)]

@@ -192,7 +192,7 @@ mod tests {
             prop_assert!(tree.missing(end).is_empty());
         }
 
-        /// What is missing can be cut into bites again, and then all is there.
+        /// The missing ranges can be cut into bites again, and then all is there.
         #[test]
         fn gaps_are_filled_by_bites(
             size in 1u64..5_000_000,

@@ -33,10 +33,9 @@ pub(super) fn open_device(place: &Place) -> io::Result<(File, Stamp, u32)> {
     Ok((fd.into(), state(&stat, size), stat.st_mode & 0o777))
 }
 
-/// The times of a device's name do not change when it is written. What the kernel has counted
-/// does, in their place: sectors written since the start of the machine, and a number that each
-/// new medium gets (diskseq, from Linux 5.15 on). What is written and not yet on the device is
-/// seen when it gets there.
+/// The times of a device's name do not change when it is written. The kernel's counts do, in their
+/// place: sectors written since the start of the machine, and a number that each new medium gets
+/// (diskseq, from Linux 5.15 on). A write is seen when it reaches the device.
 fn state(stat: &Stat, size: u64) -> Stamp {
     let (major, minor) = (major(stat.st_rdev), minor(stat.st_rdev));
     let read = |name: &str| {

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// A pattern that is none.
+/// An invalid pattern.
 #[derive(Debug, thiserror::Error)]
 #[error("{pattern:?} is not a pattern: {what}")]
 pub struct FilterError {
     /// As given.
     pub pattern: String,
-    /// Why not.
+    /// The error.
     pub what: String,
 }
 

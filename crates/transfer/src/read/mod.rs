@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a source has on its disks.
+//! The source's files and devices.
 
 mod device;
 mod file;

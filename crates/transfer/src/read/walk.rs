@@ -31,12 +31,12 @@ pub struct Place {
     pub is_device: bool,
 }
 
-/// What the walk finds.
+/// A finding of the walk.
 #[derive(Debug)]
 pub enum Seen {
     /// An entry, without its number.
     Entry(Entry, Place),
-    /// What cannot be sent, and why: a path below the destination.
+    /// A path below the destination that cannot be sent, and the reason.
     Trouble(Vec<u8>, String),
 }
 
@@ -53,11 +53,11 @@ struct Top {
 pub struct Tops(Vec<Top>);
 
 impl Tops {
-    /// Opens them. A directory with a slash at its end stands for what is in it; another for
-    /// itself, as rsync has it.
+    /// Opens them. A directory with a slash at its end stands for its content; another for itself,
+    /// as rsync has it.
     ///
     /// # Errors
-    /// A source, and the kernel's word about it.
+    /// The source, and the kernel's error about it.
     pub fn open(sources: &[PathBuf]) -> Result<Self, (PathBuf, io::Error)> {
         let tops = sources
             .iter()
@@ -91,7 +91,7 @@ impl Top {
                 file: None,
             });
         }
-        // The name is the one that was given; a link's file is what it leads to.
+        // The name is the given one; a link stands for its target.
         let name = source.file_name().ok_or_else(no_name)?.as_bytes().to_vec();
         let file = source.canonicalize()?;
         let directory = file.parent().unwrap_or(Path::new("/")).to_owned();
@@ -105,7 +105,7 @@ impl Top {
     }
 }
 
-/// What is read of an entry beside its state.
+/// Parts of an entry that are read beside its state.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct More {
     /// All of a file, for its hash.
@@ -118,7 +118,7 @@ pub struct More {
     pub hard_links: bool,
     /// Devices, FIFOs and sockets are entries.
     pub specials: bool,
-    /// What is on a block device is sent, if that is named as the source.
+    /// The content of a block device is sent, if that is named as the source.
     pub device: bool,
 }
 
@@ -132,7 +132,7 @@ impl More {
         }
         let is_file = matches!(entry.kind, EntryKind::File { .. });
         if self.hash && is_file {
-            // One that cannot be read is found out when it is wanted.
+            // A file that cannot be read fails when it is wanted.
             entry.root = hash_file(&place).ok();
         }
         let may_have = is_file || entry.kind == EntryKind::Directory;
@@ -159,7 +159,7 @@ impl More {
     }
 }
 
-/// Walks all sources. `tell` is called from several threads; once it says false, the walk ends.
+/// Walks all sources. Several threads call `tell`; once it returns false, the walk ends.
 pub fn walk(tops: &Tops, filter: &Filter, more: More, tell: &(dyn Fn(Seen) -> bool + Sync)) {
     let tell = &|seen| {
         tell(match seen {
@@ -250,7 +250,7 @@ fn joined(prefix: &[u8], own: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Looks at what has a name.
+/// Looks at entries.
 struct Look {
     more: More,
     names: Names,
@@ -304,7 +304,7 @@ impl Look {
         Some(Seen::Entry(entry, place))
     }
 
-    /// Else why it is not sent.
+    /// Its kind, or the reason not to send it.
     fn kind(&self, path: &[u8], whole: &Path, metadata: &Metadata) -> Result<EntryKind, String> {
         let kind = metadata.file_type();
         if kind.is_dir() {

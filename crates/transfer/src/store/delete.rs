@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Removing what the source does not have, and what killed runs left.
+//! Removes entries that the source does not have, and files of killed runs.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::fs::{unlinkat, AtFlags, Dir, FileType};
 use super::root::{other_kind, Root};
 use crate::wire::{is_temporary, JOURNALS, MOST_DEPTH};
 
-/// What to remove: a path below the root, and whether it is a directory.
+/// An entry to remove: a path below the root, and whether it is a directory.
 pub type Deletion = (Vec<u8>, bool);
 
 /// The entries below `top` for which `keep` is false, those in a directory before it. Nothing

@@ -114,7 +114,7 @@ impl Temporary {
     }
 
     /// One that other sessions of the same transfer write, too: the one that is there, or a new
-    /// one. What it has where nobody has written is not known.
+    /// one. Its content is unknown where no session has written.
     ///
     /// # Errors
     /// The kernel's; EEXIST if what has its name is not ours alone.
@@ -146,7 +146,7 @@ impl Temporary {
         Ok(own)
     }
 
-    /// A block device, which is written in place and is nobody else's meanwhile.
+    /// A block device, which is written in place, and exclusively.
     ///
     /// # Errors
     /// The kernel's: EBUSY if it is mounted or in use otherwise; EINVAL if it is none.
@@ -222,7 +222,7 @@ impl Temporary {
         }
     }
 
-    /// The hash of what is written at `offset`.
+    /// The hash of the data at `offset`.
     ///
     /// # Errors
     /// The kernel's.

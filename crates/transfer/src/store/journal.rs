@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What of large files lies on the disk: `.paceline/ID/journal` in the destination.
+//! Record of large files' data on the disk: `.paceline/ID/journal` in the destination.
 //!
 //! Records are only appended: length, postcard, 16 bytes of BLAKE3. They are read until the
 //! first that is not whole, and the file is cut there. Small files need no record: they have
@@ -82,7 +82,7 @@ pub enum Record {
     },
     /// All data of the first records are on the disk.
     Commit {
-        /// So many of them: what came later was written while the disk was busy.
+        /// So many of them: later ones were written while the disk was busy.
         upto: u64,
         /// When they began to be written: seconds since 1970.
         since: i64,
@@ -105,13 +105,13 @@ pub struct Known {
     pub unsure: Tree,
 }
 
-/// What an earlier run left.
+/// State of an earlier run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// By path.
     pub files: HashMap<Vec<u8>, Known>,
-    /// The machine was started anew since: what got its name after this moment (seconds since
-    /// 1970) may not be whole.
+    /// The machine was started anew since: a file that got its name after this moment (seconds
+    /// since 1970) may not be whole.
     pub doubtful_since: Option<i64>,
     /// There was a journal.
     pub is_resumed: bool,
@@ -137,8 +137,7 @@ pub fn boot_id() -> String {
 }
 
 impl Journal {
-    /// The journal of the transfer `id`, and what an earlier run left. With `fresh` that is
-    /// thrown away.
+    /// The journal of the transfer `id`, and the state of an earlier run. `fresh` throws that away.
     ///
     /// # Errors
     /// The kernel's; EWOULDBLOCK if another process has it.
@@ -213,8 +212,8 @@ impl Journal {
         Ok((journal, found))
     }
 
-    /// Appends a record, unsynced. After an error it may be tried again: what was written of
-    /// it is overwritten, because nothing behind half a record would be read.
+    /// Appends a record, unsynced. After an error it may be tried again: that overwrites a part of
+    /// it, because nothing behind half a record would be read.
     ///
     /// # Errors
     /// The kernel's.
@@ -270,9 +269,9 @@ fn names(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     Ok(names)
 }
 
-/// What the journals of other sessions of the transfer say. They may be written meanwhile.
-/// Their hosts booted at other times than this one, so only what they have synced counts here;
-/// each file was synced before it got its name, so none of them is doubtful.
+/// Reads the journals of other sessions of the transfer. They may be written meanwhile. Their hosts
+/// booted at other times than this one, so only their synced data counts here; each file was synced
+/// before it got its name, so none of them is doubtful.
 fn read_others(
     directory: &OwnedFd,
     own: &str,
@@ -311,7 +310,7 @@ fn read_others(
     Ok(())
 }
 
-/// What stands for a transfer in names: the first 16 hexadecimal digits.
+/// Short identity of a transfer in names: the first 16 hexadecimal digits.
 pub fn short(id: &[u8; 32]) -> String {
     id[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -54,7 +54,7 @@ pub fn set_owner(file: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
     Ok(())
 }
 
-/// The same, of whatever has the name, and not of what it leads to.
+/// The same, of the name itself, and not of a link's target.
 ///
 /// # Errors
 /// The kernel's.
@@ -112,7 +112,7 @@ pub fn set_link(parent: impl AsFd, name: &OsStr, stamp: &Stamp) -> io::Result<()
     Ok(())
 }
 
-/// Gives permissions to the very file that has the name, and not to what a link leads to.
+/// Gives permissions to the very file that has the name, and not to a link's target.
 ///
 /// # Errors
 /// The kernel's.
@@ -134,8 +134,8 @@ pub fn stamp_of(stat: &Stat) -> Stamp {
     }
 }
 
-/// Size and time of what is there are those of the source. A filesystem that keeps whole
-/// seconds has no nanoseconds to compare.
+/// Size and time of the file are those of the source. A filesystem that keeps whole seconds has no
+/// nanoseconds to compare.
 pub fn is_same(there: &Stamp, source: &Stamp) -> bool {
     let (seconds, nanoseconds) = there.mtime;
     there.size == source.size

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a sink has on its disks.
+//! The sink's files on its disks.
 
 mod attributes;
 mod delete;

@@ -17,7 +17,7 @@ use super::metadata::{set_link, set_mode_at, set_owner_at};
 use super::root::{other_kind, Root};
 use crate::wire::{Owner, Special, Stamp};
 
-/// Whether something was to be done.
+/// Result of making an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Made {
     /// It was made.
@@ -46,7 +46,7 @@ pub fn hard_link(root: &Root, of: &[u8], path: &[u8], id: &str) -> io::Result<Ma
             return Ok(Made::Before);
         }
     }
-    // The very file that was looked at, whatever has its name by now.
+    // The very file that was opened, even if another has its name by now.
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
     place(&parent, name, id, |temporary| {
         linkat(CWD, &own, &parent, temporary, AtFlags::SYMLINK_FOLLOW)?;
@@ -91,7 +91,7 @@ pub fn make_special(
     })
 }
 
-/// What a special file is.
+/// Kind of a special file.
 pub fn special_of(kind: FileType, device: u64) -> Option<Special> {
     Some(match kind {
         FileType::Fifo => Special::Fifo,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Below one directory, and nowhere else.
 //!
-//! The directory itself is the operator's word: it is opened as any program would. What a
-//! peer named goes below it, by openat2(2) from held descriptors, which neither leaves the
-//! directory nor follows a symbolic link, however names are changed meanwhile. rsync 3.4.3
-//! confined the operator's part, too, and broke its users (rsync#715).
+//! The operator chooses the directory itself: it is opened as any program would. A peer's paths go
+//! below it, by openat2(2) from held descriptors, which neither leaves the directory nor follows a
+//! symbolic link, however names are changed meanwhile. rsync 3.4.3 confined the operator's part,
+//! too, and broke its users (rsync#715).
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -169,7 +169,7 @@ fn resolve(base: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<Owned
     }
 }
 
-/// What stands where a file or link should be placed and cannot be replaced by a rename.
+/// An entry in the place of a file or link that a rename cannot replace.
 ///
 /// # Errors
 /// The kernel's, but that nothing is there.

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-/// What a disk does not have room for.
+/// A lack of room on a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// Of data.
@@ -25,8 +25,8 @@ impl fmt::Display for Missing {
     }
 }
 
-/// What is missing for so many bytes and files more; `None` if there is room, or nobody knows:
-/// statvfs(3) has no word of a user's quota.
+/// Room that so many bytes and files more lack; `None` if there is enough, or it is unknown:
+/// statvfs(3) does not know a user's quota.
 pub fn missing(directory: impl AsFd, bytes: u64, files: u64) -> Option<Missing> {
     let stat = rustix::fs::fstatvfs(directory).ok()?;
     let (blocks, inodes) = match rustix::process::geteuid().is_root() {
@@ -34,7 +34,7 @@ pub fn missing(directory: impl AsFd, bytes: u64, files: u64) -> Option<Missing> 
         false => (stat.f_bavail, stat.f_favail),
     };
     let room = blocks.saturating_mul(stat.f_frsize);
-    // Some of FUSE have no blocks, btrfs has no inodes: they say nothing.
+    // Some of FUSE have no blocks, btrfs has no inodes: zero means unknown.
     if stat.f_blocks > 0 && bytes > room {
         return Some(Missing::Bytes(bytes - room));
     }
@@ -51,7 +51,7 @@ pub fn is_full(error: &io::Error) -> bool {
     is_one_of(error, [Errno::NOSPC, Errno::DQUOT])
 }
 
-/// The error is the disk's, whatever file it is about: no other would fare better.
+/// The error is the disk's: it concerns all files.
 pub fn is_broken(error: &io::Error) -> bool {
     is_one_of(error, [Errno::IO, Errno::ROFS])
 }
@@ -70,7 +70,7 @@ mod tests {
         let broken = |errno: Errno| is_broken(&io::Error::from(errno));
         assert!(full(Errno::NOSPC) && full(Errno::DQUOT) && !full(Errno::IO));
         assert!(broken(Errno::IO) && broken(Errno::ROFS));
-        // That of a socket that somebody planted, for one.
+        // That of a planted socket, for one.
         assert!(!broken(Errno::ACCESS) && !broken(Errno::NXIO));
         assert!(!is_full(&io::Error::other("no number")));
         assert!(!is_broken(&io::Error::other("no number")));

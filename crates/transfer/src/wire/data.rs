@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 use super::{Stamp, WireError, MOST_SIZE, MOST_SMALL};
 use crate::chunk::{hash_bite, CV, LEAST_BITE, MOST_CHUNK};
 
-/// Bytes of a header, and of what follows the payload.
+/// Bytes of a header, and of the trailer after the payload.
 pub const HEADER: usize = 40;
 /// See [`HEADER`].
 pub const TRAILER: usize = 32 + 16;
@@ -25,7 +25,7 @@ const EXTENT: usize = 8;
 /// Small files of one pack.
 const MOST_ITEMS: usize = 4096;
 
-/// What a frame has.
+/// Content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A bite, all of it.
@@ -42,7 +42,7 @@ pub enum Kind {
 /// A frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What follows.
+    /// Kind of the payload.
     pub kind: Kind,
     /// How often the file was begun anew.
     pub attempt: u16,
@@ -74,12 +74,12 @@ pub struct PackItem {
 /// A small file, and its bytes.
 pub type Packed<'a> = (PackItem, &'a [u8]);
 
-/// What a sink says of a frame, on the same connection.
+/// A sink's answer to a frame, on the same connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
     /// It is verified and written.
     Have(u64),
-    /// Its payload is not what its hash says.
+    /// Its payload does not match its hash.
     Again(u64),
 }
 
@@ -143,7 +143,7 @@ impl Tags {
         bytes
     }
 
-    /// Reads what [`seal_ack`](Self::seal_ack) wrote.
+    /// Reads the output of [`seal_ack`](Self::seal_ack).
     ///
     /// # Errors
     /// [`WireError::Tag`], [`WireError::Frame`].
@@ -165,7 +165,7 @@ impl Tags {
 pub const ACK: usize = 1 + 8 + 16;
 
 impl Header {
-    /// Of a pack or of a stream's end: what concerns one file is zero.
+    /// Of a pack or of a stream's end: fields for one file are zero.
     #[must_use]
     pub fn without_file(kind: Kind, payload: u32) -> Self {
         Header {
@@ -200,8 +200,8 @@ impl Header {
         bytes
     }
 
-    /// Reads and checks what [`encode`](Self::encode) wrote. Nothing it says is to be believed
-    /// before the tag was checked, but memory may be taken for its payload.
+    /// Reads and checks the output of [`encode`](Self::encode). It is not authentic before the tag
+    /// was checked, but memory may be taken for its payload.
     ///
     /// # Errors
     /// [`WireError::Frame`].
@@ -286,7 +286,7 @@ impl<'a> Frame<'a> {
         number
     }
 
-    /// Reads what [`seal`](Self::seal) wrote. The payload is not compared with its hash yet.
+    /// Reads the output of [`seal`](Self::seal). The payload is not compared with its hash yet.
     ///
     /// # Errors
     /// [`WireError::Frame`], [`WireError::Tag`].
@@ -313,9 +313,9 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// A bite's bytes, holes filled with zeros in `buffer`, and its extents; `None` if its
-    /// hash is another one. A bite that is one hole is not hashed: the tag says what its hash
-    /// is, and nothing is written.
+    /// A bite's bytes, holes filled with zeros in `buffer`, and its extents; `None` if its hash is
+    /// another one. A bite that is one hole is not hashed: the tag authenticates its hash, and
+    /// nothing is written.
     ///
     /// # Errors
     /// [`WireError::Frame`] for extents that are none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Entries of a source, as it announces them.
+//! Entries that a source announces.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct Stamp {
     pub ino: u64,
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryKind {
     /// A directory.
@@ -29,7 +29,7 @@ pub enum EntryKind {
         /// It has no holes: its blocks are reserved at once.
         dense: bool,
     },
-    /// A symbolic link, and what it says.
+    /// A symbolic link, and its target.
     Link(Vec<u8>),
     /// Another name of a regular file, which is an entry by this path.
     HardLink(Vec<u8>),
@@ -37,7 +37,7 @@ pub enum EntryKind {
     Special(Special),
 }
 
-/// What has a name but no content. Numbers of devices are major and minor (makedev(3)).
+/// An entry with a name but no content. Numbers of devices are major and minor (makedev(3)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Special {
     /// A FIFO.
@@ -57,11 +57,11 @@ const MOST_MINOR: usize = 0xf_ffff;
 /// An entry of the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its number: what all else names.
+    /// Its number, which all other messages use.
     pub n: u64,
     /// Below the destination; empty: the destination itself.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// Permission bits.
     pub mode: u32,
@@ -116,7 +116,7 @@ impl Entry {
             return Err(WireError::Frame("an owner that is none"));
         }
         let own = &self.attributes;
-        // Those of other kinds change what a file may do: they are nobody's to send.
+        // Those of other kinds change a file's rights: a peer must not send them.
         let is_good = |name: &[u8]| (is_of_user(name) || is_acl(name)) && !name.contains(&0);
         if !own
             .iter()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bounds on what a peer may say.
+//! Bounds on a peer's messages.
 
 /// Longest path, bytes (include/uapi/linux/limits.h, PATH_MAX).
 pub const MOST_PATH: usize = 4096;
@@ -10,9 +10,8 @@ pub const MOST_ENTRIES_BYTES: usize = 256 << 10;
 /// Ranges of one file that are asked for with one message. Where more are missing, those
 /// between are sent again.
 pub const MOST_RANGES: usize = 4096;
-/// Entries whose fate the sink has not decided yet, and files that are not done: what a transfer
-/// of any number of files has in memory. In a round trip of a second it is more than a disk
-/// takes.
+/// Entries that the sink has not answered yet, and files that are not done: a transfer of any
+/// number of files has these in memory. In a round trip of a second it is more than a disk takes.
 pub const MOST_PENDING: u64 = 16_384;
 /// Longest text, bytes.
 pub const MOST_TEXT: usize = 4096;

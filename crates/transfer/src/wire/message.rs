@@ -15,11 +15,11 @@
 //! Bye
 //! ```
 //!
-//! Between two other hosts a head stands in the middle. It passes all of that on, tells the
-//! source of `Streams`, and keeps `Report` and `Trouble`, which the source tells it alone.
+//! Between two other hosts a head stands in the middle. It passes all of that on, sends `Streams`
+//! to the source, and keeps `Report` and `Trouble`, which the source sends to the head alone.
 //!
 //! Between several hosts at each side there is such a session for each pair of them
-//! (`Options::part`). The head answers entries that another pair has itself, and asks for large
+//! (`Options::part`). The head itself answers entries that another pair has, and asks for large
 //! files bit by bit, by `More`.
 //!
 //! Either side may send `Ping` at any time, and `Stop` as its last message.
@@ -32,12 +32,12 @@ use super::{
 };
 use crate::chunk::{CV, LEAST_BITE, MOST_CHUNK};
 
-/// What a connection is for: within the handshake.
+/// Purpose of a connection: within the handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Intent {
     /// A new transfer.
     Control {
-        /// Drawn at random: what the data connections name.
+        /// Drawn at random: data connections name it.
         session: [u8; 16],
     },
     /// A data connection of a transfer that is under way.
@@ -49,24 +49,24 @@ pub enum Intent {
     },
 }
 
-/// Who sends the files.
+/// Direction of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
     /// The command's side.
     Push,
     /// The other side.
     Pull,
-    /// The side that is asked, to a third host: it makes the data connections, where a `Ready`
-    /// says that the head passes on.
+    /// From the side that is asked to a third host: it makes the data connections, to the address
+    /// in a `Ready` that the head passes on.
     Across,
 }
 
-/// How much is read back from the sink's disk and hashed again.
+/// Data that is read back from the sink's disk and hashed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verify {
-    /// Nothing but what may not have reached the disk before a kill.
+    /// Only data that may not have reached the disk before a kill.
     None,
-    /// Also what an earlier run left of a file.
+    /// Also data of a file that an earlier run left.
     Resume,
     /// Each file before it gets its name.
     All,
@@ -83,7 +83,7 @@ pub enum Update {
     Always,
 }
 
-/// What both sides do as it says.
+/// Options for both sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Data connections.
@@ -96,9 +96,9 @@ pub struct Options {
     pub plain: bool,
     /// Which files are copied.
     pub update: Update,
-    /// What is read back.
+    /// Data that is read back.
     pub verify: Verify,
-    /// What an earlier run left is thrown away.
+    /// The state of an earlier run is thrown away.
     pub fresh: bool,
     /// Say what would be done, and do nothing.
     pub dry_run: bool,
@@ -108,7 +108,7 @@ pub struct Options {
     pub filters: Vec<(bool, String)>,
     /// A sink whose disk is full waits for room.
     pub wait_space: bool,
-    /// The sink tells the hash of each file.
+    /// The sink reports the hash of each file.
     pub tell_hashes: bool,
     /// Extended attributes of users are kept.
     pub xattrs: bool,
@@ -120,7 +120,7 @@ pub struct Options {
     pub hard_links: bool,
     /// Devices, FIFOs and sockets are made.
     pub specials: bool,
-    /// What is on a block device is read, and written onto one that is the destination.
+    /// The content of a block device is read, and written onto one that is the destination.
     pub device: bool,
     /// This session is one of several that write the same destination, by this number (from 1).
     /// It gives names to files that it has whole, and finishes nothing.
@@ -160,7 +160,7 @@ impl Default for Options {
 /// A transfer is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// Who sends.
+    /// The direction.
     pub direction: Direction,
     /// The transfer's identity: the same command has the same one.
     pub id: [u8; 32],
@@ -168,7 +168,7 @@ pub struct Start {
     pub secret: [u8; 32],
     /// Push: the destination, one path. Pull: the sources.
     pub paths: Vec<Vec<u8>>,
-    /// What both sides do.
+    /// Options for both sides.
     pub options: Options,
 }
 
@@ -197,10 +197,10 @@ pub struct Ready {
     pub host: String,
 }
 
-/// What becomes of an entry.
+/// Result of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wanted {
-    /// It is there already, or was made from what the entry says.
+    /// It is there already, or was made from the entry alone.
     Nothing,
     /// These ranges of it.
     Ranges(Vec<(u64, u64)>),
@@ -226,7 +226,7 @@ pub enum Reason {
     Full,
     /// Not allowed.
     Refused,
-    /// What was asked for cannot be.
+    /// The request cannot be met.
     Usage,
     /// More entries would be deleted than were allowed.
     MaxDelete,
@@ -346,7 +346,7 @@ pub enum Message {
         /// So many; `None`: as many as bring something.
         count: Option<u16>,
     },
-    /// Of such a source, to the head: how far it is.
+    /// From such a source, to the head: its progress.
     Report {
         /// Entries that need nothing any more.
         entries_done: u64,
@@ -356,13 +356,12 @@ pub enum Message {
         bytes_sent: u64,
         /// Data connections.
         streams: u64,
-        /// What the path was seen to carry, and what it carried in the last round trip, bytes per
-        /// second.
+        /// Rate that the path was seen to carry, and rate of the last round trip, bytes per second.
         path: (u64, u64),
     },
     /// To a source that is one of several: the others do not share its path's narrowest link.
     Apart,
-    /// And what failed.
+    /// And a failure.
     Trouble {
         /// A data connection; else an entry.
         stream: Option<u16>,
@@ -413,7 +412,7 @@ impl Intent {
         postcard::to_stdvec(self).expect("memory takes it")
     }
 
-    /// Reads what [`encode`](Self::encode) wrote.
+    /// Reads the output of [`encode`](Self::encode).
     ///
     /// # Errors
     /// [`WireError::Malformed`], [`WireError::Trailing`].

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the two sides say to each other: messages on the control connection, frames of data on
-//! the others. Pure, and fuzzed.
+//! Messages of the two sides: messages on the control connection, frames of data on the others.
+//! Pure, and fuzzed.
 
 mod data;
 mod entry;
@@ -80,8 +80,8 @@ pub fn fuzz_message(body: &[u8]) {
     }
 }
 
-/// Entry point for the fuzzer: bytes on a data connection. Of a frame its peer made itself, so
-/// that its tag is right, all the rest may be wrong.
+/// Entry point for the fuzzer: bytes on a data connection. The tag is right, as of a frame that the
+/// peer made; all the rest may be wrong.
 pub fn fuzz_frame(bytes: &[u8]) {
     let tags = || Tags::new(TagKey::new(&[0; 32], 0, false));
     assert!(
@@ -102,7 +102,7 @@ pub fn fuzz_frame(bytes: &[u8]) {
     let cv = *blake3::hash(payload).as_bytes();
     Frame::seal(&mut body, &header, &cv, &mut tags());
     if let Ok(frame) = Frame::open(&body, &mut tags()) {
-        // Panics are what is looked for.
+        // The fuzzer looks for panics.
         let _ = match header.kind {
             Kind::Pack => frame.pack().map(drop),
             _ => frame.bite(&mut Vec::new()).map(drop),
