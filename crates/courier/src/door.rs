@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What experiments have in the place of ssh: a command by one TCP connection, its input and
-//! output over it. Without any protection: both ends are in the networks of one experiment.
+//! The experiments' replacement for ssh: a command by one TCP connection, its input and output over
+//! it. Without any protection: both ends are in the networks of one experiment.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,10 +18,10 @@ use paceline_net::Doing;
 
 use crate::{Host, Result};
 
-/// Where doors are.
+/// Port of doors.
 const PORT: u16 = 2222;
-/// The command's last words after the end of its input: a host that is gone says none, and its
-/// connection does not end by itself.
+/// Longest wait for the command's last words after the end of its input: a host that is gone sends
+/// none, and its connection does not end by itself.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 /// A command is no longer, bytes.
 const LONGEST: u32 = 64 << 10;
@@ -38,7 +38,7 @@ pub(crate) struct Door {
 impl Door {
     /// At this host.
     ///
-    /// What commands say on their standard errors is added to the file `words`.
+    /// Commands' standard errors are added to the file `words`.
     pub fn open(host: &Host, words: &Path) -> Result<Self> {
         let words = File::options().append(true).create(true).open(words);
         let words = Arc::new(words.doing("making a file")?);
@@ -50,7 +50,7 @@ impl Door {
         let closed = Arc::new(AtomicBool::new(false));
         let (inside, is_closed) = (host.network.duplicate()?, Arc::clone(&closed));
         let serving = thread::spawn(move || {
-            // What it starts is of its network.
+            // Its children are in its network.
             if nix::sched::setns(&inside, nix::sched::CloneFlags::CLONE_NEWNET).is_err() {
                 return;
             }
@@ -119,7 +119,7 @@ fn serve(mut stream: &TcpStream, words: &File) -> io::Result<()> {
     called.spawn()?.wait().map(drop)
 }
 
-/// `paceline lab reach HOST COMMAND`: what the mover calls as it calls ssh.
+/// `paceline lab reach HOST COMMAND`: the mover calls it like ssh.
 ///
 /// # Errors
 /// Those of the connection.

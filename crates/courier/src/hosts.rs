@@ -25,10 +25,10 @@ pub struct Host<'a> {
     pub address: IpAddr,
 }
 
-/// What its name begins with.
+/// Prefix of its name.
 const PREFIX: &str = "paceline-transfer-";
 
-/// A directory in memory: a disk is not what is measured. Those of killed runs go.
+/// A directory in memory: the disk is not measured. Removes those of killed runs.
 pub fn in_memory() -> std::result::Result<tempfile::TempDir, Error> {
     let memory = Path::new("/dev/shm");
     // A guest's root is in memory.

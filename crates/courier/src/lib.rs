@@ -28,7 +28,7 @@ use paceline_net::Doing;
 
 pub use hosts::Host;
 
-/// Where standing receivers listen.
+/// Port of standing receivers.
 const PORT: u16 = 7412;
 /// From one look at a process to the next.
 const LOOK: Duration = Duration::from_millis(100);
@@ -36,12 +36,12 @@ const LOOK: Duration = Duration::from_millis(100);
 const START: Duration = Duration::from_secs(60);
 /// A transfer takes no longer.
 const LIMIT: Duration = Duration::from_secs(1800);
-/// What the hosts of several say on their standard errors.
+/// Standard errors of several hosts.
 const WORDS: &str = "words";
 /// Last lines of a command's output in an error.
 const LAST_LINES: usize = 8;
 
-/// What the command says where there can be no policy: it goes on without.
+/// The command's message where there can be no policy: it goes on without.
 const NOT_ADAPTED: &str = "sent without --policy";
 
 /// Why a transfer has no result.
@@ -53,7 +53,7 @@ pub enum CourierError {
     /// A command did not do what it should.
     #[error("{what}: {problem}")]
     Command {
-        /// Which.
+        /// The command.
         what: &'static str,
         /// How it ended, and its last words.
         problem: String,
@@ -65,7 +65,7 @@ pub enum CourierError {
 
 type Result<T> = std::result::Result<T, CourierError>;
 
-/// What came of a transfer.
+/// Result of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// From the command's start to its end, nanoseconds.
@@ -76,7 +76,7 @@ pub struct Outcome {
     pub streams_ns: Vec<u64>,
 }
 
-/// A transfer that is prepared: its files are there, and who receives them listens.
+/// A transfer that is prepared: its files are there, and its receiver listens.
 pub struct Prepared<'a> {
     transfer: &'a Transfer,
     near: &'a [Host<'a>],
@@ -98,7 +98,7 @@ impl Drop for Receiver {
 }
 
 /// A machine that has just booted makes no random numbers for half a second (crng_init of
-/// drivers/char/random.c). The first who wants one waits, and that is not to be the command.
+/// drivers/char/random.c). The first reader waits, and that is not to be the command.
 fn await_random_numbers() -> Result<()> {
     let mut one = [0];
     let random = File::open("/dev/random").and_then(|mut file| file.read_exact(&mut one));
@@ -106,7 +106,7 @@ fn await_random_numbers() -> Result<()> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Makes the files by `seed`, and starts what waits for the command. `near` and `far`: the
+    /// Makes the files by `seed`, and starts the receivers or doors. `near` and `far`: the
     /// hosts that take part, as many of each.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl<'a> Prepared<'a> {
             .spawn(command)
             .map_err(CourierError::from)?;
         let pid = nix::unistd::Pid::from_raw(child.id() as i32);
-        // Who waits is told at once: how long it took is the result.
+        // A thread waits for the end and notes its time at once: the elapsed time is the result.
         std::thread::spawn(move || drop(told.send((child.wait(), now_ns()))));
         let begun = Instant::now();
         let (status, ended_ns) = loop {
@@ -342,7 +342,7 @@ fn tell<'c>(command: &'c mut Command, path: &Path) -> Result<&'c mut Command> {
         .stderr(other))
 }
 
-/// The end of what a command said, as an error has it.
+/// The end of a command's output, for an error.
 fn last_words(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
