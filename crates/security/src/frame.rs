@@ -87,7 +87,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 most,
             });
         }
-        // Grows with what arrives, not with what was announced.
+        // Grows with the bytes that arrive, not with the announced length.
         self.body.clear();
         let mut limited = (&mut self.stream).take(length as u64);
         limited.read_to_end(&mut self.body).await.map_err(io)?;

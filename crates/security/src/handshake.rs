@@ -29,7 +29,7 @@ use crate::token::Token;
 /// Longest wait for one message of the handshake.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Said of a server that nobody could prove anything to.
+/// Error of a server without a token.
 const NO_TOKEN: &str = "the server has no token for this connection";
 
 /// What protects a connection below the handshake.
@@ -57,7 +57,7 @@ impl Protection {
         }
     }
 
-    /// Nobody is known without.
+    /// Without a token the peer is not authenticated.
     fn needs_token(&self) -> bool {
         matches!(self, Self::None | Self::Tls { known: false, .. })
     }
@@ -69,7 +69,7 @@ impl Protection {
 }
 
 /// The server's side. Returns the client's intent, which only the service can decode. After
-/// an error the caller tells the client with [`refuse`].
+/// an error the caller answers the client with [`refuse`].
 ///
 /// # Errors
 /// [`Error::TokenMissing`] if a token is required and one side has none, [`Error::Version`]
@@ -188,7 +188,7 @@ where
 /// # Errors
 /// [`Error::Refused`] with the server's reason; [`Error::Version`] and [`Error::Purpose`]
 /// for another service's server, [`Error::TokenMissing`] if a token is required and one
-/// side has none: the server is told of these; [`Error::Proof`] if the server's token is
+/// side has none: the server is notified of these; [`Error::Proof`] if the server's token is
 /// another one; [`Error::Malformed`], [`Error::Unexpected`], [`Error::Frame`], and
 /// [`Error::Noise`] if the kernel gives no random numbers.
 pub async fn join<R, W>(
@@ -209,7 +209,7 @@ where
     Ok(())
 }
 
-/// A client that has said its word and was not answered yet.
+/// A client that has sent its message and has no answer yet.
 pub struct Joining {
     service: Service,
     protection: Protection,
@@ -217,10 +217,10 @@ pub struct Joining {
     prover: Option<Prover>,
 }
 
-/// The first half of [`join`]. Where the kernel or TLS protects the connection, the server is
-/// known by then, and the service's own messages may follow at once: they reach the server with
-/// the client's word, a round trip earlier than after its answer. In a pipe to a process of ours
-/// not even the greeting is waited for: nothing in it is needed.
+/// The first half of [`join`]. Where the kernel or TLS protects the connection, the server is known
+/// by then, and the service's own messages may follow at once: they reach the server with the
+/// client's message, a round trip earlier than after its answer. In a pipe to a process of ours the
+/// greeting, too, is not awaited: nothing in it is needed.
 ///
 /// # Errors
 /// As of [`join`], but for those of the server's answer.
@@ -280,7 +280,7 @@ where
         }
     };
     match writer.send(&say(word), PATIENCE).await {
-        // A pipe may be closed by a process that has said why.
+        // A process that has reported its error may have closed the pipe.
         Err(_) if !joining.is_greeted => {}
         sent => sent?,
     }
@@ -321,7 +321,7 @@ impl Joining {
     }
 }
 
-/// Tells a client why it is refused, without details of files and keys. Must not be called
+/// Sends a client the reason of its refusal, without details of files and keys. Must not be called
 /// after [`accept`] has succeeded.
 pub async fn refuse<W: AsyncWrite + Unpin>(writer: &mut Writer<W>, error: &Error) {
     let (for_good, text) = match error {

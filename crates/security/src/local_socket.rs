@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::error::{file_error, Error};
 use crate::purpose::Purpose;
 
-/// Where a user's service listens unless told otherwise: `/run/paceline` for root,
+/// Default socket of a user's service: `/run/paceline` for root,
 /// else below `XDG_RUNTIME_DIR`, else below `/tmp`.
 pub fn default_socket(purpose: Purpose, user: u32, runtime_directory: Option<&Path>) -> PathBuf {
     let directory = match (user, runtime_directory) {
@@ -100,7 +100,7 @@ pub async fn connect(path: &Path, users: &[u32]) -> Result<UnixStream, Error> {
 /// # Errors
 /// [`Error::NotAuthorized`].
 pub fn check_peer(stream: &UnixStream, users: &[u32]) -> Result<(), Error> {
-    // Who cannot be told is nobody.
+    // An unknown user is not authorized.
     let user = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
     match users.contains(&user) {
         true => Ok(()),

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Version of the handshake. Version 1 was the coordinator's own and had no purposes.
 pub const VERSION: u8 = 2;
 
-/// What a connection is for. Services may share a token, but a proof for one purpose is
-/// invalid for any other: see [`crate::proof`].
+/// Purpose of a connection. Services may share a token, but a proof for one purpose is invalid for
+/// any other: see [`crate::proof`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
     /// The coordinator: windows of parallel streams, agreed between hosts.

@@ -24,7 +24,7 @@ pub const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 /// Bytes of a channel binding.
 pub const BINDING_BYTES: usize = 32;
 
-/// By what a client knows its server.
+/// A client's trust in its server.
 #[derive(Debug, Clone)]
 pub enum ServerTrust {
     /// Its certificate was issued by one of these, for the name that is asked for.
@@ -137,7 +137,7 @@ pub fn fingerprint_of(path: &Path) -> Result<[u8; 32], Error> {
     Ok(fingerprint(&certificates(path)?[0]))
 }
 
-/// What is the same on both ends of one TLS connection, and nowhere else.
+/// A value that is the same on both ends of one TLS connection, and nowhere else.
 ///
 /// # Errors
 /// [`Error::Tls`] before the handshake is complete.

@@ -128,7 +128,7 @@ impl Drop for Slot {
     }
 }
 
-/// What one host can have many of is one: of IPv6 a network of 64 bits.
+/// One host counts once: an IPv6 host by its network of 64 bits.
 fn site(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
