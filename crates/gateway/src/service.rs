@@ -31,7 +31,7 @@ const MOST_ASKED: u64 = 8 << 10;
 /// Longest wait for it.
 const ASKING: Duration = Duration::from_secs(10);
 
-/// Why a gateway does not run.
+/// Errors of a gateway.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     /// The WAN.
@@ -70,7 +70,7 @@ pub enum ServiceError {
     Answer(String),
 }
 
-/// What `status` shows.
+/// Answer to `status`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {
     /// The gateway's name.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How much of the rate a connection gets beside others, by its destination.
+//! Share of the rate of a connection beside others, by its destination.
 
 use std::net::IpAddr;
 

@@ -41,7 +41,7 @@ impl Target {
     }
 }
 
-/// Why a stream was reset.
+/// Reason of a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {

@@ -65,7 +65,7 @@ impl Rtt {
     }
 }
 
-/// How much later than the fastest a report came, by the two sides' clocks.
+/// Lateness of a report beside the fastest one, by the two sides' clocks.
 #[derive(Debug, Default)]
 pub struct Lateness {
     /// Own clock less the reporter's, of the fastest report of this window and of the last one.

@@ -131,7 +131,7 @@ pub enum Event {
     Silent,
 }
 
-/// What a session did, from its beginning.
+/// Counts of a session, from its beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Statistics {
     /// Datagrams sent, with reports.

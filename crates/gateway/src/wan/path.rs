@@ -30,7 +30,7 @@ pub struct PathMtu {
 /// Searches for it.
 ///
 /// # Errors
-/// Why the peer does not answer.
+/// The error of the connection.
 pub async fn path_mtu(config: &Config, peer: &Peer) -> Result<PathMtu, String> {
     search(config, peer)
         .await

@@ -52,7 +52,7 @@ type Writing = Writer<WriteHalf<TlsStream<TcpStream>>>;
 pub struct Connection {
     /// The peer's address.
     pub remote: SocketAddr,
-    /// What the handshake of all services is bound to.
+    /// Binding of the handshake of all services.
     pub protection: Protection,
     /// Frames of the peer's.
     pub reader: Reading,

@@ -31,7 +31,7 @@ const ROUND: Nanos = 20 * MS;
 const MUCH: (u64, u64) = (250, 100);
 /// Rounds in a row with too much of it, though the rate fell, after which it is the path's own.
 const OWN: u32 = 5;
-/// Rounds after which what was sent in one is settled: a round trip, in parts of two.
+/// Rounds after which the bytes sent in one are settled: a round trip, in parts of two.
 const SETTLED: usize = 3;
 /// Rounds in a row with a queue, though the rate fell, after which the delay is the path's own: it
 /// has become longer, or packets come later when there are many. A queue of this side's own is
@@ -63,7 +63,7 @@ pub struct Learned {
     queued: u32,
     /// Round trip without a queue, where the path's has become longer than the shortest one.
     base: Nanos,
-    /// What was delivered in the last rounds of the start.
+    /// Delivered rates of the last rounds of the start.
     followed: VecDeque<u64>,
 }
 
@@ -162,7 +162,7 @@ impl Learned {
         };
     }
 
-    /// What was delivered in the last `window`, bits per second.
+    /// Delivered rate of the last `window`, bits per second.
     fn lately(&mut self, sample: &Sample, window: Nanos) -> u64 {
         self.recent
             .push_back((sample.now, sample.arrived, sample.rtt));
