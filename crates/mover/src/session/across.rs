@@ -29,13 +29,13 @@ const REPORT: Duration = Duration::from_secs(1);
 /// two differs by the bytes sent in this time; but with more reports a source that passes over
 /// holes seems to be so fast that it gets all.
 const REPORT_OF_MANY: Duration = Duration::from_millis(100);
-/// How long the source may take to say good bye.
+/// Longest wait for the source's good bye.
 const BYE: Duration = Duration::from_secs(10);
 
 /// A transfer between two other hosts.
 #[derive(Debug, Clone)]
 pub struct Across {
-    /// How both are reached.
+    /// Calls of ssh to both.
     pub ssh: Ssh,
     /// The source, and paths there.
     pub from: (SshHost, Vec<Vec<u8>>),
@@ -110,7 +110,7 @@ impl Sides {
 /// Moves files from one other host to another one.
 ///
 /// # Errors
-/// What ends the transfer early.
+/// The error that ends the transfer early.
 pub async fn across(transfer: Across, tuning: &Tuning, progress: Arc<Progress>) -> Result<Summary> {
     let id = transfer.identity();
     let sides = Sides::call(&transfer.ssh, &transfer.from.0, &transfer.to.0).await?;

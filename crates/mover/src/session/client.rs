@@ -90,7 +90,7 @@ fn slashed(path: &std::path::Path) -> Vec<u8> {
 /// Sends files from here.
 ///
 /// # Errors
-/// What ends the transfer early.
+/// The error that ends the transfer early.
 pub async fn send(transfer: Transfer, tuning: &Tuning, progress: Arc<Progress>) -> Result<Summary> {
     let filter = Filter::new(&transfer.options.filters)?;
     let tops = Tops::open(&transfer.here).map_err(|(path, source)| Error::Io {
@@ -116,7 +116,7 @@ pub async fn send(transfer: Transfer, tuning: &Tuning, progress: Arc<Progress>) 
 /// Receives files here.
 ///
 /// # Errors
-/// What ends the transfer early.
+/// The error that ends the transfer early.
 pub async fn receive(
     transfer: Transfer,
     tuning: &Tuning,

@@ -60,7 +60,7 @@ impl From<mpsc::Receiver<Stream>> for Supply {
     }
 }
 
-/// Where data connections go.
+/// The way of data connections.
 #[derive(Debug, Clone)]
 pub(super) struct Way {
     /// The first one that answers.

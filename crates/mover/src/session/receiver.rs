@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A standing receiver's settings.
 #[derive(Debug, Clone)]
 pub struct ReceiverConfig {
-    /// Where it listens: `ADDRESS:PORT`.
+    /// Listen address: `ADDRESS:PORT`.
     pub listen: String,
     /// All that is received comes below it.
     pub root: PathBuf,
@@ -111,7 +111,7 @@ impl Receiver {
         })
     }
 
-    /// Where it listens.
+    /// Listen address.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }

@@ -36,13 +36,13 @@ const LOOK: Duration = Duration::from_millis(100);
 const BEGUN: usize = 2;
 /// Entries of one message.
 const BATCH: usize = 64;
-/// How long the source may take to say good bye.
+/// Longest wait for the source's good bye.
 const BYE: Duration = Duration::from_secs(10);
 
 /// A transfer between several other hosts.
 #[derive(Debug, Clone)]
 pub struct Together {
-    /// How all are reached.
+    /// Calls of ssh to all.
     pub ssh: Ssh,
     /// Hosts that see the source, and paths there.
     pub from: (Vec<SshHost>, Vec<Vec<u8>>),
@@ -103,7 +103,7 @@ impl Together {
 /// Moves files from several other hosts to several.
 ///
 /// # Errors
-/// What ends the transfer early, with the name of the host.
+/// The error that ends the transfer early, with the name of the host.
 pub async fn together(
     transfer: Together,
     tuning: &Tuning,

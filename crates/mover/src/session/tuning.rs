@@ -19,7 +19,7 @@ const GAIN_PERCENT: u64 = 5;
 /// are not disturbed by steps.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many data connections.
+/// Number of data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
     /// [`STREAMS`], and one more as long as a step brings 5 %.

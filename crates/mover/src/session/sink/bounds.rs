@@ -35,7 +35,7 @@ pub struct Bounds {
     pub entries: u64,
     /// Bytes of the paths of its directories, and what is remembered with them.
     pub directory_bytes: u64,
-    /// How long the source may send nothing but signs of life.
+    /// Longest time with nothing but signs of life from the source.
     pub silence: Duration,
 }
 
@@ -63,7 +63,7 @@ impl Bounds {
     }
 }
 
-/// How much of the bounds is used.
+/// Used part of the bounds.
 #[derive(Debug, Default)]
 pub(super) struct Used {
     bytes: AtomicU64,

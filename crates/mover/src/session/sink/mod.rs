@@ -39,7 +39,7 @@ use paceline_transfer::wire::{Attribute, Entry, Message, Options, Owner, Stamp, 
 const PLANNED: usize = 16;
 /// Bytes that may be under way or not on the disk yet: two commits.
 const WINDOW: u64 = 2 * commit::DIRTY_BYTES;
-/// How long the source may take to say good bye.
+/// Longest wait for the source's good bye.
 const BYE: Duration = Duration::from_secs(10);
 
 /// Place where a sink writes.
@@ -148,7 +148,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Receives all, until it is on the disk.
 ///
 /// # Errors
-/// What ends the transfer early.
+/// The error that ends the transfer early.
 pub async fn run(
     inbox: &mut Inbox,
     outbox: &Outbox,

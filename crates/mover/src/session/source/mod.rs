@@ -87,7 +87,7 @@ struct State {
     /// Bytes that may be sent, and that were, since the beginning.
     credit: u64,
     sent: u64,
-    /// How long an acknowledgement takes, smoothed.
+    /// Delay of acknowledgements, smoothed.
     ack_delay: Option<Duration>,
     /// Of all streams together, bits per second.
     rate_bps: Option<u64>,
@@ -161,7 +161,7 @@ struct Large {
 /// Sends all, until the sink says that it has it.
 ///
 /// # Errors
-/// What ends the transfer early.
+/// The error that ends the transfer early.
 pub async fn run(
     inbox: &mut Inbox,
     outbox: &Outbox,
