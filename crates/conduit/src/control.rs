@@ -25,7 +25,7 @@ pub const SERVICE: Service = Service {
 const SILENCE: Duration = Duration::from_secs(30);
 /// Interval of each side's signs of life.
 const PING: Duration = Duration::from_secs(5);
-/// How long the other side may take to read a message: it may wait for its disk.
+/// Longest wait for the other side to read a message: it may wait for its disk.
 const WRITE_PATIENCE: Duration = Duration::from_secs(600);
 /// Messages that wait go together, up to so many bytes.
 const TOGETHER: usize = 64 << 10;
