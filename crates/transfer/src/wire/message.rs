@@ -172,7 +172,7 @@ pub struct Start {
     pub options: Options,
 }
 
-/// Where data connections go.
+/// Address of data connections.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
     /// To the same address, with the same proof.
@@ -213,7 +213,7 @@ pub enum Wanted {
 pub struct Want {
     /// The entry's number.
     pub n: u64,
-    /// What is wanted of it.
+    /// The answer.
     pub wanted: Wanted,
 }
 
