@@ -55,7 +55,7 @@ pub enum CourierError {
     Command {
         /// The command.
         what: &'static str,
-        /// How it ended, and its last words.
+        /// Its exit status, and its last words.
         problem: String,
     },
     /// A certificate could not be made.
