@@ -32,7 +32,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Error of a server without a token.
 const NO_TOKEN: &str = "the server has no token for this connection";
 
-/// What protects a connection below the handshake.
+/// Protection of a connection below the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protection {
     /// A Unix socket with a peer that the kernel has named, or a pipe to a process of ours:

@@ -40,7 +40,7 @@ const PSK: u8 = 0;
 /// Bytes of a handshake message beside its payload: a Curve25519 public key and a tag.
 const OVERHEAD: usize = 32 + 16;
 
-/// What a proof is bound to. It is invalid for any other value.
+/// Values that a proof is bound to. It is invalid for any others.
 #[derive(Debug, Clone, Copy)]
 pub struct About<'a> {
     /// The service.
