@@ -33,8 +33,8 @@ pub struct Changed {
     pub namespaces: usize,
     /// Existing connections that were not reached: where, and why.
     pub unreachable: Vec<String>,
-    /// Sockets of its processes that are of another cgroup, so that neither they nor what
-    /// they accept can be reached here, and what to do.
+    /// Sockets of its processes in other cgroups, each with a remedy: the policy reaches neither
+    /// them nor the connections that they accept.
     pub outside: Vec<String>,
 }
 
@@ -51,8 +51,8 @@ pub enum Reach {
 /// those it will make. `options.user` has no meaning here.
 ///
 /// # Errors
-/// [`paceline_cgroup::Error::NotACgroup`], [`Error::WholeHost`], [`Error::AlreadyAttached`], and what stands in the
-/// way of the kernel side. On error nothing is changed.
+/// [`paceline_cgroup::Error::NotACgroup`], [`Error::WholeHost`], [`Error::AlreadyAttached`], and
+/// failures of the kernel side. On error nothing is changed.
 pub fn attach(path: &Path, options: &JobOptions, reach: Reach) -> Result<Changed> {
     permission::require("paceline attach")?;
     if let Some(name) = &options.group {
@@ -105,13 +105,11 @@ pub fn attach(path: &Path, options: &JobOptions, reach: Reach) -> Result<Changed
     attached
 }
 
-/// Takes the policy off a cgroup again and gives its connections back to what
-/// they had before.
+/// Detaches the policy from a cgroup and restores the former settings of its connections.
 ///
 /// # Errors
-/// [`Error::NotAttached`] where `attach` did not put it there. What another
-/// build attached is detached too, but its existing connections keep what they
-/// have.
+/// [`Error::NotAttached`] where `attach` did not put it there. A policy of another build is
+/// detached too, but existing connections keep its settings.
 pub fn detach(path: &Path) -> Result<Changed> {
     permission::require("paceline detach")?;
     let hierarchy = Hierarchy::find()?;

@@ -71,7 +71,7 @@ pub enum Error {
     #[error(transparent)]
     Configuration(#[from] paceline_input::Problems),
 
-    /// A policy that was given, or that another one would become.
+    /// A given policy, or the result of a change.
     #[error(transparent)]
     Policy(#[from] paceline_policy::PolicyError),
 

@@ -38,8 +38,8 @@ impl Job {
     /// it. Returns once the command has been executed.
     ///
     /// # Errors
-    /// [`Error::Spawn`] where the command cannot be executed; otherwise what
-    /// stood in the way of the job. Nothing is left behind in either case.
+    /// [`Error::Spawn`] where the command cannot be executed; other errors where the job
+    /// cannot be made. Nothing is left behind in either case.
     pub fn start(options: &JobOptions, command: &mut Command) -> Result<(Job, Child)> {
         permission::require("paceline run")?;
         let hierarchy = Hierarchy::find()?;
@@ -47,7 +47,7 @@ impl Job {
         let place = Place {
             seat: Seat::of(&hierarchy, hierarchy.own()?),
             process: own_number()?,
-            // The user whose sockets they are.
+            // The owner of the sockets.
             owner: user.as_ref().map_or_else(owner, |user| user.uid),
             most: None,
         };
@@ -166,7 +166,7 @@ pub(crate) fn told(policy: &str, cgroup: &Path, shared: bool) -> String {
     }
 }
 
-/// Where the policy has phases. A job runs without them rather than not at all.
+/// Serves pages where the policy has phases. After a failure the job runs without phases.
 fn serve_pages(options: &JobOptions) -> Result<Option<PageServer>> {
     if !has_phases(&options.policy) || !capable() {
         return Ok(None);
@@ -251,7 +251,7 @@ fn enter(procs: Option<RawFd>, user: Option<&Identity>, filter: &Filter) -> io::
             }
         }
         if let Some(user) = user {
-            // While it may: root's terminal is not the user's.
+            // Before the change of user, as root: root's terminal is not the user's.
             filter.apply()?;
             let failed = libc::setgroups(user.groups.len(), user.groups.as_ptr()) != 0
                 || libc::setresgid(user.gid, user.gid, user.gid) != 0

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Cleaning up after jobs that ended without their `paceline run`.
 //!
-//! A job lives on when its `paceline` is killed: its processes, its cgroup, its
-//! entry and its congestion control stay. Whoever comes next cleans what no
-//! longer has a process in it.
+//! A job lives on when its `paceline` is killed: its processes, its cgroup, its entry and its
+//! congestion control stay. The next command removes the jobs without a process.
 
 use std::path::PathBuf;
 
@@ -108,9 +107,9 @@ pub(crate) fn clean_for_next(hierarchy: &Hierarchy, lock: &Lock) -> Result<Clean
 }
 
 /// Ends a job in a cgroup that is not its own, if none of its `paceline run`s is left.
-/// What goes on in the cgroup keeps what its connections have, and new ones are plain.
+/// Remaining processes keep their connections' settings; new connections are plain.
 fn end_shared(hierarchy: &Hierarchy, found: &discover::Found, id: u64) -> Result<Option<Ended>> {
-    // Elsewhere the processes' numbers mean others.
+    // In another PID namespace the numbers are other processes'.
     if !found.is_ours() || !pages::in_first_pid_namespace()? {
         return Ok(None);
     }
@@ -145,8 +144,7 @@ pub(crate) fn remove_job(
     if !cgroup.path().exists() {
         return Ok(None);
     }
-    // Before the directory goes: sockets that linger keep a removed cgroup and
-    // what is attached to it.
+    // Before the directory goes: sockets that linger keep a removed cgroup and its programs.
     detach_from(cgroup)?;
     let mut ended = None;
     if let Some(found) = found {

@@ -9,7 +9,7 @@
 //! - [`doctor`]: checks of this kernel and host;
 //! - [`pages`]: the memory in which a process shows its phase;
 //! - [`service`]: jobs for users without root;
-//! - [`report`]: jobs and what their connections did, as records;
+//! - [`report`]: jobs and their traffic, as records;
 //! - `kernel_side`: finds, loads, registers and retires the BPF programs; no other module does;
 //!
 //! Everything here needs root and Linux 6.1 or later.

@@ -17,9 +17,9 @@ use crate::error::{Error, Result};
 pub const DIRECTORY: &str = "/run/paceline";
 /// Below the directory: where programs ask for their pages. libpaceline knows the name.
 pub(crate) const PAGES_SOCKET: &str = "agent.sock";
-/// Below the directory: where jobs are asked for.
+/// Below the directory: for requests for jobs.
 pub(crate) const JOBS_SOCKET: &str = "jobs.sock";
-/// Below the directory: where groups are looked at and bounded.
+/// Below the directory: for reading and bounding groups.
 pub(crate) const GROUPS_SOCKET: &str = "groups.sock";
 
 /// A socket that listens at a path, until it is dropped.
@@ -139,7 +139,7 @@ impl Handed {
     }
 
     /// # Errors
-    /// Where one was not taken: who connects there would wait for ever.
+    /// Where one was not taken: its clients would wait for ever.
     pub(crate) fn all_taken(self) -> Result<()> {
         match self.0.first() {
             None => Ok(()),

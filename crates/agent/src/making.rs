@@ -48,8 +48,7 @@ pub(crate) fn make<T>(
     }
     tuning::check(options)?;
     let options = &options.clone().resolved();
-    // Held until a process is inside: an empty cgroup of a job is a leftover to
-    // everybody else.
+    // Held until a process is inside: other commands would remove a job's empty cgroup.
     let lock = hierarchy.lock()?;
     if let Seat::Shared(cgroup) = &place.seat {
         // Most of a step's ranks find the first one's job.
@@ -112,8 +111,7 @@ fn join_shared(
         return Ok(false);
     };
     let shared = there.seat == pl_seat::PL_SEAT_SHARED as u32;
-    // One that nobody is left of is a leftover. What an administrator attached is there
-    // for everybody.
+    // A shared job without a `paceline run` is a leftover; an attached one is for all.
     if shared && !found.has_run(hierarchy, id, cgroup)? {
         return Ok(false);
     }

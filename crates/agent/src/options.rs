@@ -44,8 +44,8 @@ impl JobOptions {
         needed && self.policy.base != Base::Keep
     }
 
-    /// With the algorithm that the kernel has by default, where a group's windows are to
-    /// be bounded and the policy keeps whatever there is.
+    /// With the kernel's default algorithm, where a group bounds the windows and the policy
+    /// keeps the socket's own.
     pub(crate) fn resolved(mut self) -> Self {
         if self.group.is_none() || self.policy.base != Base::Keep {
             return self;

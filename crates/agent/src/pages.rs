@@ -71,7 +71,7 @@ impl PageServer {
         Self::serve(hierarchy, socket, clients_of_a_former_server())
     }
 
-    /// Whoever may connect gets its own page only.
+    /// Each client gets only its own page.
     fn serve(hierarchy: &Hierarchy, socket: Listening, clients: Vec<Client>) -> Result<Self> {
         if !in_first_pid_namespace()? {
             return Err(Error::OtherPidNamespace);
@@ -172,7 +172,7 @@ fn serve(hierarchy: &Hierarchy, socket: &Listening, stop: &OwnedFd, mut clients:
         for call in callers.ready(VERSION_BYTES, |said| said.len() == VERSION_BYTES) {
             let user = call.who.uid();
             let same = clients.iter().filter(|client| client.user == user);
-            // As with all that jobs share (bpf/accounts.h): for who has none there is one.
+            // As in bpf/accounts.h: a user without a page gets one while any is free.
             let same = same.count();
             if user != 0 && same + clients.len() >= PL_MAX_PROCESSES as usize {
                 tracing::info!(
@@ -182,7 +182,7 @@ fn serve(hierarchy: &Hierarchy, socket: &Listening, stop: &OwnedFd, mut clients:
             }
             match answer(hierarchy, &call) {
                 Ok(Some(client)) => {
-                    // One that asks again has executed another program.
+                    // A process that asks again has executed another program.
                     let key = |client: &Client| (client.job, client.process);
                     clients.retain(|other| key(other) != key(&client));
                     clients.push(client);
@@ -234,7 +234,7 @@ fn answer(hierarchy: &Hierarchy, call: &Call) -> Result<Option<Client>> {
     if call.said != PL_ABI_VERSION.to_ne_bytes() {
         return Ok(None);
     }
-    // The process that connected, and no other one that has its number by now.
+    // The process that connected, not another one with its number.
     let peer = Peer::of(&call.stream, &call.who)?;
     let process = peer.process;
     let Some(found) = discover::find()?.filter(discover::Found::is_ours) else {
@@ -252,7 +252,7 @@ fn answer(hierarchy: &Hierarchy, call: &Call) -> Result<Option<Client>> {
         return Ok(None);
     };
     if let Err(error) = peer.check() {
-        // It ended in between: the page would be of who has its number next.
+        // It ended in between: the page would go to the next process with its number.
         found.delete_page(job, process)?;
         return Err(error);
     }

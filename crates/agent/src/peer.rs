@@ -95,7 +95,7 @@ impl Peer {
         self.check()?;
         cgroup.add(self.process)?;
         self.check().inspect_err(|_| {
-            // It ended in between, and who has its number now is none of ours.
+            // It ended in between: another process may have its number now.
             for process in cgroup.processes() {
                 if let Err(error) = former.add(process as u32) {
                     tracing::warn!("{error}");

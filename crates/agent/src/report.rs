@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Jobs and what their connections did, as records.
+//! Jobs and their traffic, as records.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(crate) fn live(hierarchy: &Hierarchy) -> Result<Vec<Record>> {
         .collect()
 }
 
-/// Whether a user means this job: by its id, its cgroup's directory or the last part of that.
+/// Whether a name means this job: its id, its cgroup's directory or the last part of that.
 pub(crate) fn is_named(record: &Record, name: &str) -> bool {
     let cgroup = record.cgroup.as_deref();
     name.parse() == Ok(record.job)

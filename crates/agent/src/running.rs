@@ -18,7 +18,7 @@ use crate::point::point;
 /// The iterator by which connections get the policy that their job has now.
 pub(crate) const CHANGE_PROGRAM: &str = "pl_change";
 
-/// What an iterator wrote over the sockets of a cgroup's processes.
+/// Output of an iterator over the sockets of a cgroup's processes.
 #[derive(Debug, Default)]
 pub(crate) struct Walked {
     pub bytes: Vec<u8>,
@@ -28,7 +28,7 @@ pub(crate) struct Walked {
     pub unreachable: Vec<String>,
 }
 
-/// What came of a policy for the connections of a job.
+/// The result of a policy for a job's connections.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     /// Connections that have it now.
@@ -115,7 +115,7 @@ pub(crate) fn give(
     Ok(given)
 }
 
-/// What a killed `paceline set` has not done any more.
+/// Completes the work of a killed `paceline set`.
 pub(crate) fn finish(hierarchy: &Hierarchy, found: &Found, lock: &Lock) -> Result<()> {
     for id in found.half_set()? {
         let Some(cgroup) = hierarchy.by_id(id) else {

@@ -50,7 +50,7 @@ impl FromStr for JobName {
 }
 
 impl JobName {
-    /// The id of the job's cgroup; whether there is such a job is not said.
+    /// The id of the job's cgroup; the job need not exist.
     ///
     /// # Errors
     /// Where the path is no cgroup.
@@ -69,11 +69,11 @@ pub enum Change {
     Keys(Vec<Assignment>),
     /// Another policy.
     Policy(Box<Policy>),
-    /// Back to what the job began with.
+    /// Back to the policy that the job began with.
     Reset,
 }
 
-/// What [`set`] has changed.
+/// The changes by [`set`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// Id of the job's cgroup.
@@ -104,7 +104,7 @@ pub struct KeyChange {
     pub key: String,
     /// As in a policy file; none: as the kernel does.
     pub was: Option<String>,
-    /// The same of what it is now.
+    /// The same of its value now.
     pub is: Option<String>,
     /// Whether the connections that run have it, too.
     pub running: bool,
@@ -113,8 +113,8 @@ pub struct KeyChange {
 /// Changes the policy of a job and of its running connections. For root.
 ///
 /// # Errors
-/// [`Error::NoSuchJob`]; [`Error::Policy`] with all that is wrong; what stands in the way of
-/// the kernel side. On error nothing is changed.
+/// [`Error::NoSuchJob`]; [`Error::Policy`] with all problems; failures of the kernel side. On
+/// error nothing is changed.
 pub fn set(job: &JobName, change: &Change) -> Result<Report> {
     permission::require("paceline set")?;
     let hierarchy = Hierarchy::find()?;
@@ -130,8 +130,8 @@ pub fn set(job: &JobName, change: &Change) -> Result<Report> {
     set_found(&hierarchy, &lock, found, (id, &job), change)
 }
 
-/// The same for a user's own job, which the agent does in the user's place. Whether the user may
-/// have this change the caller has checked.
+/// The same for a user's own job, which the agent does in the user's place. The caller has
+/// checked that the user may have this change.
 pub(crate) fn set_own(
     hierarchy: &Hierarchy,
     user: u32,
@@ -140,7 +140,7 @@ pub(crate) fn set_own(
 ) -> Result<Report> {
     let lock = hierarchy.lock()?;
     let cleaned = leftovers::clean_for_next(hierarchy, &lock)?;
-    // Whether another user has such a job is not told.
+    // The error hides whether another user has such a job.
     let no_job = || Error::NoSuchJob {
         job: id.to_string(),
     };
@@ -213,7 +213,8 @@ fn set_found(
     let found = KernelSide::ensure(lock, Some(found), &options)?;
     let side = KernelSide::join(&found, CHANGE_PROGRAM)?;
     if let Some(cgroup) = &cgroup {
-        // A killed command may leave those that hold ACKs back: they do nothing unasked.
+        // A killed command may leave the programs that hold ACKs back: without the key they do
+        // nothing.
         found.attach_to(cgroup, &options.policy)?;
     }
     point("checked");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The current state of Paceline: jobs, connections, and why each is as it is.
+//! The current state of Paceline: jobs, connections, and the reasons for their state.
 
 mod groups;
 mod keys;
@@ -85,7 +85,7 @@ pub struct JobStatus {
     pub governed: u64,
     /// Connections left alone because the kernel refused a setting.
     pub refused: u64,
-    /// What its connections did so far, ended ones too.
+    /// Traffic of its connections so far, ended ones too.
     pub traffic: Traffic,
     /// The same by phase class; empty where there is but class 0.
     #[serde(skip_serializing_if = "ByClass::is_empty")]
@@ -143,8 +143,8 @@ pub struct Path {
     pub netns: u64,
     /// Phase class that it was learned in; 0 is point-to-point.
     pub class: u32,
-    /// What a start would be led by now, payload in bits per second: what the path delivered,
-    /// forgotten after two half-lives as the law does; 0: not known, or not any more.
+    /// The rate that would guide a start now, payload in bits per second: the path's delivery
+    /// rate, forgotten after two half-lives as in the law; 0: not known, or forgotten.
     pub rate_bits_per_s: u64,
     /// Minimum RTT of any connection, microseconds; 0: none yet.
     pub min_rtt_us: u32,
@@ -244,8 +244,8 @@ pub struct Connection {
     pub phase_switches: u32,
 }
 
-/// Reads the state of all jobs of this host, again and again: what that takes stays
-/// loaded between two calls.
+/// Reads the state of all jobs of this host repeatedly: its programs stay loaded between two
+/// calls.
 #[derive(Debug)]
 pub struct Reader {
     command: &'static str,
@@ -338,7 +338,7 @@ fn read(
         let cgroup = hierarchy.by_id(id);
         let policy = found.policy(id)?;
         let generation = policy.as_ref().map_or(0, JobPolicy::generation);
-        // What it has now, which may be another one than it began with.
+        // The policy now, which may differ from the first one.
         if let Some(policy) = &policy {
             job.policy = *policy.abi();
             job.policy_name = name_to_array(&policy.policy()?.name);
@@ -387,7 +387,7 @@ fn read(
     Ok((status, Some(side)))
 }
 
-/// What a job's connections did, and the same by class.
+/// A job's traffic, in all and by class.
 fn traffic_of(
     found: &discover::Found,
     id: u64,
@@ -405,7 +405,7 @@ fn traffic_of(
     Ok((all, by_class))
 }
 
-/// What the job goes without; of what was attached, also what it does not reach.
+/// Features that the job lacks; of an attached one also sockets out of its reach.
 fn warnings(
     hierarchy: &Hierarchy,
     side: &KernelSide,
@@ -457,7 +457,7 @@ fn class_of(phase: u32) -> u32 {
 }
 
 fn path_of(key: &pl_path_key, path: &pl_path, policy: &pl_policy, now_us: u64) -> Path {
-    // A path that is confirmed while this is read is not from the future.
+    // A path may be confirmed during the read, later than `now_us`.
     let rate = remembered(path, policy, now_us.max(path.confirmed_us));
     Path {
         peer: address(&key.address),

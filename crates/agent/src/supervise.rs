@@ -47,7 +47,7 @@ impl Signals {
     /// Holds the signals back.
     ///
     /// # Errors
-    /// Where that cannot be had, or a process not be waited for: before it is started.
+    /// Where it fails, or the system denies a pidfd, which the wait for the command needs.
     pub fn take() -> Result<Self> {
         pidfd(std::process::id()).map_err(|error| {
             let why = "cannot open a pidfd for the command: a seccomp filter denies pidfd_open, as in older container runtimes, or too many files are open";
@@ -84,7 +84,7 @@ impl Signals {
     pub fn wait(self, mut child: Child) -> Result<Outcome> {
         let failed = |error| Error::system("cannot wait for the command", error);
         let process = pidfd(child.id()).map_err(failed)?;
-        // What came before the command existed is for it, whoever sent it.
+        // Signals from before the command's start are for it, from any sender.
         while let Ok(Some(signal)) = self.descriptor.read_signal() {
             send(&process, signal.ssi_signo);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Keys of a policy that this kernel, or the job's group, may rule out; and what is attached
-//! to an interface for them.
+//! Keys of a policy that this kernel, or the job's group, may rule out; and programs attached to an
+//! interface for them.
 
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,7 +17,7 @@ const TCP_RTO_MAX_MS: libc::c_int = 44;
 /// TCP_RTO_MAX, which a socket has anyway.
 const USUAL_MS: libc::c_int = 120_000;
 
-/// Fails where a job with these options cannot be had.
+/// Fails where a job with these options is not possible.
 ///
 /// # Errors
 /// [`Error::RtoMaxUnavailable`] and [`Error::FixedInGroup`].
@@ -39,8 +39,9 @@ pub(crate) fn check(options: &JobOptions) -> Result<()> {
     }
 }
 
-/// Attaches what keeps the policy's TCP options out of the job's connections, where `process`
-/// is ([`UNKNOWN_RUN`]: where the caller is). With the job's entry gone the next clean-up takes it off.
+/// Attaches the programs that keep the policy's TCP options out of the job's connections, in the
+/// namespace of `process` ([`UNKNOWN_RUN`]: the caller's). After the job's end the next clean-up
+/// detaches them.
 pub(crate) fn attach_options(found: &Found, id: u64, process: u32, policy: &Policy) -> Result<()> {
     let Some(keys) = &policy.options else {
         return Ok(());
@@ -60,7 +61,7 @@ pub(crate) fn attach_options(found: &Found, id: u64, process: u32, policy: &Poli
     })
 }
 
-/// Whether a socket of this kernel has a maximum RTO: asked of one that is never used.
+/// Whether a socket of this kernel has a maximum RTO: tried on one that is never used.
 pub(crate) fn has_rto_max() -> bool {
     let Ok(socket) = TcpListener::bind(("127.0.0.1", 0)) else {
         return false;

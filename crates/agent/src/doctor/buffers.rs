@@ -25,8 +25,8 @@ const FIXED: &str = "a program that sets SO_SNDBUF or SO_RCVBUF disables the ker
 
 /// Compares the autotuning limit with the BDP of the path.
 ///
-/// Twice the BDP: the kernel counts its own overhead in these sizes, and half
-/// of the receive buffer is what it announces (tcp_adv_win_scale = 1).
+/// Twice the BDP: the kernel counts its own overhead in these sizes, and it
+/// announces half of the receive buffer (tcp_adv_win_scale = 1).
 fn automatic(name: &'static str, key: &str, path: PathOptions) -> Check {
     let needed = path.bdp_bytes().saturating_mul(2);
     let Some(sizes) = sysctl(key) else {
@@ -149,7 +149,7 @@ fn pinned(fixed: &[Fixed]) -> Check {
 
 /// Asks every TCP socket of every process whether its buffers are fixed
 /// (SO_BUF_LOCK, Linux 5.15), through a duplicate of its descriptor. sock_diag
-/// does not tell.
+/// lacks it.
 fn tcp_sockets() -> Vec<Fixed> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -165,7 +165,7 @@ fn tcp_sockets() -> Vec<Fixed> {
             continue;
         };
         if pid != own {
-            // What cannot be looked at has ended, or is protected.
+            // A process that cannot be examined has ended or is protected.
             fixed.extend(sockets_of(pid).unwrap_or_default());
         }
     }

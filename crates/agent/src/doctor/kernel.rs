@@ -187,7 +187,7 @@ fn bbr() -> Check {
 }
 
 /// Registers the wrapped Reno for a moment, unless something of ours is
-/// registered already, and cleans up what ended jobs left on the way.
+/// registered already, and removes the leftovers of ended jobs on the way.
 fn registering() -> Check {
     let tried = || -> Result<String> {
         let hierarchy = Hierarchy::find()?;
@@ -214,8 +214,8 @@ fn registering() -> Check {
     }
 }
 
-/// Whether a congestion control may write the flags that quick ACKs are made with
-/// (bpf/tuned.h): all that wrap an algorithm do.
+/// Whether a congestion control may write the flags of quick ACKs (bpf/tuned.h):
+/// all wrappers do.
 fn quick() -> Check {
     match KernelSide::probe(&[], Some("paceline_reno")) {
         Ok(()) => Check::ok(

@@ -128,8 +128,7 @@ enum Source {
 
 impl Group {
     /// The calling user's group of this name; for root, the group of the user behind sudo.
-    /// Where this process is not capable, by the agent at `directory`
-    /// ([`crate::service::DIRECTORY`]).
+    /// Without the capabilities, by the agent at `directory` ([`crate::service::DIRECTORY`]).
     ///
     /// # Errors
     /// [`Error::GroupName`], [`Error::NoAgent`]; that there is no stream yet is no error.
@@ -167,8 +166,8 @@ impl Group {
     /// Its streams now.
     ///
     /// # Errors
-    /// Where the kernel side cannot be read, or the agent does not answer: it is asked anew
-    /// with the next call.
+    /// Where the kernel side cannot be read, or the agent does not answer; the next call asks
+    /// again.
     pub fn streams(&mut self) -> Result<Vec<Stream>> {
         let records = match &mut self.source {
             Source::Direct(local) => local.streams()?,

@@ -226,7 +226,7 @@ mod tests {
         let mut other = hello("bulk");
         other[0] ^= 0x40;
         assert_eq!(read_hello(&other), None);
-        // Nobody is made to allocate what was never sent.
+        // A length alone allocates no memory.
         let mut long = &u32::MAX.to_ne_bytes()[..];
         assert!(read_frame(&mut long, LONGEST_QUESTION).is_err());
     }

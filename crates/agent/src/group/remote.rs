@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Remote {
     socket: PathBuf,
     name: String,
-    /// None after an error: the agent may have been started anew.
+    /// None after an error: the agent may have restarted.
     stream: Option<UnixStream>,
 }
 
@@ -83,7 +83,7 @@ impl Remote {
     }
 }
 
-/// An agent that refuses has gone already, and left its words to be read.
+/// An agent that refuses closes the connection first; its message is still readable.
 fn say(stream: &mut UnixStream, frame: &[u8]) -> io::Result<()> {
     match protocol::write_frame(stream, frame) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

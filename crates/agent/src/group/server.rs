@@ -2,8 +2,7 @@
 //! The agent's side: groups of users without root.
 //!
 //! A client stays connected and asks many times a second, so each has a thread. Access is
-//! decided once, by SO_PEERCRED: a client reaches the groups of its own user, and only names
-//! them.
+//! decided once, by SO_PEERCRED: a client names only groups of its own user.
 
 use std::collections::HashMap;
 use std::io;

@@ -2,10 +2,9 @@
 //! The use of the maps that all jobs share (bpf/accounts.h): each owner has an account, and the
 //! share of a job is released when the job is gone.
 //!
-//! The programs add to a job's counter first, then to its owner's, then to the host's. So
-//! who reads them the other way round never finds more in an account than in its jobs,
-//! unless jobs went whose use was not taken back: because this process did not come to it
-//! yet, or another one was killed before.
+//! The programs add to a job's counter first, then to its owner's, then to the host's. So a
+//! reader in the reverse order never finds more in an account than in its jobs, except the use
+//! of ended jobs that was not released yet: by this process, or by one that was killed.
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -31,7 +30,7 @@ use crate::error::{Error, Result};
 pub(crate) struct Ended {
     /// Its entry at the end.
     pub job: pl_job,
-    /// What it was.
+    /// Its record.
     pub record: Record,
 }
 
@@ -61,7 +60,7 @@ impl Accounts {
 
     fn field(&self, account: usize, of: impl Fn(*mut pl_account) -> *mut u32) -> &AtomicU32 {
         assert!(account < PL_ACCOUNTS as usize);
-        // SAFETY: inside the mapping, aligned, and written by nobody but atomically.
+        // SAFETY: inside the mapping, aligned, and all writes are atomic.
         unsafe { AtomicU32::from_ptr(of(self.first.as_ptr().add(account))) }
     }
 
@@ -149,7 +148,7 @@ impl Accounts {
 
 impl Drop for Accounts {
     fn drop(&mut self) {
-        // SAFETY: what `map` has mapped, of which no reference is left.
+        // SAFETY: the mapping of `map`, to which no reference is left.
         let _ = unsafe { munmap(self.first.cast(), self.bytes.get()) };
     }
 }
@@ -203,8 +202,8 @@ impl Found {
         Ok(entry.as_deref().map(from_bytes).transpose()?)
     }
 
-    /// Deletes a job, its paths and its counters. Returns what it was, if this build can read
-    /// that; `cgroup`: its directory, as far as that is known.
+    /// Deletes a job, its paths and its counters. Returns its entry and record, if this build
+    /// can read them; `cgroup`: its directory, if known.
     pub fn delete_job(&self, id: u64, cgroup: Option<&Path>) -> Result<Option<Ended>> {
         if !self.is_ours() {
             self.delete_entry(id)?;
@@ -214,7 +213,7 @@ impl Found {
             return Ok(None);
         };
         let mut record = self.record(id, &job, cgroup.map(Path::to_path_buf), &[])?;
-        // The entry last: a process that is killed before leaves all of it to the next one.
+        // The entry last: after a kill the next command repeats the deletion.
         self.delete_paths(id, 1, job.used.paths)?;
         let phases = self
             .policy(id)?
@@ -265,7 +264,7 @@ impl Found {
                 .map_err(|error| Error::bpf("cannot read pl_places", error))?;
             if let Some(at) = at {
                 let at: pl_place = from_bytes(&at)?;
-                // Gone already is as good.
+                // Already gone: success.
                 let _ = paths.delete(as_bytes(&at.path));
                 let _ = places.delete(as_bytes(&key));
             }
@@ -281,7 +280,7 @@ impl Found {
             .filter(|key| key.starts_with(&job.to_ne_bytes()))
             .collect();
         for key in of_job {
-            // Gone already is as good.
+            // Already gone: success.
             let _ = map.delete(&key);
         }
         Ok(())
@@ -328,7 +327,7 @@ mod tests {
         let jobs = [job(first, 0)];
         let second = accounts.of(1001, &jobs).unwrap();
         assert_ne!(second, first);
-        // It has no job any more, but paths that are not taken back yet.
+        // It has no job any more, but paths that are not released yet.
         accounts.paths(first as usize).store(3, Ordering::SeqCst);
         assert_ne!(accounts.of(1002, &[]).unwrap(), first);
         accounts.settle(|| Ok(Vec::new())).unwrap();

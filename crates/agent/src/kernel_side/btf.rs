@@ -11,9 +11,9 @@ use libbpf_rs::{AsRawLibbpf, OpenObject};
 
 /// The struct of a congestion control's operations.
 pub(super) const OPERATIONS: &str = "tcp_congestion_ops";
-/// That a transmission starts with nothing in flight: an event among others up to Linux
-/// 7.0, an operation of its own from 7.1 on. A kernel has the algorithms' functions of one
-/// of the two forms.
+/// The start of a transmission with nothing in flight: one of several events up to Linux
+/// 7.0, a separate operation from 7.1 on. A kernel has the algorithms' functions of one of
+/// the two forms.
 const EVENT: &str = "cwnd_event";
 const TX_START: &str = "cwnd_event_tx_start";
 
@@ -36,9 +36,9 @@ impl BbrForm {
     }
 }
 
-/// Takes that operation out of the congestion control `map` whose form is not the
-/// kernel's: libbpf refuses an operation that the kernel does not have, and the kernel a
-/// program that calls a function it does not have.
+/// Removes from the congestion control `map` the operation whose form is not the kernel's:
+/// libbpf refuses an operation that the kernel lacks, and the kernel a program that calls
+/// a function it lacks.
 pub(super) fn fit_operations(open: &mut OpenObject, map: &str) -> libbpf_rs::Result<()> {
     let kernel = TypedBtf::from_vmlinux()?;
     let foreign = match offset(&kernel, TX_START) {
@@ -82,7 +82,7 @@ pub fn load_bbr_module() {
     if available.is_ok_and(|names| names.split_whitespace().any(|name| name == "bbr")) {
         return;
     }
-    // A failure shows in the next look; modprobe's words do not help.
+    // A failure shows in the next check; modprobe's output does not help.
     let _ = Command::new("modprobe")
         .arg("tcp_bbr")
         .stdin(Stdio::null())

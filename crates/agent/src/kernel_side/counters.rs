@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the programs count per job, per CPU (bpf/counters.h).
+//! Counters of the programs, per job and CPU (bpf/counters.h).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ use crate::error::{Error, Result};
 const COUNTERS: &str = "pl_counters";
 const TRIALS: &str = "pl_trials";
 
-/// What connections of a job did, by phase class.
+/// Traffic of a job's connections, by phase class.
 pub type ByClass = BTreeMap<u32, Traffic>;
 
 impl Found {
-    /// What the connections of a job did, by phase class; of those that still send, up to
+    /// Traffic of a job's connections, by phase class; of those that still send, up to
     /// their last burst.
     pub fn traffic(&self, job: u64) -> Result<ByClass> {
         let mut by_class = ByClass::new();
@@ -55,7 +55,7 @@ impl Found {
         Ok(counts)
     }
 
-    /// A job with all that was counted; `open`: what it was not added up yet.
+    /// A job with all its counts; `open`: connections whose counts are not added up yet.
     pub fn record(
         &self,
         id: u64,
@@ -85,13 +85,13 @@ impl Found {
         Ok(record)
     }
 
-    /// Forgets what was counted for a job.
+    /// Deletes a job's counters.
     pub(super) fn delete_counters(&self, job: u64) -> Result<()> {
         self.delete_all_of(COUNTERS, job)?;
         self.delete_all_of(TRIALS, job)
     }
 
-    /// Forgets what sockets counted for a job that ended in the same moment.
+    /// Deletes counters that sockets made for a job that ended in the same moment.
     pub fn delete_stray_counters(&self) -> Result<()> {
         let ids = self.job_ids();
         for name in [COUNTERS, TRIALS] {
@@ -100,7 +100,7 @@ impl Found {
             for key in keys {
                 let job = key.first_chunk().map(|id| u64::from_ne_bytes(*id));
                 if job.is_none_or(|job| !ids.contains(&job)) {
-                    // Gone already is as good.
+                    // Already gone: success.
                     let _ = map.delete(&key);
                 }
             }
@@ -129,7 +129,7 @@ impl Found {
     }
 }
 
-/// Adds what a job's connections have not added up yet.
+/// Adds the counts that a job's connections have not added up yet.
 pub(crate) fn add_open(by_class: &mut ByClass, job: u64, connections: &[pl_connection_record]) {
     let open = |record: &&pl_connection_record| record.job == job && record.new_segs != 0;
     for record in connections.iter().filter(open) {

@@ -60,8 +60,8 @@ pub(crate) fn find() -> Result<Option<Found>> {
     Ok(None)
 }
 
-/// Unregisters congestion controls that no live kernel side stands behind:
-/// what a process leaves that was killed while it loaded or retired.
+/// Unregisters congestion controls without a live kernel side: leftovers of a process
+/// that was killed while it loaded or retired.
 pub(crate) fn unregister_strays() -> Result<()> {
     registered_congestion().iter().try_for_each(unregister)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The connections of groups, read and bounded by their coordinator's client: often, so
-//! what it takes is loaded once.
+//! the programs are loaded once.
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use paceline_abi::{as_bytes, from_bytes, pl_stream_record, pl_uwnd};
@@ -33,7 +33,7 @@ impl Streams {
         Ok(Some(Self { side }))
     }
 
-    /// Whether it is still the live one: with the last job it ends.
+    /// Whether it is still the live one: it ends with the last job.
     pub fn is_live(&self) -> bool {
         self.side.is_live()
     }
@@ -90,7 +90,7 @@ fn forget_ended(bounds: &libbpf_rs::Map<'_>) -> libbpf_rs::Result<()> {
         let value = bounds.lookup(&key, MapFlags::ANY)?;
         let uwnd = value.and_then(|value| from_bytes::<pl_uwnd>(&value).ok());
         if uwnd.is_none_or(|uwnd| uwnd.until_us <= now) {
-            // Gone already is as good.
+            // Already gone: success.
             let _ = bounds.delete(&key);
         }
     }

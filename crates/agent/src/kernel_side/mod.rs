@@ -80,16 +80,15 @@ pub fn describe_identity(identity: u64) -> String {
     format!("abi {}, build {:08x}", identity as u32, identity >> 32)
 }
 
-/// The kernel side as this process has it loaded: maps shared with what is
-/// registered, and programs of its own.
+/// The kernel side that this process has loaded: maps shared with the registered one, and
+/// programs of its own.
 #[derive(Debug)]
 pub struct KernelSide {
     object: Object,
 }
 
 impl KernelSide {
-    /// The live kernel side with everything that a job needs, loading missing parts: where
-    /// other jobs have it all, nothing.
+    /// The live kernel side with all parts that a job needs; only the missing ones are loaded.
     ///
     /// # Errors
     /// [`Error::OtherBuild`] where another build carries jobs,
@@ -151,7 +150,7 @@ impl KernelSide {
         )
     }
 
-    /// Whether it is still the live one: with the last job it ends.
+    /// Whether it is still the live one: it ends with the last job.
     pub(crate) fn is_live(&self) -> bool {
         let meta = self.map("pl_meta");
         let value = meta.map(|meta| meta.lookup(&0u32.to_ne_bytes(), MapFlags::ANY));

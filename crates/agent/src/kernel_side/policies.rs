@@ -2,8 +2,8 @@
 //! The policy that a job has now (`pl_policies`): for the programs, and as text.
 //!
 //! One update of the map replaces all of it, so that a killed command leaves the old policy
-//! or the new one. Of the new one each connection notes the generation; `applied` tells
-//! whether they have all been asked to.
+//! or the new one. Each connection notes the generation of its policy; `applied` is the one
+//! that all connections in reach were given.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,7 +53,7 @@ struct Whole {
     since_us: u64,
 }
 
-/// What is in `pl_job_policy.text`.
+/// The content of `pl_job_policy.text`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Text {
     started: Whole,
@@ -70,7 +70,7 @@ pub(crate) struct JobPolicy {
 }
 
 impl Whole {
-    /// The description is for those who choose a policy: there is no room for it.
+    /// Without the description: it serves the choice of a policy, and there is no room for it.
     fn new(policy: &Policy, since_us: u64) -> Self {
         let origin = match Policy::preset(&policy.name) {
             Some(preset) if preset == *policy => Origin::Preset,
@@ -135,7 +135,7 @@ impl JobPolicy {
         Ok(Self { abi, text })
     }
 
-    /// What follows it, and the form of that for the programs.
+    /// The next policy, and its form for the programs.
     pub fn then(&self, next: Next, policy: &Policy, abi: pl_policy, now_us: u64) -> Result<Self> {
         let mut text = self.text.clone();
         match next {
@@ -193,7 +193,7 @@ impl JobPolicy {
         self.text.set.keys().map(String::as_str)
     }
 
-    /// Where a key of it is from, and since when (CLOCK_MONOTONIC).
+    /// A key's origin and its time (CLOCK_MONOTONIC).
     pub fn origin(&self, key: &str) -> (Origin, u64) {
         match self.text.set.get(key) {
             Some(since_us) => (Origin::Set, *since_us),
@@ -209,7 +209,7 @@ pub(crate) enum Next {
     Keys(Vec<String>),
     /// Another policy.
     Whole,
-    /// What the job began with.
+    /// The policy that the job began with.
     Started,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The programs of a job's cgroup: the same for all jobs.
 //!
-//! They are loaded for the first job. The next one gets the same: to attach a program that
-//! is in the kernel already costs a thousandth of what the verifier takes for it.
+//! They are loaded for the first job. The next one reuses them: to attach a loaded program
+//! costs a thousandth of its verification.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -38,7 +38,7 @@ pub(super) fn cgroup_programs() -> impl Iterator<Item = CgroupProgram> {
     COMMON_PROGRAMS.into_iter().chain(ACK_PROGRAMS)
 }
 
-/// What the cgroup of a job with this policy carries.
+/// The programs on the cgroup of a job with this policy.
 pub(super) fn programs_for(policy: &Policy) -> impl Iterator<Item = CgroupProgram> {
     let holds_acks = policy.holds_acks();
     let acks = ACK_PROGRAMS.into_iter().filter(move |_| holds_acks);
@@ -68,7 +68,7 @@ impl Found {
                     libbpf_sys::BPF_F_ALLOW_MULTI,
                 )
             };
-            // It is there already: from a command that was killed before it had done.
+            // It is there already: a command was killed before it was done.
             let there = || result == -libc::EINVAL && carries(&directory, name, place);
             if result != 0 && !there() {
                 return Err(Error::bpf(
@@ -84,12 +84,12 @@ impl Found {
     }
 }
 
-/// Takes Paceline's programs off a cgroup, whichever build put them there.
+/// Detaches Paceline's programs of any build from a cgroup.
 pub(crate) fn detach_from(cgroup: &Cgroup) -> Result<()> {
     detach(cgroup, cgroup_programs())
 }
 
-/// Takes those off that hold ACKs back, if a job's policy does not ask for it any more.
+/// Detaches the programs that hold ACKs back, if the job's policy no longer has the key.
 pub(crate) fn detach_unasked(cgroup: &Cgroup, policy: &Policy) -> Result<()> {
     match policy.holds_acks() {
         true => Ok(()),

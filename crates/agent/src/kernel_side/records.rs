@@ -5,7 +5,7 @@
 //! sockets in a bucket (`bpf_sk_storage_map_seq_find_next`), and new sockets enter a
 //! bucket at its head. So a connection that begins between two reads makes the iterator
 //! show another one twice. One read is one walk under RCU, where this cannot happen: it is
-//! as long as the kernel allows, and what is seen twice all the same is taken once.
+//! as long as the kernel allows, and a record that still appears twice is kept once.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -15,9 +15,9 @@ use paceline_abi::{from_bytes, Plain};
 
 use crate::error::Result;
 
-/// What the kernel gives for one read at most: 8 pages (`bpf_seq_read`), of 64 KB on some
-/// machines. Its walk ends where the caller's buffer is full, and `Read::read_to_end`
-/// begins with one of 32 bytes.
+/// The kernel's limit of one read: 8 pages (`bpf_seq_read`), of 64 KB on some machines.
+/// Its walk ends where the caller's buffer is full, and `Read::read_to_end` begins with
+/// one of 32 bytes.
 const ONE_READ: usize = 512 << 10;
 
 /// All that an iterator writes, in as few reads as it takes.
@@ -28,7 +28,7 @@ pub(super) fn read_all(iterator: &mut impl Read) -> io::Result<Vec<u8>> {
         match iterator.read(&mut part) {
             Ok(0) => return Ok(bytes),
             Ok(read) => bytes.extend_from_slice(&part[..read]),
-            // The kernel: a million sockets that are none of ours, go on from here.
+            // The kernel has skipped a million other sockets: go on from here.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -117,7 +117,7 @@ mod tests {
     fn a_connection_that_begins_meanwhile_makes_no_other_one_appear_twice() {
         let mut bytes = Vec::new();
         Bucket::of(8).read_to_end(&mut bytes).unwrap();
-        // How it was: read_to_end ends the first walk after one record.
+        // `read_to_end` ends the first walk after one record.
         assert_eq!(cookies(&bytes)[..2], [1, 1]);
 
         let bytes = read_all(&mut Bucket::of(8)).unwrap();

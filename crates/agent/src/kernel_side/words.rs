@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What libbpf and the verifier say. All of it goes to the log; of a load that fails,
-//! the error has the operation, the program and the words that decided it.
+//! Messages of libbpf and the verifier. All of them go to the log; the error of a
+//! failed load has the operation, the program and the decisive message.
 
 use std::os::fd::AsFd;
 
@@ -13,7 +13,7 @@ use paceline_bpf::messages;
 use super::btf::OPERATIONS;
 use crate::error::{Error, Result};
 
-/// Loads the object; an error tells what the kernel refused, and why.
+/// Loads the object; an error names the refused part and the reason.
 pub(super) fn load(open: OpenObject) -> Result<Object> {
     let operations = operations(&open);
     let (loaded, heard) = messages::hear(|| open.load());
@@ -24,8 +24,8 @@ pub(super) fn load(open: OpenObject) -> Result<Object> {
     Ok(object)
 }
 
-/// How far each program is from the verifier's limit of a million instructions: newer
-/// kernels tell more states apart.
+/// Logs each program's verified instructions, of which the limit is a million: newer
+/// kernels distinguish more states.
 fn tell_verified(object: &Object) {
     let own: Vec<u32> = object
         .progs()
@@ -95,7 +95,7 @@ fn refusal(heard: &[String], operations: &[(String, String)]) -> String {
         .iter()
         .find(|(_, rest)| rest.starts_with("BPF program load failed"));
     let Some((program, _)) = failed else {
-        // It did not come to the verifier: a function or an operation is missing.
+        // The load did not reach the verifier: a function or an operation is missing.
         return match heard.first() {
             Some(words) => format!("{ACTION}: {}", words.trim_start_matches("libbpf: ")),
             None => ACTION.to_owned(),
@@ -115,7 +115,7 @@ fn refusal(heard: &[String], operations: &[(String, String)]) -> String {
     }
 }
 
-/// The line of a verifier's log that says why: the last one before its statistics.
+/// The line of a verifier's log with the reason: the last one before its statistics.
 fn last_words(log: &str) -> Option<&str> {
     const STATISTICS: [&str; 5] = [
         "--",

@@ -68,7 +68,7 @@ pub fn run_by_agent(
         source,
     })?;
     let outcome = signals.wait(child)?;
-    // While this process is in the job, the job is there to be asked about.
+    // While this process is in the job, the agent can report it.
     if is_alone(&started.cgroup) {
         verdict::tell(counts(directory), &request.policy, command);
     }
@@ -108,8 +108,8 @@ pub fn set_by_agent(directory: &Path, job: u64, asked: Asked) -> Result<Report> 
 }
 
 /// The jobs that the agent of `directory` knows of the calling user, ended ones too, the newest
-/// first; root is told of all. With a job's name (id, directory or its last part) this one with
-/// all of its numbers, else the newest [`super::MOST_RECORDS`] in short.
+/// first; root gets all. With a job's name (id, directory or its last part) this one with all
+/// of its numbers, else the newest [`super::MOST_RECORDS`] in short.
 ///
 /// # Errors
 /// [`Error::NoAgent`], [`Error::AgentRefused`].
@@ -131,8 +131,7 @@ fn is_alone(cgroup: &Path) -> bool {
     processes.trim() == std::process::id().to_string()
 }
 
-/// What came of the job's connections. No answer is no reason to fail: the command has had
-/// its way.
+/// The counts of the job's connections. A missing answer is no failure: the command has run.
 fn counts(directory: &Path) -> Option<Counts> {
     let question = Question {
         abi: PL_ABI_VERSION,
@@ -149,7 +148,7 @@ fn counts(directory: &Path) -> Option<Counts> {
 
 /// A file by the path that the administrator would give it.
 pub(super) fn listed(policy: &str) -> String {
-    // As `Policy::load` tells files from presets.
+    // As `Policy::load` distinguishes files and presets.
     if !policy.contains('/') && !policy.ends_with(".toml") {
         return policy.to_owned();
     }
@@ -175,7 +174,7 @@ fn refusal(directory: &Path, refused: Refused) -> Error {
     }
 }
 
-/// What answered is no agent of this version.
+/// The answer is not from an agent of this version.
 fn no_answer(directory: &Path) -> Error {
     let socket = directory.join(JOBS_SOCKET);
     Error::path(
@@ -185,8 +184,8 @@ fn no_answer(directory: &Path) -> Error {
     )
 }
 
-/// The same again while the agent restarts: it was there, and its successor will be. Where no
-/// agent has ever been, nobody waits for one.
+/// Repeats the request while the agent restarts. If its socket was never there, it does not
+/// wait.
 fn ask_patiently(directory: &Path, request: &impl Serialize) -> Result<Answer> {
     let until = Instant::now() + RESTART;
     let was_there = directory.join(JOBS_SOCKET).exists();
@@ -234,7 +233,7 @@ fn ask(directory: &Path, request: &impl Serialize) -> Result<Answer> {
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
     let said = stream.write_all(&request::line(request));
-    // Who is refused at once is hung up on, and has the answer all the same.
+    // After an early refusal the connection is closed, but the answer is readable.
     if said
         .as_ref()
         .is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe)

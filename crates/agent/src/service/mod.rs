@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline agent`: jobs for users without root.
 //!
-//! One thread answers requests for jobs and cleans up after them, another one
-//! ([`PageServer`]) hands out phase pages. Nothing is remembered that the kernel does
-//! not know: a killed agent's successor finds all jobs again.
+//! One thread answers requests for jobs and cleans up after them, another one ([`PageServer`])
+//! hands out phase pages. The state of running jobs is in the kernel: a killed agent's
+//! successor finds all jobs again.
 //!
-//! A request names a policy and nothing else that counts. Who asks is the kernel's
-//! word (`peer.rs`); the job is made below the asker's own cgroup, and only the asker
-//! is moved into it.
+//! Of a request only the policy's name counts. The kernel identifies the client (`peer.rs`);
+//! the job is made below the client's own cgroup, and only the client is moved into it.
 
 mod client;
 mod queue;
@@ -62,7 +61,7 @@ pub use request::Asked;
 pub use step::schema as protocol_schema;
 pub use tally::{Connections, Counted, Tally};
 
-/// For the fuzzer: bytes at jobs.sock, from whoever calls.
+/// For the fuzzer: bytes at jobs.sock, from any client.
 #[doc(hidden)]
 pub fn fuzz_request(said: &[u8]) {
     request::fuzz(said);
@@ -113,7 +112,7 @@ impl Service {
             .into());
         }
         raise_open_files();
-        // Before the other thread, which is to have this mask as well.
+        // Before the other thread, which inherits this mask.
         let signals = hold_back_signals()?;
         let socket = directory.join(JOBS_SOCKET);
         // Two agents that start at once do so one after the other.
@@ -200,7 +199,7 @@ impl Service {
                     tracing::info!("too many waiting calls of one user: one is closed");
                 }
             }
-            // One, so that those who call meanwhile have their turn.
+            // Only one, so that new callers get their turn.
             if let Some(call) = self.calls.next() {
                 self.answer(call);
             }
@@ -217,8 +216,7 @@ impl Service {
         timeout(both.min())
     }
 
-    /// Jobs that start one after the other find what the one before has loaded, if `clean`
-    /// leaves that for the next.
+    /// Consecutive jobs reuse the loaded programs, if `clean` leaves them.
     fn clean(&mut self, clean: fn(&Hierarchy, &Lock) -> Result<leftovers::Cleaned>) {
         self.idle = None;
         let cleaned = self
@@ -271,12 +269,12 @@ impl Service {
         }
     }
 
-    /// Answers about the job that the asker is in, if it is the asker's.
+    /// Answers about the client's job, if the client owns it.
     fn look(&self, call: &Call, question: &Question) -> Result<Counts, Refused> {
         let About::Connections = question.about;
         let peer = Peer::of(&call.stream, &call.who)?;
         let found = discover::find()?.filter(discover::Found::is_ours);
-        // In a part of a job's cgroup that a program has made, too.
+        // Also in a child cgroup that a program has made.
         let own = peer.cgroup(&self.hierarchy)?;
         let above = own.path().ancestors();
         for path in above.take_while(|path| path.starts_with(self.hierarchy.mount())) {
@@ -356,7 +354,7 @@ fn admit(config: &Config, stream: &UnixStream, who: &UnixCredentials) -> Result<
     Err(Answer::Refused(Refused::new(Code::Group, message)).to_line())
 }
 
-/// A kernel side without a job, and what would be loaded again for the next one.
+/// A kernel side without a job, kept loaded for the next one.
 #[derive(Debug)]
 struct Idle {
     until: Instant,
@@ -380,8 +378,7 @@ impl Idle {
     }
 }
 
-/// The limit of open files that this process may have: each caller and each process with a
-/// page is one.
+/// Raises the limit of open files: each caller and each process with a page takes one.
 fn raise_open_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));

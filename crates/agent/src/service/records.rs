@@ -35,7 +35,7 @@ pub(super) fn history() -> History {
 
 impl Service {
     pub(super) fn records(&self, call: &Call) -> Result<Answer, Refused> {
-        // Whoever asks must live: a socket may be held by others.
+        // The client must be alive: others may hold its socket.
         let user = Peer::of(&call.stream, &call.who)?.user;
         let malformed = || Refused::new(Code::Malformed, "not a valid request".to_owned());
         let inquiry = Inquiry::read(&call.said).ok_or_else(malformed)?;

@@ -19,7 +19,7 @@ pub(super) const LONGEST: usize = 8192;
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
-    /// PL_ABI_VERSION of the asker.
+    /// PL_ABI_VERSION of the client.
     pub abi: u32,
     /// As the administrator lists it.
     pub policy: String,
@@ -31,7 +31,7 @@ pub(super) struct Request {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Question {
-    /// PL_ABI_VERSION of the asker.
+    /// PL_ABI_VERSION of the client.
     pub abi: u32,
     pub about: About,
 }
@@ -48,9 +48,9 @@ pub(super) enum About {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Setting {
-    /// PL_ABI_VERSION of the asker.
+    /// PL_ABI_VERSION of the client.
     pub abi: u32,
-    /// Id of the job's cgroup. Whose it is the kernel side knows.
+    /// Id of the job's cgroup. The kernel side knows its owner.
     pub job: u64,
     pub set: Asked,
 }
@@ -59,7 +59,7 @@ pub(super) struct Setting {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Inquiry {
-    /// PL_ABI_VERSION of the asker.
+    /// PL_ABI_VERSION of the client.
     pub abi: u32,
     pub records: Inquire,
 }
@@ -82,7 +82,7 @@ pub enum Asked {
     Keys(Vec<String>),
     /// A policy, as the administrator lists it.
     Policy(String),
-    /// What the job began with.
+    /// The policy that the job began with.
     Reset,
 }
 
@@ -113,7 +113,7 @@ pub(super) struct Started {
     pub cgroup: PathBuf,
     /// Its processes may ask for phase pages.
     pub phases: bool,
-    /// The cgroup is a scheduler's step or a container: the asker stays where it is.
+    /// The cgroup is a scheduler's step or a container: the client stays in it.
     pub shared: bool,
 }
 
@@ -367,7 +367,7 @@ mod tests {
             format!("{{\"abi\":{abi},\"policy\":\"lfn\",\"uid\":0}}\n"),
             // Cut at the limit.
             format!("{{\"abi\":{abi},\"policy\":\"lfn\"}}"),
-            // Would reach the terminal of who reads `status`.
+            // It would reach the terminal of a reader of `status`.
             format!("{{\"abi\":{abi},\"policy\":\"lfn\",\"group\":\"\\u001b[2J\"}}\n"),
         ] {
             assert_eq!(code(&said), Code::Malformed, "{said:?}");

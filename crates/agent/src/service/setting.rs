@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `paceline set` of a job's owner.
 //!
-//! A user may put the own jobs under any policy that the administrator lists, and may set
-//! single keys that are harmless, or within the bounds of what is listed
-//! ([`paceline_policy::change::Owner`]). A job that an administrator attached is nobody's.
+//! A user may put own jobs under any policy that the administrator lists, and may set
+//! single keys that are harmless, or within the bounds of the listed policies
+//! ([`paceline_policy::change::Owner`]). Attached jobs are excluded.
 
 use paceline_policy::change::{check_owner, Assignment};
 use paceline_policy::PolicyError;
@@ -18,7 +18,7 @@ use paceline_callers::Call;
 
 impl Service {
     pub(super) fn set(&self, call: &Call) -> Result<Answer, Refused> {
-        // Whoever asks must live: a socket may be held by others.
+        // The client must be alive: others may hold its socket.
         let peer = Peer::of(&call.stream, &call.who)?;
         let malformed = || Refused::new(Code::Malformed, "not a valid request".to_owned());
         let setting = Setting::read(&call.said).ok_or_else(malformed)?;

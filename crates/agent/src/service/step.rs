@@ -6,8 +6,8 @@
 //! builds of Paceline: a version, once published, keeps its meaning. One line of JSON in each
 //! direction; `docs/schemas/agent-protocol.json`.
 //!
-//! Only root may ask. The plugin says whom a process is for; the agent's configuration says
-//! what that user may have, as for `paceline run`.
+//! Only root may ask. The plugin names the user of a process; the agent's configuration lists
+//! that user's policies, as for `paceline run`.
 
 use paceline_cgroup::Seat;
 use schemars::JsonSchema;
@@ -118,7 +118,7 @@ impl Service {
             let what = "only root may ask for others: a plugin runs in the scheduler's daemon";
             return Err(Refused::new(Code::NotRoot, what.to_owned()));
         }
-        // Whoever asks must live: a socket may be held by others.
+        // The client must be alive: others may hold its socket.
         Peer::of(&call.stream, &call.who)?;
         match step {
             Step::AttachStep { .. } => self.attach_step(step).map(Answer::Attached),
@@ -148,12 +148,12 @@ impl Service {
             user: None,
             wait: None,
         };
-        // First: while it is held, the number is nobody else's.
+        // First: the pidfd stays this process's, whatever gets its number later.
         let lives = pidfd(process).map_err(|_| Error::PeerGone { process })?;
         let own = self.hierarchy.of_process(process)?;
         let cgroup = match Seat::of(&self.hierarchy, own) {
             Seat::Shared(cgroup) => cgroup,
-            // Others than the step's processes would come under the policy.
+            // Processes outside the step would come under the policy.
             Seat::Below(cgroup) => {
                 let what = format!(
                     "process {process} is in {}, which is no step's cgroup: Slurm makes one with ProctrackType=proctrack/cgroup and CgroupPlugin=cgroup/v2",

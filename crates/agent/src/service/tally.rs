@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the agent counts while it runs: requests, and what became of the jobs of this host.
+//! Counts of a running agent: requests, and the results of this host's jobs.
 //!
 //! The kernel side counts per job and forgets a job with its end. Here the counts go on: those
 //! of a job are added as they are seen, and once more when the agent sees it end.
@@ -29,7 +29,7 @@ pub struct Connections {
     pub members_full: u64,
     /// Were left alone, because the kernel had no memory for them.
     pub no_storage: u64,
-    /// What they did.
+    /// Their traffic.
     pub traffic: Traffic,
 }
 
@@ -46,7 +46,7 @@ pub struct Counted {
     pub connections: Connections,
 }
 
-/// Shared by the agent and whoever shows the counts.
+/// Shared by the agent and the readers of the counts.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Inner>);
 
@@ -55,14 +55,14 @@ struct Inner {
     counted: Counted,
     /// The jobs that were there at the last look, and what they had counted.
     seen: HashMap<u64, Connections>,
-    /// While somebody looks: jobs that have ended since, which the look may still show.
+    /// During a look: jobs that have ended since, which the look may still show.
     looking: Option<HashSet<u64>>,
     /// Those that have ended.
     history: History,
 }
 
 impl Tally {
-    /// With what is remembered of ended jobs.
+    /// With the records of ended jobs.
     pub(super) fn new(history: History) -> Self {
         Self(Mutex::new(Inner {
             history,
@@ -74,7 +74,7 @@ impl Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before the status is read that [`Tally::look`] is told of. One thread does both.
+    /// Precedes the read of the status for [`Tally::look`]. One thread does both.
     pub fn begin_look(&self) {
         self.lock().looking = Some(HashSet::new());
     }

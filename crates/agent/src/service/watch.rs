@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Noticing that a job has ended: that its last process has, or, where its cgroup is not its
-//! own, its last `paceline run`.
+//! Detects the end of a job: of its last process, or, in a shared cgroup, of its last
+//! `paceline run`.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::kernel_side::discover;
 use crate::supervise::pidfd;
 
-/// The jobs of this host, whoever started them.
+/// The jobs of this host, of all users.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     jobs: Vec<Watched>,
@@ -58,7 +58,7 @@ impl Watch {
             }
         }
         for run in found.runs()? {
-            // One that has ended since is not missed: its cgroup tells in the end.
+            // One that has ended since is not missed: its cgroup reports the end.
             if let Ok(lives) = pidfd(run.process) {
                 self.runs.push(Run {
                     job: run.job,

@@ -43,7 +43,7 @@ pub(super) fn of(policy: Option<&JobPolicy>, now_us: u64) -> Result<Vec<KeyStatu
         .collect())
 }
 
-/// What holds where a policy does not have a key.
+/// The behaviour where a policy lacks a key.
 pub fn without(key: &str) -> &'static str {
     match key {
         "socket.nodelay" => "the program's",

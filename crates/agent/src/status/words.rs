@@ -133,7 +133,7 @@ fn target(policy: &pl_policy) -> Option<&'static str> {
     }
 }
 
-/// Why a connection is as it is, in one line.
+/// The reason for a connection's state, in one line.
 pub(super) fn why(record: &pl_connection_record, policy: &pl_policy) -> String {
     match reason(record.reason) {
         "loopback" => return "unchanged: both ends are on this host".to_owned(),
