@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether an error is about a file that the user wrote: what it is used for was not begun.
+//! Whether an error is about a file that the user wrote: the command's work has not begun.
 
 use paceline_emulator::file::FileError;
 use paceline_experiment::ExperimentError;
@@ -10,8 +10,8 @@ use paceline_simulator::study::StudyError;
 use paceline_simulator::sweep::SweepError;
 use paceline_testbed::TopologyError;
 
-/// An experiment, a topology, a scenario, a link or a gateway that cannot be read, makes no sense, or
-/// has not what the command line asks of it.
+/// An experiment, a topology, a scenario, a link or a gateway that cannot be read, makes no sense,
+/// or lacks what the command line names.
 pub fn is_cause_of(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<ExperimentError>()

@@ -26,13 +26,13 @@ use crate::trusted_path;
 
 /// Exit status of an invalid run.
 const INVALID: u8 = 3;
-/// How long a run may be whose bins are recorded, if its length is not said.
+/// Longest run with recorded bins, if no length is given.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Most drops of a direction that are listed one by one: 100 MB of them.
 const MOST_DROPS: usize = 1 << 20;
 /// Most bins of a direction: more than a day of milliseconds, 400 MB each.
 const MOST_BINS: u64 = 100_000_000;
-/// How often the terminal is told, and Ctrl-C is looked for.
+/// Interval of the terminal's updates, and of checks for Ctrl-C.
 const TELL: Duration = Duration::from_millis(100);
 
 /// Arguments of `paceline emulate`.
@@ -262,7 +262,7 @@ fn run_link(args: &RunArgs) -> Result<ExitCode> {
     let report = emulator.stop()?;
     let captured = capture.map(Capture::finish).transpose();
     let captured = captured.context("cannot write the capture")?;
-    // Only here: what was begun is ended properly first.
+    // Only here: the run ends properly first.
     listened?;
     if let Some(directory) = &args.out {
         record::write(&report, directory)

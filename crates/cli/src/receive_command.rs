@@ -131,8 +131,8 @@ pub fn run(args: Args, verbose: u8) -> Result<ExitCode> {
     )
 }
 
-/// With its metrics, if they are asked for: on a thread that is not confined, because a socket may
-/// lie outside of the root.
+/// With metrics, if requested: on a thread that is not confined, because their socket may lie
+/// outside of the root.
 fn stand_counted(args: Args) -> Result<ExitCode> {
     let counts = Arc::<Counts>::default();
     let Some(address) = &args.metrics else {
@@ -201,7 +201,7 @@ fn stand(args: Args, counts: Arc<Counts>) -> Result<ExitCode> {
     })?
 }
 
-/// What the kernel does not do of the sandbox.
+/// The part of the sandbox that the kernel lacks.
 fn lacks(sandbox: Sandbox) -> Option<&'static str> {
     match sandbox {
         Sandbox::Whole => None,

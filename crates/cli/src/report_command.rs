@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `paceline report`: what a job's connections did, and what its policy did for them.
+//! `paceline report`: a job's traffic, and the effect of its policy.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

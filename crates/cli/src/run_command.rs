@@ -102,7 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if args.gateway.is_some() {
             bail!("--gateway needs root: the gateway takes orders only from its own user");
         }
-        // The agent has its own copy of what it allows, and may read what we may not.
+        // The agent has its own copy of the allowed policies, and may read files that we may not.
         match Policy::load(&args.policy) {
             Ok(_) | Err(PolicyError::Read { .. }) => {}
             Err(error) => return Err(error.into()),

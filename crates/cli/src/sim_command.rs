@@ -209,7 +209,7 @@ fn model(args: &ModelArgs) -> Result<ExitCode> {
     finish(&report, &directory, args.common.json)
 }
 
-/// Writes everything, and says what came out.
+/// Writes all files, and prints the results.
 fn finish(report: &Report, directory: &Path, json: bool) -> Result<ExitCode> {
     let page = report.write(directory)?;
     let results = &report.results;
@@ -241,7 +241,7 @@ fn progress() -> ProgressBar {
     bar
 }
 
-/// How fast it went, for people: nothing of it is in the results.
+/// The speed, for people: it is not in the results.
 #[derive(Default)]
 struct Speed {
     events: AtomicU64,

@@ -117,7 +117,7 @@ fn job_text(job: &JobStatus) -> String {
     text
 }
 
-/// What connections did, in one line.
+/// Traffic in one line.
 pub fn traffic(traffic: &Traffic) -> String {
     format!(
         "{} acknowledged, {}, {} paced starts ({} bad)",
@@ -128,7 +128,7 @@ pub fn traffic(traffic: &Traffic) -> String {
     )
 }
 
-/// Each key of the policy, and where it is from.
+/// Each key of the policy, and its origin.
 fn keys(job: &JobStatus) -> String {
     if job.keys.is_empty() {
         return String::new();

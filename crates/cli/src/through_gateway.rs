@@ -2,8 +2,8 @@
 //! `paceline run --gateway`: has the gateway of this host lead a job's connections.
 //!
 //! The command waits in its job, before it is executed, until the gateway's rules know the job's
-//! cgroup. The gateway leads it as long as this process keeps its connection to it; if the
-//! gateway ends, the next one is asked.
+//! cgroup. The gateway leads the job as long as this process keeps its connection; if the
+//! gateway ends, this process asks the next one.
 
 use std::fs;
 use std::io::{pipe, PipeReader, PipeWriter, Read, Write};
@@ -68,7 +68,7 @@ impl Through {
         (self.pipes.0.as_raw_fd(), self.pipes.1.as_raw_fd())
     }
 
-    /// Why the gateway did not let the command go.
+    /// The gateway's reason for a refusal.
     pub fn refused(&self) -> Option<ServiceError> {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.take()
@@ -97,7 +97,7 @@ async fn lead(
     };
     let _ = permit.write_all(&[1]);
     loop {
-        // It says nothing more until it ends.
+        // The gateway sends nothing more until it ends.
         let _ = led.read_to_end(&mut Vec::new()).await;
         tracing::warn!("the gateway ended: connections of this job are refused until it is back");
         led = loop {
@@ -110,7 +110,7 @@ async fn lead(
     }
 }
 
-/// That of a process, below the root of cgroup v2.
+/// The cgroup of a process, below the root of cgroup v2.
 fn cgroup(process: i32) -> String {
     let file = Path::new("/proc").join(process.to_string()).join("cgroup");
     let text = fs::read_to_string(file).unwrap_or_default();

@@ -139,8 +139,8 @@ fn stop(record: &Record) -> Result<()> {
         return Ok(());
     };
     tracing::info!("{error:#}");
-    // Its number may be another process's a moment later; that it is a moment, and this user's own
-    // process, is what there is.
+    // A moment later the number may be another process's: the moment is short, and without root
+    // that process is this user's own.
     kill(Pid::from_raw(record.pid as i32), Signal::SIGTERM)
         .with_context(|| format!("cannot end process {}", record.pid))
 }

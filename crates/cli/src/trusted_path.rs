@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where root may write what a command line asks for.
+//! Where root may write files that a command line names.
 //!
 //! In a directory that another user may change, a name can become a symbolic link to any file
 //! of the system between a check and its use. So root writes only where no other user could
@@ -43,7 +43,7 @@ pub fn check(path: &Path) -> Result<()> {
     Trusted::here().check(&path)
 }
 
-/// Users and groups whose word root takes.
+/// Users and groups that root trusts.
 struct Trusted {
     users: BTreeSet<u32>,
     groups: BTreeSet<u32>,

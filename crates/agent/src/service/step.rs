@@ -6,8 +6,8 @@
 //! builds of Paceline: a version, once published, keeps its meaning. One line of JSON in each
 //! direction; `docs/schemas/agent-protocol.json`.
 //!
-//! Only root may ask. The plugin names the user of a process; the agent's configuration lists
-//! that user's policies, as for `paceline run`.
+//! Only root may ask. The plugin names the user of a process; the agent's configuration limits
+//! that user, as for `paceline run`.
 
 use paceline_cgroup::Seat;
 use schemars::JsonSchema;

@@ -25,8 +25,8 @@ use crate::interface::Place;
 const INVALID: u8 = 3;
 /// How often statistics are shown.
 const TELL_NS: u64 = 1_000_000_000;
-/// Between two looks at the counters: the least spares the CPU with short windows, the
-/// most is how long Ctrl-C may have to wait.
+/// Between two looks at the counters: the least spares the CPU with short windows, the most
+/// bounds the wait for Ctrl-C.
 const LOOK: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
 
 /// Arguments of `paceline burst`.
@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Hook::Tc => Attach::Classic,
         },
     };
-    // First, because it may come at any time, and cls_bpf must be taken away.
+    // First, because it may come at any time, and cls_bpf must be detached.
     ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
         .context("cannot watch for Ctrl-C")?;
     let mut meter = Meter::start(&options)?;
@@ -198,7 +198,7 @@ fn limit(args: &Args, window_ns: u64) -> Result<Option<u64>> {
     Ok(args.windows.into_iter().chain(of_duration).min())
 }
 
-/// Where it is shown. Each function says false when the reader has gone.
+/// Where it is shown. Each function returns false when the reader has gone.
 struct Show {
     json: bool,
     bar: Option<ProgressBar>,
@@ -287,7 +287,7 @@ fn lines(objects: &[serde_json::Value]) -> Result<bool> {
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            // What is left in the buffer has no reader either.
+            // The rest of the buffer has no reader either.
             let _ = out.into_parts();
             Ok(false)
         }

@@ -10,11 +10,11 @@ use paceline_coordinator::local::{Cap, LocalError, LocalStreams, StreamSample};
 /// include/net/tcp_states.h
 const TCP_ESTABLISHED: u32 = 1;
 
-/// The calling user's group, as the kernel side of this host has it; without root as the
-/// agent says whose sockets are in `agent`.
+/// The calling user's group, from this host's kernel side; without root from the agent
+/// whose sockets are in `agent`.
 pub fn streams(group: &str, agent: &Path) -> anyhow::Result<Box<dyn LocalStreams>> {
     let mut group = Group::open(group, agent)?;
-    // What can never be is told at once; later it may be an agent that is started anew.
+    // An impossible request fails at once; a later failure may be an agent that restarts.
     group.streams()?;
     Ok(Box::new(Local(group)))
 }
@@ -24,7 +24,7 @@ struct Local(Group);
 impl LocalStreams for Local {
     fn streams(&mut self) -> Result<Vec<StreamSample>, LocalError> {
         let streams = self.0.streams()?;
-        // One that is being closed has nothing to wait for the others with.
+        // A closing stream has no data to hold back for the others.
         let open = |stream: &&Stream| stream.state == TCP_ESTABLISHED;
         Ok(streams.iter().filter(open).map(sample).collect())
     }

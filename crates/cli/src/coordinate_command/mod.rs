@@ -28,8 +28,8 @@ use paceline_security::{
 use crate::fingerprint::fingerprint;
 use crate::{metrics, output, trusted_path};
 
-/// Rounds that can be asked for. Below, hosts' own jitter is larger than what a round
-/// repairs; above, a client takes the coordinator for dead.
+/// Bounds of a round. Below, hosts' own jitter exceeds the correction of a round; above, a
+/// client assumes that the coordinator is dead.
 const ROUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(60));
 /// How often the live view is drawn.
 const WATCH: Duration = Duration::from_secs(1);
@@ -243,7 +243,7 @@ fn user_number(name: &str) -> Result<u32> {
     Ok(user.uid.as_raw())
 }
 
-/// Where `user`'s coordinator is, if nothing else was said.
+/// The default socket of `user`'s coordinator.
 fn socket_of(user: Option<u32>) -> PathBuf {
     let own = geteuid().as_raw();
     let user = user.unwrap_or(own);
@@ -331,7 +331,7 @@ async fn serve(args: ServeArgs) -> Result<()> {
         bail!("--status reads from the Unix socket: add --listen PATH");
     };
     let access = Access::new(Target::Local(socket));
-    // A view that cannot be drawn is no reason to end; Ctrl-C is.
+    // A failed view does not end the coordinator; Ctrl-C does.
     let view = async {
         if let Err(error) = watch(&access, None, false).await {
             tracing::warn!("no live view: {error:#}");

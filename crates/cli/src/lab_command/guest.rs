@@ -86,7 +86,7 @@ pub fn run(args: Args, log: Option<String>) -> Result<ExitCode> {
         environment: args.environment,
     };
     let mut print = |stream, text: &str| {
-        // Whoever reads no more does not keep the command from its end.
+        // A closed output does not keep the command from its end.
         let _ = match stream {
             Stream::Output => std::io::stdout().write_all(text.as_bytes()),
             Stream::Error => std::io::stderr().write_all(text.as_bytes()),

@@ -156,7 +156,7 @@ enum BackendName {
     Sim,
 }
 
-/// Runs the command. `log`: what the programs in virtual machines are to log.
+/// Runs the command. `log`: the log filter of programs in virtual machines.
 ///
 /// # Errors
 /// When the experiment is not valid or its run came to no end, a directory holds

@@ -17,7 +17,7 @@ pub struct Agent {
     sent: Sent,
 }
 
-/// What connections have counted.
+/// Counters of connections.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sent {
     held_acks: u64,

@@ -17,7 +17,7 @@ pub use coordinator::coordinator;
 pub use gateway::gateway;
 pub use receiver::receiver;
 
-/// Serves pages, and says where.
+/// Serves pages, and prints the address.
 ///
 /// # Errors
 /// If that is not possible at the address.
@@ -28,7 +28,7 @@ pub fn serve(address: &Address, make: impl FnMut() -> Page + Send + 'static) -> 
     Ok(server)
 }
 
-/// What each page begins with. `state` is what the rest is made of, or why it could not be read.
+/// The start of each page. `state` is the source of the rest, or the error of its read.
 fn begin<T>(state: Result<T>) -> (Page, Option<T>) {
     let state = state
         .inspect_err(|error| tracing::warn!("metrics without the state: {error:#}"))

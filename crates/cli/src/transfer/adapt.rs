@@ -16,8 +16,8 @@ use paceline_agent::job::{self, JobOptions};
 use paceline_agent::{clean_up, group, service};
 use paceline_policy::Policy;
 
-/// The agent's answer is waited for so long before the first connection: what is made later is in
-/// its job. An agent that has another job already answers in milliseconds.
+/// Longest wait for the agent's answer before the first connection: later connections are in its
+/// job. An agent that has another job already answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// At the end, ssh may need so many pauses to leave the cgroup.
 const TRIES: usize = 50;
@@ -42,12 +42,12 @@ pub struct AdaptArgs {
 pub struct Adapted {
     /// This process's own cgroup, and the one that it came from; none if the agent made the job.
     moved: Option<(Cgroup, Cgroup)>,
-    /// What is loaded meanwhile.
+    /// The load that runs meanwhile.
     loading: Option<std::thread::JoinHandle<()>>,
 }
 
 impl AdaptArgs {
-    /// The same for another host, that sends: as its shell takes it.
+    /// The same for another host that sends: options for its shell.
     ///
     /// # Errors
     /// A policy or a group that is none. A policy's file is read at the other host.
@@ -55,7 +55,7 @@ impl AdaptArgs {
         let Some(policy) = &self.policy else {
             return Ok(None);
         };
-        // Nothing that a shell would take for something else.
+        // No characters that are special to a shell.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._/-".contains(c);
         if policy.starts_with('-') || policy.is_empty() || !policy.chars().all(is_plain) {
             bail!(
@@ -79,7 +79,7 @@ impl AdaptArgs {
     /// A standing receiver sends nothing.
     ///
     /// # Errors
-    /// A policy is asked for.
+    /// A policy was given.
     pub fn refuse(&self) -> Result<()> {
         match self.policy {
             None => Ok(()),
@@ -92,7 +92,7 @@ impl AdaptArgs {
     /// Begins. A transfer goes on without adaptation if there can be none: one line says so.
     ///
     /// # Errors
-    /// A policy or a group that is none.
+    /// An invalid policy or group.
     pub fn begin(&self, id: &str) -> Result<Option<Adapted>> {
         let Some(name) = &self.policy else {
             return Ok(None);

@@ -92,7 +92,7 @@ fn with_default_port(host: &str) -> Result<String> {
     }
 }
 
-/// From which host `send` sends.
+/// The host that sends.
 #[derive(Debug)]
 pub enum Route {
     /// From this one.
@@ -101,7 +101,7 @@ pub enum Route {
     Across((SshHost, Vec<Vec<u8>>), (SshHost, Vec<u8>)),
 }
 
-/// What `send` sends, and where to. If the first source is on another host, all are.
+/// Sources and destination of `send`. If the first source is on another host, all are.
 pub fn route(paths: &[OsString]) -> Result<Route> {
     let is_across = match paths.first() {
         Some(first) if paths.len() > 1 => matches!(Address::parse(first)?, Address::Ssh(..)),
@@ -200,7 +200,7 @@ fn destination(paths: &[OsString]) -> Result<(Vec<PathBuf>, Address)> {
     }
 }
 
-/// What `receive` receives, and where to.
+/// Sources and destination of `receive`.
 pub fn sources(paths: &[OsString]) -> Result<(SshHost, Vec<Vec<u8>>, PathBuf)> {
     let Some((last, first)) = paths.split_last().filter(|(_, first)| !first.is_empty()) else {
         bail!("expected [USER@]HOST:SRC... and a destination on this host; or --listen");

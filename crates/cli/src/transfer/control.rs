@@ -16,12 +16,12 @@ use tokio::sync::Notify;
 
 use super::record::directory;
 
-/// Whoever says nothing is not waited for. Changes are taken one after the other.
+/// Time limit of a client: changes are taken one after the other.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest change, bytes.
 const MOST: u64 = 1024;
 
-/// What shall be otherwise.
+/// A change of a transfer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -89,8 +89,8 @@ impl Drop for Bound {
     }
 }
 
-/// Takes changes of a transfer until it is told to stop. A transfer does not fail because it
-/// cannot: then it takes none.
+/// Takes changes of a transfer until one of them stops it. Without a socket it takes none, and
+/// the transfer goes on.
 pub async fn serve(id: &str, tuning: &Tuning) {
     let bound = socket_of(id).context("HOME is not set").and_then(|path| {
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
@@ -152,7 +152,7 @@ async fn take(
     Ok(())
 }
 
-/// Tells a transfer of this user that runs on this host.
+/// Sends a change to a transfer of this user that runs on this host.
 ///
 /// # Errors
 /// It cannot be reached, or refuses.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `--hash-file`: what `b3sum --check` reads, run in the destination.
+//! `--hash-file`: the input of `b3sum --check`, run in the destination.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -28,7 +28,7 @@ impl HashFile {
     /// Adds a file.
     pub fn add(&self, path: &str, blake3: &str) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // What fails here fails at the end, too.
+        // A failure here is a failure at the end, too.
         let _ = file.write_all(line(path, blake3).as_bytes());
     }
 

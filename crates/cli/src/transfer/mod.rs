@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `paceline send` and `receive` share: options, addresses, the run, what is shown.
+//! Common parts of `paceline send` and `receive`: options, addresses, the run, its output.
 
 mod adapt;
 mod address;
@@ -27,7 +27,7 @@ pub use show::Show;
 
 use crate::output;
 
-/// Threads of the runtime. What blocks on a disk leaves its thread to others.
+/// Threads of the runtime. Work that blocks on a disk leaves its thread to others.
 const THREADS: usize = 4;
 
 /// Exit codes of `send` and `receive`.
@@ -90,7 +90,7 @@ pub async fn stopped() {
     let _ = stops.changed().await;
 }
 
-/// Runs a transfer, shows how far it is, and says how it ended.
+/// Runs a transfer, shows its progress, and reports its end.
 pub fn run<F>(
     about: About,
     options: &Options,
@@ -167,7 +167,7 @@ pub fn usage(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code_of_reason(Reason::Usage))
 }
 
-/// The other side of ssh. Its user was told by the command; here it is for the log.
+/// The other side of ssh. The command reports to the user; this is for the log.
 pub fn helper_ended(ended: paceline_mover::Result<()>) -> Result<ExitCode> {
     match ended {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -163,7 +163,7 @@ pub fn ports(text: &str) -> Result<(u16, u16), String> {
 }
 
 impl Options {
-    /// As both sides are told.
+    /// As both sides receive them.
     pub fn wire(&self) -> Result<wire::Options> {
         let chunk = match self.chunk {
             None => None,
@@ -213,7 +213,7 @@ impl Options {
         })
     }
 
-    /// What may change while it runs.
+    /// The settings that may change during the run.
     pub fn tuning(&self) -> Tuning {
         Tuning::new(self.streams, self.rate.map(Rate::bits_per_second))
     }
@@ -238,7 +238,7 @@ impl AccessArgs {
         self.token_file.is_none() && self.ca.is_none() && self.pin.is_none() && self.cert.is_none()
     }
 
-    /// Where ssh leads.
+    /// Refuses these options for a path by ssh.
     pub fn refuse(&self) -> Result<()> {
         match self.is_empty() {
             true => Ok(()),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Files of transfers that have ended are kept for so long, seconds: a week.
 const KEPT_S: u64 = 7 * 24 * 3600;
 
-/// How a transfer is.
+/// The state of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -37,13 +37,13 @@ pub struct About {
     pub to: String,
 }
 
-/// What is known of it.
+/// The record of a transfer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     /// The transfer.
     #[serde(flatten)]
     pub about: About,
-    /// How it is.
+    /// Its state.
     pub state: State,
     /// The command's process, and when that started (clock ticks since boot).
     pub pid: u32,

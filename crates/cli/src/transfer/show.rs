@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a transfer shows: a bar, lines, or JSON.
+//! The output of a transfer: a bar, lines, or JSON.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ const BAR: Duration = Duration::from_millis(200);
 /// And lines of JSON come, and the record is written.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Where it goes.
+/// Where the output goes.
 pub struct Show {
     bar: Option<ProgressBar>,
     is_json: bool,
@@ -159,7 +159,7 @@ impl Show {
         }
     }
 
-    /// How far it is.
+    /// Its progress.
     pub fn progress(&self, progress: &Progress) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (entries, done) = (count(&progress.entries), count(&progress.entries_done));

@@ -151,7 +151,7 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
 /// `lab down`.
 ///
 /// # Errors
-/// When something of it does not end, or it is not clear which lab is meant.
+/// When a part of it does not end, or the lab is ambiguous.
 pub fn down(args: &DownArgs) -> Result<ExitCode> {
     let outcome = client::down(args.name.as_deref())?;
     let (what, processes) = match outcome {
@@ -257,11 +257,11 @@ pub fn mpirun(args: &MpirunArgs) -> Result<ExitCode> {
 /// Where `lab up` has not started it.
 pub fn keep() -> Result<ExitCode> {
     keeper::keep()?;
-    // What was in the way has been told.
+    // The error was reported already.
     Ok(ExitCode::FAILURE)
 }
 
-/// `lab shell`: what a launcher on one of the hosts uses instead of ssh.
+/// `lab shell`: the replacement for ssh of a launcher on one of the hosts.
 ///
 /// # Errors
 /// Where no host is named, or none that is there.
@@ -276,10 +276,10 @@ pub fn shell(args: &ShellArgs) -> Result<ExitCode> {
     Ok(become_command(command))
 }
 
-/// `lab guard`: ends what runs on an experiment's hosts when that was killed.
+/// `lab guard`: ends the processes on an experiment's hosts when that was killed.
 ///
 /// # Errors
-/// Where something of it stays.
+/// Where a part of it remains.
 pub fn guard(args: &GuardArgs) -> Result<ExitCode> {
     if site::guard(&args.mark, &args.directory)? {
         // The program's job: as every command does.
@@ -290,7 +290,7 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Never returns but with what stood in the way, as shells have it.
+/// Returns only on failure, with the exit code of shells for it.
 fn become_command(mut command: Command) -> ExitCode {
     let error = command.exec();
     let program = Path::new(command.get_program());

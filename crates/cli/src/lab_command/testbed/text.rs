@@ -201,7 +201,7 @@ fn line_cells(line: &Line) -> [String; 4] {
 
 fn rate(reading: Reading<u64>) -> String {
     let read = reading.read.map_or_else(unknown, |read| {
-        // What the kernel was told is exact, what was measured is not.
+        // A configured value is exact, a measured one is not.
         let show = if read == reading.asked {
             alone
         } else {
