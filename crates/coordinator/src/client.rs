@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(90);
 /// After this time in the group a session counts as a success: the next pause is short again.
 const SETTLED: Duration = Duration::from_secs(10);
-/// A coordinator cannot bound windows for longer than this with one word.
+/// A coordinator cannot bound windows for longer than this with one message.
 const LONGEST_LEASE: Duration = Duration::from_secs(240);
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -146,7 +146,7 @@ async fn connect(access: &Access, joined: &Join) -> Result<Session> {
                         .await
                         .map_err(|_| FrameError::Slow(PATIENCE))?
                         .map_err(|error| match error.kind() {
-                            // What rustls says of a certificate; else the connection broke.
+                            // The error of rustls about a certificate; else the connection broke.
                             std::io::ErrorKind::InvalidData => {
                                 SecurityError::Handshake(error).into()
                             }
@@ -167,13 +167,12 @@ async fn connect(access: &Access, joined: &Join) -> Result<Session> {
     Ok(Session { reader, writer })
 }
 
-/// Takes part in the group until `stop`. When the coordinator is gone the streams'
-/// windows expire by themselves, and it is looked for again and again.
+/// Takes part in the group until `stop`. When the coordinator is gone the streams' windows expire
+/// by themselves, and the client tries to connect again and again.
 ///
 /// # Errors
-/// Before the first success: what will not get better by itself, which is all but a
-/// coordinator that is not there yet. Later: only a refusal for good.
-/// [`Error::GivenUp`] after the time that was set.
+/// Before the first success: every error except a coordinator that is not there yet. Later: only
+/// a refusal for good. [`Error::GivenUp`] after the time that was set.
 pub async fn join(
     config: &ClientConfig,
     local: &mut dyn LocalStreams,
@@ -303,7 +302,7 @@ impl<'a> Streams<'a> {
         streams
     }
 
-    /// Bounds those that were reported; a lift ends at what this host has shown.
+    /// Bounds the reported streams; this host's own delivery limits a lift.
     fn apply(&mut self, caps: &[Cap], lease: Duration) {
         let held = |cap: &Cap| {
             let sample = self.samples.get(&cap.cookie)?;
@@ -316,7 +315,7 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// Rounds, until something breaks: what.
+/// Takes part in rounds until an error, and returns it.
 async fn take_part(session: &mut Session, streams: &mut Streams<'_>) -> Error {
     let begun = Instant::now();
     let mut polled = 0;
@@ -366,7 +365,7 @@ impl Control {
     /// Connects; `host` names this client.
     ///
     /// # Errors
-    /// All that can go wrong with a connection.
+    /// All errors of a connection.
     pub async fn connect(access: &Access, host: &str) -> Result<Self> {
         let joined = Join {
             role: Role::Control,

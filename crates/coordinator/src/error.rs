@@ -42,7 +42,7 @@ pub enum Error {
     /// A group that is not served here.
     #[error("this coordinator does not serve group {group:?}: it serves {}", .served.join(", "))]
     NoSuchGroup {
-        /// As asked for.
+        /// As requested.
         group: String,
         /// Those that are.
         served: Vec<String>,
@@ -60,7 +60,7 @@ pub enum Error {
     Listen {
         /// As given.
         address: String,
-        /// The kernel's word.
+        /// The kernel's error.
         source: io::Error,
     },
     /// No process listens on a Unix socket.
@@ -76,7 +76,7 @@ pub enum Error {
     Connect {
         /// As given.
         address: String,
-        /// The kernel's word.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Text that is no address.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A group's rounds, without I/O or clock: pending reports, received reports, what windows come
-//! of it.
+//! A group's rounds, without I/O or clock: pending reports, received reports, resulting
+//! windows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Group {
         }
     }
 
-    /// Another algorithm, which knows nothing of the one before.
+    /// Another algorithm, in its initial state.
     pub fn set(&mut self, choice: Choice) {
         self.algorithm = choice.start();
         self.choice = choice;
@@ -103,7 +103,7 @@ impl Group {
         lease(self.period())
     }
 
-    /// Begins a round: its number, and until when reports are waited for.
+    /// Begins a round: returns its number, and the deadline of reports.
     pub fn begin(&mut self, now: Duration) -> (u64, Duration) {
         self.round += 1;
         self.begun = Some(now);
@@ -156,7 +156,7 @@ impl Group {
                 taken,
                 sample,
             }));
-        // One stream, one window. Which of two samples is kept matters to nobody else.
+        // One stream, one window. The choice of two samples affects only this client.
         member.streams.sort_by_key(|stream| stream.id.cookie);
         member.streams.dedup_by_key(|stream| stream.id.cookie);
         let samples = member.streams.iter().map(|stream| &stream.sample);
@@ -261,7 +261,7 @@ impl Group {
         }
     }
 
-    /// Its entry in `status`; `history` says whether all of its last rounds.
+    /// Its entry in `status`; `history`: with all of its last rounds.
     pub fn status(&self, name: &str, now: Duration, history: bool) -> GroupStatus {
         GroupStatus {
             group: name.to_owned(),

@@ -2,12 +2,12 @@
 //! Parallel streams that finish together (kamezawa-2004, section 5): clients report the
 //! windows of their hosts' streams, a coordinator answers with bounds for them.
 //!
-//! - [`algorithm`]: which bounds; pure, without clock or I/O;
-//! - [`local`]: what a client needs of its own host;
+//! - [`algorithm`]: computes the bounds; pure, without clock or I/O;
+//! - [`local`]: a client's access to its own host;
 //! - [`server`], [`client`]: the two ends;
-//! - [`protocol`]: what they say to each other, in the frames of [`paceline_security`], which
-//!   also says who may;
-//! - [`status`]: what can be seen of a group.
+//! - [`protocol`]: their messages, in the frames of [`paceline_security`], which also
+//!   authorizes clients;
+//! - [`status`]: the status of a group.
 
 #![forbid(unsafe_code)]
 

@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct StreamSample {
     /// Names the socket on its host (SO_COOKIE). Never used again while the host is up.
     pub cookie: u64,
-    /// Where its packets go, if known: streams to different networks are not taken for
-    /// one route.
+    /// Where its packets go, if known: streams to different networks are on different routes.
     pub destination: Option<IpAddr>,
     /// Sent and not acknowledged yet, segments.
     pub inflight_segs: u32,
@@ -64,12 +63,11 @@ pub trait LocalStreams: Send {
     /// The group's streams that are open now.
     ///
     /// # Errors
-    /// The client says so in its log, reports no streams, and asks again in the next
-    /// round.
+    /// The client logs it, reports no streams, and asks again in the next round.
     fn streams(&mut self) -> Result<Vec<StreamSample>, LocalError>;
 
-    /// Bounds windows until `lease` has passed or other bounds come; then the streams are
-    /// free. A cookie that is no longer there is none of the caller's concern.
+    /// Bounds windows until `lease` has passed or other bounds come; then the streams are free.
+    /// A cookie that is no longer there is no error.
     ///
     /// # Errors
     /// As [`streams`](Self::streams).

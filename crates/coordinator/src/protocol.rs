@@ -16,7 +16,7 @@
 //! Refused                                                         the server's last
 //! ```
 //!
-//! Whatever is not expected ends the connection.
+//! An unexpected message ends the connection.
 
 use std::time::Duration;
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The limit of a lifted window.
 //!
-//! Windows come of what all members report, and a member may report what it likes: one
-//! that says it had half a billion segments in flight would have the others lift theirs
-//! to as much. So a lift is held to what its own host has shown: what that host delivered
-//! to the destination, by all its streams together, in a round trip of this stream (RFC
-//! 6349: the bandwidth-delay product), twice, so that a rate may double in a round trip
-//! as in slow start. Both ends do so: a server because clients may be older, a client
-//! because it need not believe a server.
+//! Windows depend on the reports of all members, and a member may report any value: with
+//! half a billion segments in flight, one would make the others lift their windows to as
+//! much. So a lift is limited by its own host's delivery: the data that this host
+//! delivered to the destination, by all its streams together, in a round trip of this
+//! stream (RFC 6349: the bandwidth-delay product), twice, so that a rate may double in a
+//! round trip as in slow start. Both ends do so: a server because clients may be older, a
+//! client because it need not trust a server.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -11,7 +11,7 @@ const KEPT_RECORDS: usize = 120;
 /// Rounds whose latencies are kept: 99 % of 1,000 leaves out ten.
 const KEPT_LATENCIES: usize = 1000;
 
-/// How far a stream is.
+/// Progress of a stream.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub struct Progress {
     /// Its host's name.

@@ -29,7 +29,7 @@ pub enum WireError {
         /// The limit.
         limit: usize,
     },
-    /// A name that would make a mess of a log or a terminal.
+    /// A name that would garble a log or a terminal.
     #[error("{0:?} is not a name: write 1 to {MOST_NAME} letters, digits and . _ - : @")]
     Name(String),
 }

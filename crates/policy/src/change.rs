@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Single keys of a policy: given another value, and read.
 //!
-//! A key's row in `KEYS` says what a new value does to a running connection, and what the
-//! owner of a job may set without root.
+//! A key's row in `KEYS` has the effect of a new value on a running connection, and the values
+//! that the owner of a job may set without root.
 
 use std::str::FromStr;
 
@@ -45,19 +45,19 @@ impl FromStr for Assignment {
     }
 }
 
-/// What a new value of a key does to a connection that runs.
+/// The effect of a key's new value on a running connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Running {
     /// It has the new value at once.
     Now,
     /// Only a smaller one: the kernel never raises rttvar to a larger minimum RTO
-    /// (tcp_rtt_estimator), so that of a larger one nothing is to be seen.
+    /// (tcp_rtt_estimator), so a larger one has no effect.
     Smaller,
     /// Nothing: new connections only.
     Never,
 }
 
-/// What the owner of a job may set by the agent, without root.
+/// The values that the owner of a job may set by the agent, without root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Any value that a file may have: it is gentler than the kernel, or at the owner's expense.
@@ -122,7 +122,7 @@ fn most_rto_us(policy: &Policy) -> u64 {
     number_of(policy, "rto.least").map_or(KERNELS_RTO_US, |least| least + jitter)
 }
 
-/// What the owner of a job may set this key to.
+/// The values of this key that the owner of a job may set.
 pub fn owner(key: &str) -> Owner {
     row(key).2
 }
@@ -158,7 +158,7 @@ impl Policy {
             if assignments[..number].iter().any(|other| other.key == *key) {
                 problems.push(format!("{key}: is given twice"));
             }
-            // What is left out no reader sees.
+            // The reader does not see a key that is left out.
             if assignment.value.is_none() && !is_known(key) {
                 problems.push(format!(
                     "{key}: unknown key, so there is nothing to leave out"
@@ -197,7 +197,7 @@ impl Policy {
     }
 }
 
-/// Problems of what an owner sets, where `listed` is what the administrator allows by name.
+/// Problems of an owner's values; `listed`: the policies that the administrator allows by name.
 ///
 /// # Errors
 /// One line for each key that is not the owner's to set.
@@ -210,7 +210,7 @@ pub fn check_owner<'p>(
         let number = value.as_deref().and_then(number);
         match (owner(key), number) {
             (Owner::Any, _) => {}
-            // Left out is the kernel's own; what is no number the policy's check refuses.
+            // Left out is the kernel's own; the policy's check refuses a value that is no number.
             (Owner::NotLess | Owner::NotMore, None) => {}
             (Owner::NotLess, Some(asked)) => {
                 let least = listed.clone().filter_map(|policy| number_of(policy, key)).min();
@@ -291,7 +291,7 @@ fn put(table: &mut Table, key: &str, value: Option<&str>) {
     }
 }
 
-/// What a file has without quotes: a count or a switch; all else is a string.
+/// A file's values without quotes are counts and switches; all others are strings.
 fn typed(value: &str) -> Value {
     if let Ok(count) = value.parse::<i64>() {
         return Value::Integer(count);
@@ -500,7 +500,7 @@ mod tests {
             let told = check(refused).unwrap_err();
             assert!(told.starts_with(part), "{told}");
         }
-        // Where none is listed that has the key, the kernel's own is the bound.
+        // Where no listed policy has the key, the kernel's own value is the bound.
         let none = |text: &str| check_owner(&[text.parse().unwrap()], std::iter::empty());
         assert!(none("rto.least=199ms").is_err() && none("rto.least=200ms").is_ok());
         assert!(none("window.initial=11").is_err() && none("window.initial=10").is_ok());

@@ -2,9 +2,9 @@
 //! Policies: the changes that Paceline makes to a job's TCP connections.
 //!
 //! A policy is a TOML file or one of the built-in presets. This crate reads and
-//! checks them, and turns them into what the kernel side takes. It looks at no
-//! clock, socket or global state; files are read by [`Policy::load`] alone.
-//! Keys, units, defaults and ranges are described in `docs/policies.md`.
+//! checks them, and converts them to the kernel side's form. It reads no clock,
+//! socket or global state; files are read by [`Policy::load`] alone. Keys,
+//! units, defaults and ranges are described in `docs/policies.md`.
 
 #![forbid(unsafe_code)]
 

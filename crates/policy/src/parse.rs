@@ -228,8 +228,8 @@ fn window(keys: &file::Window, base: Base, place: &Place<'_>) -> Option<Window> 
     })
 }
 
-/// What else sets the window or the pace has no say beside a fixed window; nor has the
-/// initial window beside a start-up law.
+/// Beside a fixed window other keys of the window or the pace have no effect; nor has
+/// the initial window beside a start-up law.
 fn fixed_alone(keys: &file::Window, file: &File, place: &Place<'_>) {
     let targeted = |keys: &file::Startup| !matches!(keys.target, None | Some(file::Target::Off));
     let starts = file.startup.as_ref().is_some_and(targeted);
@@ -293,7 +293,7 @@ fn options(keys: file::Options, place: &Place<'_>) -> Option<Options> {
     Some(options)
 }
 
-/// Whether a law changes how bursts are sent, which others could be compared with.
+/// Whether a law changes the sending of bursts, so that held-out bursts differ from them.
 fn has_law(file: &File) -> bool {
     let targeted = |keys: &file::Startup| !matches!(keys.target, None | Some(file::Target::Off));
     let spaced = |keys: &file::Spacing| keys.clustered == Some(true) || keys.gap.is_some();

@@ -82,7 +82,7 @@ pub enum ChoiceError {
         /// Those that it has, with defaults.
         known: &'static str,
     },
-    /// A parameter's value that cannot be.
+    /// An invalid value of a parameter.
     #[error("{key}={value}: expected {expected}")]
     Value {
         /// The parameter.
@@ -113,7 +113,7 @@ fn names() -> String {
 }
 
 impl Choice {
-    /// The algorithm, knowing nothing yet.
+    /// The algorithm in its initial state.
     pub fn start(&self) -> Box<dyn Algorithm> {
         match &self.kind {
             Kind::Even(config) => Box::new(Even::new(config.clone())),
@@ -126,8 +126,8 @@ impl Choice {
         }
     }
 
-    /// How long the next round of `started`, which is of this choice, should last: as was
-    /// asked for with `period=`, or as it thinks right.
+    /// Length of the next round of `started`, which is of this choice: that of `period=`,
+    /// or the algorithm's own.
     pub fn period_of(&self, started: &dyn Algorithm) -> Duration {
         self.period.unwrap_or_else(|| started.period())
     }

@@ -30,10 +30,10 @@ pub struct StreamId {
 pub struct Stream {
     /// Which stream it is.
     pub id: StreamId,
-    /// When its host took the sample, by the clock of the client's session. Differences
-    /// between samples of one stream mean something, anything else does not.
+    /// When its host took the sample, by the clock of the client's session. Only
+    /// differences between samples of one stream have a meaning.
     pub taken: Duration,
-    /// The reports.
+    /// The sample.
     pub sample: StreamSample,
 }
 
@@ -91,7 +91,7 @@ pub trait Algorithm: Send {
     /// from any moment and never goes back. Returns bounds for each, in the same order.
     fn round(&mut self, now: Duration, streams: &[Stream]) -> Vec<Limits>;
 
-    /// How long the next round should last where the user has not said so.
+    /// Length of the next round, unless the user sets one.
     fn period(&self) -> Duration {
         // kamezawa-2004, 5.5.
         Duration::from_secs(1)
@@ -107,7 +107,7 @@ pub trait Algorithm: Send {
 const LEASE_ROUNDS: u32 = 4;
 const LEASE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(240));
 
-/// How long the bounds hold that a round of this length has given, without new ones.
+/// How long the bounds of a round of this length hold without new ones.
 pub fn lease(period: Duration) -> Duration {
     (LEASE_ROUNDS * period).clamp(LEASE.0, LEASE.1)
 }

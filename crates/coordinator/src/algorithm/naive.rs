@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Algorithm, Limits, Stream};
 
-/// Which value is made of the windows of all streams.
+/// The value that is computed from the windows of all streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     /// The largest window.
@@ -68,7 +68,7 @@ impl Value {
 
 impl Algorithm for Naive {
     fn round(&mut self, _now: Duration, streams: &[Stream]) -> Vec<Limits> {
-        // A stream with nothing to send has no window to tell of.
+        // A stream with nothing in flight has no window to report.
         let windows: Vec<f64> = streams
             .iter()
             .filter(|stream| stream.sample.inflight_segs > 0)

@@ -43,7 +43,7 @@ impl ScoreboardConfig {
     };
 }
 
-/// A score this small is forgotten: no vote that still counts is.
+/// Smaller scores are deleted: no vote that still counts is as small.
 const FORGOTTEN: f64 = 1e-3;
 /// Rounds in round trips: no shorter than what a group of many hosts can answer in, no longer
 /// than the paper's.
@@ -70,9 +70,9 @@ impl Scoreboard {
         }
     }
 
-    /// The block of a window: its number times its size is the largest window in it. That is
-    /// what stands for the block, which the paper leaves open: nobody who voted for the best
-    /// one is cut.
+    /// The block of a window: its number times its size is the largest window in it. This
+    /// value stands for the block, which the paper leaves open: no stream that voted for the
+    /// best one is cut.
     fn block(&self, segs: f64) -> u32 {
         (segs / self.config.block_segs).ceil() as u32
     }

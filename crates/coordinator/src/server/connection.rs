@@ -20,8 +20,8 @@ use crate::{Error, Result};
 const WAITING: usize = 8;
 /// How long a client may take to read one.
 const WRITE_PATIENCE: Duration = Duration::from_secs(2);
-/// Members say something each round, and the hub judges that; control may be quiet, but
-/// not for ever.
+/// Members report each round, and the hub checks that; control may be quiet, but not
+/// for ever.
 const READ_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Decides which connections are admitted.
@@ -156,7 +156,7 @@ impl Gate {
                     return Err(Error::Refused { for_good, text });
                 }
             }
-            // The hub does not want it any more.
+            // The hub has closed the channel.
             Ok(())
         };
         let read = async {
@@ -186,7 +186,7 @@ impl Gate {
         };
         self.tell(Event::Leave { place }).await?;
         match ended {
-            // It has been told.
+            // The member has the reason.
             Err(Error::Refused { text, .. }) => {
                 tracing::info!("a member was told: {text}");
                 Ok(())
@@ -222,7 +222,7 @@ impl Gate {
     }
 }
 
-/// An error as a client is told that is in already.
+/// An error as an admitted client receives it.
 fn refusal(error: &Error) -> Message {
     Message::Refused {
         for_good: matches!(error, Error::NoSuchGroup { .. }),

@@ -23,7 +23,7 @@ use crate::{Error, Result};
 const SILENT_ROUNDS: u32 = 5;
 /// An empty group is kept this long: its clients may be on their way back.
 const EMPTY_KEPT: Duration = Duration::from_secs(60);
-/// With nothing to do the hub looks around this often.
+/// An idle hub checks its groups this often.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Where a member is.
@@ -95,7 +95,7 @@ impl Hub {
             let due = self.groups.values().map(|running| running.due).min();
             let until = self.origin + due.unwrap_or(idle).min(idle);
             tokio::select! {
-                // A round that is due is not put off by those who report much.
+                // Frequent reports do not delay a round that is due.
                 biased;
                 () = sleep_until(until) => self.rounds(),
                 event = events.recv() => match event {
@@ -130,7 +130,7 @@ impl Hub {
             } => self.report(&place, round, taken_us, streams),
             Event::Leave { place } => self.leave(&place),
             Event::Request { request, answer } => {
-                // Who has gone does not want to know.
+                // A client that has gone needs no answer.
                 let _ = answer.send(self.answer(request));
             }
         }
@@ -203,8 +203,8 @@ impl Hub {
         }
     }
 
-    /// Tells a client why it has to go, if it still listens. It may come again: what it
-    /// did may have been one moment's.
+    /// Dismisses a client, with the reason if it still reads. It may come again: the
+    /// cause may be over.
     fn dismiss(&mut self, place: &Place, reason: &'static str, text: &str) {
         if let Some(messages) = self.messages.get(&place.client) {
             let group = self.groups.get(&place.group);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The coordinator: listens, lets in, and runs the rounds.
+//! The coordinator: listens, admits clients, and runs the rounds.
 
 mod connection;
 mod hub;
@@ -67,7 +67,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Bounds of what clients can cost.
+/// Bounds of the clients' resources.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Members at once.
@@ -140,8 +140,8 @@ impl ServerConfig {
         }
     }
 
-    /// Never open: whoever is not on this host needs TLS, and whoever the kernel or a
-    /// certificate does not name needs the token.
+    /// Never open: a client on another host needs TLS, and a client that neither the kernel
+    /// nor a certificate names needs the token.
     fn check(&self, address: SocketAddr) -> Result<()> {
         let open = |text: String| Err(SecurityError::Open(text).into());
         let loopback = address.ip().to_canonical().is_loopback();
@@ -273,7 +273,7 @@ impl Server {
 /// ones over TCP have separate slots: no kind can take another kind's.
 #[derive(Clone)]
 struct Places {
-    /// Of this host, whom the kernel has named.
+    /// Of this host, identified by the kernel.
     local: Arc<Semaphore>,
     unauthenticated: Arc<Slots>,
 }

@@ -37,7 +37,7 @@ impl Refusals {
         last.when = Instant::now();
     }
 
-    /// How a connection ended. Gone without a word: no harm meant, and none done.
+    /// Logs the end of a connection. A broken connection is no refusal.
     pub fn ended(&self, peer: &str, ended: Result<(), Error>) {
         match ended {
             Ok(()) => tracing::debug!("{peer}: ended"),

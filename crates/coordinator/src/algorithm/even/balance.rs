@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Between routes. Whether two of them meet at one bottleneck cannot be seen from
-//! outside, so it is tried: the one that would end last gets a little room, the one that
-//! would end first gives it. If the first delivers more then, they meet, and from now on
-//! share by what they have to send. If not, both get back what they had.
+//! Balance between routes. A bottleneck that two of them share is not visible from
+//! outside, so a trial finds it: the one that would end first gives a little of its
+//! budget to the one that would end last. If that one then delivers more, they meet, and
+//! from now on share by their remaining data. If not, both get their former budgets
+//! back.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -115,7 +116,7 @@ impl Balance {
                 continue;
             };
             let gained = receiver.rate - trial.before_segs_per_s;
-            // Where they do not meet, what was moved waits in the receiver's queue.
+            // If they do not meet, the moved segments wait in the receiver's queue.
             let waits_us = trial.moved_segs_per_s / receiver.rate * receiver.rtt_s * 1e6;
             let longer_us = routes[receiver.place].1.route.delay_us() - trial.before_us;
             if gained >= ARRIVED * trial.moved_segs_per_s && longer_us < ARRIVED * waits_us {
@@ -166,7 +167,7 @@ impl Balance {
         self.meeting.insert(to, to);
     }
 
-    /// Routes that meet divide their rate by what they have to send.
+    /// Routes that meet divide their rate in proportion to their remaining data.
     fn share(&mut self, now: Duration, places: &[Place], routes: &mut [(RouteId, Known)]) {
         let slowest = places.iter().map(|place| place.rtt_s).fold(0.0, f64::max);
         if now.saturating_sub(self.shared) < Duration::from_secs_f64(slowest) {
@@ -212,7 +213,7 @@ impl Balance {
                 change.clamp(-STEP * given, STEP * given)
             };
             let changes: Vec<f64> = class.iter().map(|place| wanted(place)).collect();
-            // What one gets another gives, all in all.
+            // In sum the routes give as much as they get.
             let gets: f64 = changes.iter().filter(|c| **c > 0.0).sum();
             let gives: f64 = -changes.iter().filter(|c| **c < 0.0).sum::<f64>();
             let both = gets.min(gives);
@@ -270,7 +271,7 @@ impl Balance {
 }
 
 impl Route {
-    /// Gives a route room for so much more rate, segments per second.
+    /// Enlarges a route's budget for so much more rate, segments per second.
     fn add_rate(&mut self, segs_per_s: f64) {
         self.add_window(segs_per_s * self.rtt().as_secs_f64());
     }

@@ -14,8 +14,8 @@ const REPAIR_RTTS: f64 = 1.5;
 /// A stream without progress for this long, and two round trips at least, is stalled:
 /// its share goes to others.
 const STALLED_AFTER: Duration = Duration::from_millis(50);
-/// Rounds in which a stream used too little of what it was given before it is believed
-/// that it cannot: its program, its receiver or its buffer is slower.
+/// Rounds in which a stream uses too little of its window until it counts as slow: its
+/// program, its receiver or its buffer is the limit.
 const SLOW_ROUNDS: u32 = 12;
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Member {
     pub fn update(&mut self, now: Duration, stream: &Stream) {
         let sample = &stream.sample;
         let acked = sample.acked_bytes.saturating_sub(self.acked_bytes);
-        // What is acknowledged at the end of a recovery had arrived before.
+        // Data acknowledged at the end of a recovery had arrived before.
         let arrived = sample.delivered_segs.wrapping_sub(self.delivered_total);
         self.delivered_segs = arrived.into();
         self.delivered_total = sample.delivered_segs;

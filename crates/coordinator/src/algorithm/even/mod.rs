@@ -2,10 +2,10 @@
 //! Paceline's own algorithm: all streams finish together, on a path that is full and
 //! whose queue is not.
 //!
-//! The windows of all streams on one route are one budget ([`route`]), which follows
-//! what the route delivers, its queue and its losses. The budget is divided by what each
-//! stream still has to send ([`share`]). Routes whose streams are behind ask others for
-//! room ([`balance`]), and get it where they meet at one bottleneck.
+//! The windows of all streams on one route are one budget ([`route`]), which follows the
+//! route's delivery rate, its queue and its losses. The budget is divided in proportion
+//! to each stream's remaining data ([`share`]). Routes whose streams are behind get
+//! budget of others ([`balance`]), where they meet at one bottleneck.
 
 mod balance;
 mod member;
@@ -27,7 +27,7 @@ use route::Route;
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvenConfig {
     /// Leading bits of an IPv4 address that make one network. Streams to different
-    /// networks are not taken for one route.
+    /// networks are on different routes.
     pub prefix_v4: u8,
     /// The same of IPv6.
     pub prefix_v6: u8,
@@ -45,8 +45,8 @@ impl Default for EvenConfig {
     }
 }
 
-/// Least and longest round. Below some 20 ms the hosts' own jitter is larger than what a
-/// round could repair; a second is the paper's.
+/// Least and longest round. Below some 20 ms the hosts' own jitter exceeds the
+/// correction of a round; a second is the paper's.
 const LEAST_PERIOD: Duration = Duration::from_millis(20);
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 /// Rounds in a round trip: the queue is seen while it fills.
@@ -59,7 +59,7 @@ const SAME_RTT: f64 = 1.3;
 /// A route without streams is forgotten after this time.
 const ROUTE_KEPT: Duration = Duration::from_secs(30);
 
-/// Streams whose packets go one way, as far as an address and a round trip tell.
+/// Streams on one path, judged by address and round trip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct RouteId(u32);
 
@@ -85,7 +85,7 @@ pub struct Even {
 }
 
 impl Even {
-    /// Knows nothing yet.
+    /// The initial state.
     pub fn new(config: EvenConfig) -> Self {
         Self {
             config,

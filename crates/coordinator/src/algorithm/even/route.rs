@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::observation::Observation;
 
-/// A queue is taken for one when a round trip is longer than its base by this share, and
-/// by this much at least, microseconds: what is less may be the hosts' own.
+/// A round trip that exceeds its base by this share, and by this much at least, microseconds,
+/// shows a queue: less may be the hosts' own jitter.
 const QUEUE_SEEN: f64 = 0.02;
 const QUEUE_SEEN_US: f64 = 500.0;
 /// Segments of each stream that are no queue yet: streams that began together are paced
@@ -19,8 +19,8 @@ const PAIR: f64 = 2.0;
 /// bandwidth-delay product is a shallow one.
 const CAUTIOUS: f64 = 0.04;
 const CAUTIOUS_US: (f64, f64) = (500.0, 10_000.0);
-/// Share of the distance to the aim that a round trip closes. What is done is seen one to
-/// two round trips later, and more than a quarter would swing.
+/// Share of the distance to the aim that a round trip closes. A step shows one to two round trips
+/// later, and more than a quarter would oscillate.
 const GAIN: f64 = 0.25;
 /// Largest step of the budget in a round trip, as its share. A step that was too large
 /// is seen before the next one, and half a shallow buffer takes it.
@@ -28,29 +28,29 @@ const LARGEST_STEP: f64 = 0.0625;
 /// Round trips without a queue until the capacity is looked for again: it is another one, or
 /// was never found.
 const EMPTY: u32 = 4;
-/// What is left of the queue's believed size where a loss comes although it was not to be filled.
+/// Factor of the queue's estimated size after a loss at a lower fill.
 const SMALLER: f64 = 0.7;
 /// CUBIC's cut at a loss (RFC 9438, 4.6). Of n streams that share a budget each has one
 /// nth of it.
 const CUT: f64 = 0.3;
-/// Round trips at the start in which a queue is not taken for a sign: the first windows
-/// of all streams leave in one burst, unpaced, and make a short one.
+/// Round trips at the start in which a queue is no sign of the capacity: the first windows of all
+/// streams leave in one unpaced burst, and make a short queue.
 const BURST_RTTS: f64 = 1.5;
-/// Growth while the capacity is not known, per round trip: slow start's. All of it at once,
-/// so that the kernel spreads what it adds over a round trip; in little steps it would leave
+/// Growth while the capacity is not known, per round trip: slow start's. All of it at once, so
+/// that the kernel spreads the added segments over a round trip; in little steps it would leave
 /// in bursts, which a shallow queue does not hold.
 const START_GROWTH: f64 = 1.8;
-/// What it grows by first where it is looked for again, and may be near: a step is seen one
-/// to two round trips later. Each step is twice the one before, up to the start's.
+/// First growth of a repeated search, where the capacity may be near: a step shows one to two
+/// round trips later. Each step is twice the one before, up to the start's.
 const AGAIN_GROWTH: f64 = 0.0625;
 /// Round trips that repairs may take before the route is looked at as it is.
 const REPAIR_RTTS: f64 = 8.0;
-/// Round trips over which the largest delivered rate is taken for the capacity (BBR has
-/// ten), and the largest budget as a factor of what that rate fills.
+/// Round trips whose largest delivery rate is the estimate of the capacity (BBR has ten), and the
+/// largest budget as a factor of that rate times the round trip.
 const RATE_RTTS: usize = 10;
 const BEYOND: f64 = 1.15;
-/// Round trips without a loss, in which all but this share of the budget was delivered,
-/// until a route is taken for steady.
+/// Round trips without a loss, in which all but this share of the budget was delivered, until a
+/// route counts as steady.
 const CALM: u32 = 3;
 const CALM_SHARE: f64 = 0.04;
 /// Least budget for each stream, segments.
@@ -58,9 +58,9 @@ const LEAST_SEGS: f64 = 2.0;
 /// A budget that is filled less than this is not too small.
 const FILLED: f64 = 0.92;
 /// Delays above the aim for so many round trips, although the budget was cut each time, are not
-/// this group's own: other traffic fills the queue. Round trips for which that is believed:
-/// CUBIC takes some 30 here from one loss to the next, after which there is a short while
-/// without a queue.
+/// this group's own: other traffic fills the queue. This verdict lasts for so many round trips:
+/// CUBIC takes some 30 here from one loss to the next, after which there is a short while without
+/// a queue.
 const CROWDED_AFTER: u32 = 5;
 const CROWDED_RTTS: u32 = 100;
 
@@ -163,9 +163,8 @@ impl Route {
         self.phase == Phase::Follow
     }
 
-    /// The bottleneck is full, and for some round trips what was given was delivered
-    /// without a loss: a change of the rate has no other cause than a change of the
-    /// budget.
+    /// The bottleneck is full, and for some round trips the budget was delivered without a loss:
+    /// only a change of the budget can change the rate.
     pub fn steady(&self) -> bool {
         self.calm_epochs >= CALM && self.losers == 0.0 && self.delay_us >= self.aim_us(1.0) / 4.0
     }
@@ -310,7 +309,7 @@ impl Route {
             if observed.inflight_segs == 0.0 {
                 return;
             }
-            // The first windows have left, and what comes back first is answered with the next.
+            // The first windows have left; their first ACKs release the next ones.
             self.window_segs = START_GROWTH * observed.cwnd_segs.max(observed.inflight_segs);
             self.grown = now;
             return;
@@ -339,9 +338,9 @@ impl Route {
         self.window_segs = self.window_segs.max(observed.inflight_segs);
     }
 
-    /// The budget is in flight again. If that makes no queue the sign was perhaps none: a burst
-    /// of the first windows, say. A second one at the same rate was one: not all queues are
-    /// long enough to be seen.
+    /// The budget is in flight again. Without a queue the sign may have been false: a burst of
+    /// the first windows, say. A second one at the same rate counts: not all queues are long
+    /// enough to be seen.
     fn drained(&mut self, now: Duration, active: f64, queue: f64) {
         let found = self.window_segs * 1e6 / (self.base_us + self.aim_us(queue));
         let again = (found / self.found_segs_per_s - 1.0).abs() < AGAIN_GROWTH;
@@ -371,13 +370,13 @@ impl Route {
             if now < self.hold_until {
                 return;
             }
-            // A loss without a queue tells nothing of the queue's size, nor does one that
-            // somebody else's packets made.
+            // A loss without a queue says nothing about the queue's size, nor does a loss by
+            // other traffic.
             let shown = self.highest_us.max(self.highest_before_us);
             let crowded = now < self.crowded_until;
             if shown >= self.queue_seen_us(active) && !crowded {
-                // A loss again: it is smaller than was thought. What is repaired shows longer
-                // round trips than the queue's.
+                // Another loss: the queue is smaller than its estimate. Repairs show longer round
+                // trips than the queue's.
                 self.full_us = Some(self.full_us.map_or(shown, |full| SMALLER * full.min(shown)));
             }
             let share = (self.losers / active.max(1.0)).min(1.0);
@@ -406,7 +405,7 @@ impl Route {
         let empty = self.delay_us < aim / 4.0 && filled;
         let carried = self.capacity() * self.base_us / 1e6;
         if empty && self.window_segs < carried {
-            // What was carried lately, and makes no queue, is carried again.
+            // The path carried this much lately without a queue: return to it.
             self.window_segs = carried;
             return;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A route's budget is divided by what each stream still has to send.
+//! Divides a route's budget in proportion to each stream's remaining data.
 
 use super::member::{mss, Member, State};
 use crate::algorithm::{Limits, Stream};
@@ -13,14 +13,14 @@ const IDLE_SEGS: u32 = 10;
 const FURTHEST: f64 = 6.0;
 /// Share of a slow stream beyond its use: it may become faster.
 const SLOW_ROOM: f64 = 1.25;
-/// Where no total was declared: as if each had still to send this share of what the one
-/// that is ahead has sent, beyond that one's mark, and bytes at least. So who is behind
-/// catches up in the next quarter of the transfer, whenever it ends.
+/// Where no total was declared: all streams aim beyond the leading stream, by this share of
+/// its bytes, and by this many bytes at least. So a stream that is behind catches up in the
+/// next quarter of the transfer, whenever it ends.
 const AHEAD: f64 = 0.25;
 const AHEAD_BYTES: f64 = 1e6;
 
-/// Segments that each stream still has to send. Where no total was declared all are taken to
-/// send equally much.
+/// Segments that each stream still has to send. Without a declared total all streams send
+/// equally much.
 pub(super) fn demands(streams: &[Stream], members: &[Member]) -> Vec<f64> {
     let most = streams.iter().map(|s| s.sample.acked_bytes).max();
     let most = most.unwrap_or(0) as f64;
@@ -49,7 +49,7 @@ pub(super) fn divide(
     limits: &mut [Limits],
 ) {
     let windows = windows(budget_segs, members, demands, here);
-    // What rounding takes from one the next one gets.
+    // The next stream gets the rest of a rounding.
     let mut rest = 0.0;
     for (number, window) in here.iter().zip(windows) {
         let (sample, member) = (&streams[*number].sample, &mut members[*number]);
@@ -78,8 +78,8 @@ pub(super) fn divide(
     }
 }
 
-/// Fills the windows like vessels: the slow ones are full early, and what they leave is
-/// divided among the others.
+/// Fills the windows like vessels: the slow ones are full early, and the rest is divided
+/// among the others.
 fn windows(budget: f64, members: &[Member], demands: &[f64], here: &[usize]) -> Vec<f64> {
     let active = here.iter().filter(|n| demands[**n] > 0.0).count() as f64;
     if active == 0.0 {
