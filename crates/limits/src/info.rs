@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel tells of a connection: struct tcp_info of include/uapi/linux/tcp.h.
+//! The kernel's state of a connection: struct tcp_info of include/uapi/linux/tcp.h.
 
-/// The part of it that is judged. A field that an older kernel does not have is 0.
+/// The fields that are judged. A field that an older kernel does not have is 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Info {
     /// Timeouts in a row without an ACK between them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The job that is looked at: which sockets are its, and in which network namespaces.
+//! The examined job: its sockets, and their network namespaces.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ pub struct Job {
     pub cgroup: Option<PathBuf>,
     /// Name of its policy.
     pub policy: String,
-    /// What there is to say of the job as a whole.
+    /// Remarks about the job as a whole.
     pub notes: Vec<String>,
     owned: Owned,
     /// Those of its processes; none: the caller's own alone.
@@ -33,18 +33,19 @@ pub struct Job {
 /// Which sockets are the job's.
 #[derive(Debug)]
 enum Owned {
-    /// By cookie, as the kernel side knows them, each with what of the policy is not in effect.
+    /// By cookie, as the kernel side knows them, each with the parts of the policy that are not in
+    /// effect.
     Cookies(HashMap<u64, Option<String>>),
     /// By the cgroup that they were made in.
     Cgroups(HashSet<u64>),
 }
 
 impl Job {
-    /// The running job by this name: its id, its cgroup's directory or the last part of that.
-    /// Root reads it of the kernel side; others ask the agent of `agent` for theirs.
+    /// The running job by this name: its id, its cgroup's directory or the last part of that. Root
+    /// reads the kernel side; others ask the agent of `agent` for their own jobs.
     ///
     /// # Errors
-    /// Where there is none, or it cannot be looked at.
+    /// Where there is none, or it cannot be examined.
     pub fn find(name: &str, agent: &Path) -> Result<Self> {
         match job::capable() {
             true => Self::of_all(name),
@@ -127,10 +128,10 @@ impl Job {
         })
     }
 
-    /// Its connections now, each with what of the policy is not in effect.
+    /// Its connections now, each with the parts of the policy that are not in effect.
     ///
     /// # Errors
-    /// Where the kernel tells of no socket.
+    /// Where the kernel cannot list sockets.
     pub fn connections(&self) -> Result<Vec<(Socket, Option<String>)>> {
         let asked = || sockets().doing("asking the kernel for TCP sockets (module tcp_diag)");
         let all = match self.namespaces.is_empty() {
@@ -161,7 +162,7 @@ fn is_named(job: &JobStatus, name: &str) -> bool {
         || cgroup.and_then(Path::file_name) == Some(OsStr::new(name))
 }
 
-/// What of the policy is not in effect on a connection, in the words of `status`.
+/// The parts of the policy that are not in effect on a connection, in the words of `status`.
 fn not_in_effect(connection: &Connection) -> Option<String> {
     let is_left_alone = connection.reason != "none";
     let is_partly = connection.breaker_open || connection.quick == "ecn";

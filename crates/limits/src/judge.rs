@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What limits a connection, judged by several looks at it.
+//! Judges the limit of a connection by several looks at it.
 //!
-//! The kernel counts how long a connection had something to send, and how much of that time
-//! the peer's window or the send buffer held it back. What is left of the time is the
-//! program's, which had nothing to send, or the network's. The looks tell the rest apart.
+//! The kernel counts how long a connection had something to send, and how much of that time the
+//! peer's window or the send buffer held it back. The rest of the time is the program's, which
+//! had nothing to send, or the network's. The looks distinguish these.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::info::Info;
 const IDLE: f64 = 0.02;
 /// Share of the looks that must agree.
 const MOST_LOOKS: f64 = 0.6;
-/// Retransmitted share from which loss is named as what limits, not the link's rate: CUBIC
-/// needs far less than that to fill a link.
+/// Retransmitted share from which loss, not the link's rate, is named as the limit: CUBIC needs
+/// far less than that to fill a link.
 const LOSSY: f64 = 0.01;
 /// A peer delays ACKs by 40 ms and more (TCP_DELACK_MIN of Linux), clock ticks aside.
 const DELAYED_ACK_US: u32 = 35_000;
 
-/// What limits a connection; what can be remedied comes first.
+/// The limit of a connection; those with a remedy come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
@@ -36,7 +36,7 @@ pub enum Limit {
     Loss,
     /// The program of this host reads too late.
     Reader,
-    /// A pace that the program asked for (SO_MAX_PACING_RATE).
+    /// A pace that the program has set (SO_MAX_PACING_RATE).
     Pacing,
     /// The congestion window: the rate of the path.
     Network,
@@ -77,7 +77,7 @@ pub struct Look {
     pub queued: u32,
     /// Most that this may be: the send buffer, bytes.
     pub send_buffer: u32,
-    /// What else the kernel tells.
+    /// The kernel's other values.
     pub info: Info,
 }
 
@@ -92,10 +92,10 @@ pub struct Shares {
     pub send_buffer: f64,
 }
 
-/// What came out for one connection.
+/// The verdict on one connection.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What limits it.
+    /// Its limit.
     pub limit: Limit,
     /// Shares of the time.
     pub shares: Shares,
@@ -107,14 +107,14 @@ pub struct Verdict {
     pub retransmitted_segs: u32,
     /// Timeouts meanwhile, as far as this kernel counts them.
     pub timeouts: u16,
-    /// What was seen, in words.
+    /// The evidence, in words.
     pub evidence: String,
-    /// What could be done; none where nothing is wrong here.
+    /// The remedy; none where nothing is wrong here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
-/// What happened between the first look and the last one.
+/// The changes between the first look and the last one.
 struct Span<'a> {
     looks: &'a [Look],
     last: &'a Info,
@@ -211,8 +211,8 @@ impl<'a> Span<'a> {
         if most == application {
             return Limit::Application;
         }
-        // What the kernel does not count: a pace, or the gaps between ACKs, in which a part of
-        // the buffer waits though the window has room for all of it.
+        // Not counted by the kernel: a pace, or the gaps between ACKs, in which a part of the
+        // buffer waits though the window has room for all of it.
         if self.mostly(is_too_small) {
             return Limit::SendBuffer;
         }
@@ -362,7 +362,7 @@ impl<'a> Span<'a> {
     }
 
     /// Whether the receiver's window had mostly no room for a segment beyond what is in flight,
-    /// and nothing was in flight: its buffer is full of what its program does not read.
+    /// and nothing was in flight: its buffer is full of data that its program does not read.
     fn is_closed(&self) -> bool {
         self.mostly(|look| look.info.peer_window < look.info.mss)
     }

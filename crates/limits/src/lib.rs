@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `paceline doctor --job`: what limits each connection of a job now, with evidence and remedy.
+//! `paceline doctor --job`: the limit of each connection of a job now, with evidence and remedy.
 //!
-//! The job's connections are looked at several times by sock_diag ([`sockets`]), whose
-//! counters say how long each of them waited, and for what ([`mod@judge`]).
+//! The job's connections are looked at several times by sock_diag ([`sockets`]), whose counters
+//! give the time that each of them waited, and the cause ([`mod@judge`]).
 
 #![forbid(unsafe_code)]
 
@@ -23,8 +23,8 @@ use judge::{judge, Look};
 pub use report::{Destination, Judged, Report};
 use sockets::Socket;
 
-/// Time of looking: less is below the kernel's clock tick of these counters, and who waits for
-/// more does not ask about now.
+/// Bounds of the time: less is below the kernel's clock tick of these counters, and more is not
+/// the current state.
 const LEAST: Duration = Duration::from_millis(100);
 const MOST: Duration = Duration::from_secs(600);
 /// Looks between the first one and the last one: their number is enough to tell whether data
@@ -35,7 +35,7 @@ const STEPS: u32 = 10;
 /// `time`, 100 ms to 10 min. `agent`: directory of the agent's sockets, for users without root.
 ///
 /// # Errors
-/// An unknown job, a time out of range, or a kernel that tells of no socket.
+/// An unknown job, a time out of range, or a kernel that cannot list sockets.
 pub fn examine(name: &str, agent: &Path, time: Duration) -> Result<Report> {
     if !(LEAST..=MOST).contains(&time) {
         bail!("--for {time:?}: expected 100ms to 10min");

@@ -15,7 +15,7 @@ use crate::judge::{Limit, Verdict};
 /// Destinations in the text; --json has them all.
 const MOST_DESTINATIONS: usize = 20;
 
-/// A connection and what limits it.
+/// A connection and its limit.
 #[derive(Debug, Clone, Serialize)]
 pub struct Judged {
     /// Local end.
@@ -24,10 +24,10 @@ pub struct Judged {
     pub remote: SocketAddr,
     /// Congestion control.
     pub congestion: String,
-    /// What of the job's policy is not in effect, in words.
+    /// The parts of the job's policy that are not in effect, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_in_effect: Option<String>,
-    /// What limits it, and why.
+    /// Its limit, and the evidence.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -56,13 +56,13 @@ pub struct Report {
     pub policy: String,
     /// Between the first look and the last one.
     pub seconds: f64,
-    /// How often it was looked.
+    /// Number of looks.
     pub looks: usize,
     /// Those with a connection that can be helped first.
     pub destinations: Vec<Destination>,
     /// Connections that were not there all the time, and are not judged.
     pub passing: usize,
-    /// What there is to say of the job as a whole.
+    /// Remarks about the job as a whole.
     pub notes: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ pub fn by_destination(connections: Vec<Judged>) -> Vec<Destination> {
     destinations
 }
 
-/// Which of two is told first: by what limits it, then by how much.
+/// Order of the report: by limit, then by its extent.
 fn worse(one: &Judged, other: &Judged) -> std::cmp::Ordering {
     let limits = one.verdict.limit.cmp(&other.verdict.limit);
     limits.then_with(|| weight(&other.verdict).total_cmp(&weight(&one.verdict)))

@@ -47,7 +47,7 @@ pub struct Socket {
     pub congestion: String,
     /// Id of the cgroup that it was made in; 0: not known.
     pub cgroup: u64,
-    /// What else the kernel tells.
+    /// The kernel's other values.
     pub info: Info,
 }
 

@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::Context;
 
 /// Text from outside (names of processes, cgroups, groups and hosts are arbitrary), as it may
-/// go to a terminal: what is not to be seen is spelled out. A line stays one.
+/// go to a terminal: invisible characters are escaped. A line stays one.
 pub fn foreign(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -33,13 +33,13 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     write(&lines(text))
 }
 
-/// Writes a value as JSON, whose strings are what they are: what could control a terminal is
-/// there as an escape of JSON.
+/// Writes a value as JSON, whose strings stay the same: characters that could control a
+/// terminal are escapes of JSON.
 pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     print_json_text(&serde_json::to_string_pretty(value)?)
 }
 
-/// The same of what is JSON already.
+/// The same of a text that is JSON already.
 pub fn print_json_text(text: &str) -> anyhow::Result<()> {
     write(&json(text))
 }
@@ -65,7 +65,7 @@ pub fn clear() -> anyhow::Result<()> {
     }
 }
 
-/// Says on stderr what went wrong.
+/// Prints an error on stderr.
 pub fn complain(text: &str) {
     eprintln!("paceline: error: {}", lines(text));
 }
@@ -77,8 +77,8 @@ fn write(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Rows as a table with aligned columns, each line indented, of cells that are anybody's. The
-/// last column is not padded.
+/// Rows as a table with aligned columns, each line indented, of untrusted cells. The last
+/// column is not padded.
 pub fn table(indent: &str, rows: &[Vec<String>]) -> String {
     let shown = |row: &Vec<String>| row.iter().map(|cell| foreign(cell)).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();

@@ -18,7 +18,7 @@ use paceline_terminal::{age, foreign};
 
 /// Columns of text beyond the first are shown where this many characters are left for them.
 const ROOM_FOR_WORDS: u16 = 40;
-/// Lines below a table, for what there is to say of the chosen row.
+/// Lines below a table, for details of the chosen row.
 const DETAIL_LINES: u16 = 6;
 /// The same of a job, whose policy has a dozen keys.
 const JOB_LINES: u16 = 12;

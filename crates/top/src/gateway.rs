@@ -15,7 +15,7 @@ const MOST: usize = 4;
 /// Longest wait for a gateway's answer: one that hangs must not hold up the rest.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a gateway says now; `None`: there is none, or it does not answer.
+/// A gateway's status now; `None`: there is none, or it does not answer.
 pub fn look(socket: &Path) -> Option<Status> {
     if !socket.exists() {
         return None;
@@ -28,7 +28,7 @@ pub fn look(socket: &Path) -> Option<Status> {
     answer.ok()?.ok()
 }
 
-/// What was seen of it.
+/// Its status and history.
 #[derive(Debug, Default)]
 pub struct Gateway {
     /// To be shown.

@@ -4,8 +4,8 @@
 /// Points that are kept: more than a terminal has columns, twice for a line of dots.
 const MOST_POINTS: usize = 512;
 
-/// What one look saw, or several neighbouring ones: then the least of the least, and the
-/// most of the others.
+/// The values of one look, or of several neighbouring ones: then the least of the least,
+/// and the most of the others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// Of the first of these looks, seconds since the view was opened.

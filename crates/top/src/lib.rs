@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `paceline top`: what Paceline does on this host, again and again.
+//! `paceline top`: a live view of Paceline on this host.
 //!
-//! `seen` keeps what the last looks saw, `table` makes rows of it, `view` is what
-//! keys change, and `draw` puts all of that on a screen without looking at anything else.
+//! `seen` keeps the last looks, `table` makes rows of them, `view` is the state that keys
+//! change, and `draw` renders these and nothing else.
 
 #![forbid(unsafe_code)]
 
@@ -31,8 +31,8 @@ use ratatui::DefaultTerminal;
 pub use table::value;
 use view::{Next, View};
 
-/// Intervals that can be asked for. A look takes some milliseconds of a CPU; what is slower
-/// than a minute is no live view.
+/// Bounds of the interval. A look takes some milliseconds of a CPU; above a minute the view
+/// is not live.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 /// How soon a new look, or a signal, is noticed. Keys are noticed at once.
 const NOTICE: Duration = Duration::from_millis(50);
@@ -82,11 +82,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why there are no more looks: a panic, whose words have been said.
+/// Why there are no more looks: a panic, whose message was printed.
 const GONE: &str = "paceline top cannot read the kernel side any more";
 
 /// Looks from a thread of its own: another `paceline` may hold the lock of jobs for long, and
-/// keys are heard all the same.
+/// keys must still respond.
 fn look_again_and_again(interval: Duration, gateway: PathBuf) -> Result<Receiver<Look>> {
     let (to, looks) = sync_channel(1);
     let looking = move || {
@@ -109,7 +109,7 @@ fn look_again_and_again(interval: Duration, gateway: PathBuf) -> Result<Receiver
     };
     std::thread::Builder::new()
         .name("look".to_owned())
-        // What is logged would be written across the screen.
+        // The log would be written across the screen.
         .spawn(|| {
             let nobody = tracing::subscriber::NoSubscriber::default();
             tracing::subscriber::with_default(nobody, looking);

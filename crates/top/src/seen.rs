@@ -24,7 +24,7 @@ pub struct Seen {
     connections: HashMap<u64, SeenConnection>,
 }
 
-/// A group, and what its streams had in flight.
+/// A group, and the inflight of its streams.
 #[derive(Debug, Default)]
 pub struct SeenGroup {
     /// As it was when it last had a stream.

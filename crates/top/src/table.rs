@@ -11,7 +11,7 @@ use paceline_agent::status::{
 use super::seen::{Seen, SeenGroup};
 use paceline_terminal::{age, foreign};
 
-/// The value of a policy's key; of one that was left out, what holds without it.
+/// The value of a policy's key; of one that was left out, the behaviour without it.
 pub fn value(key: &KeyStatus) -> String {
     match &key.value {
         Some(value) => foreign(value),
@@ -204,7 +204,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// The keys by their origin and age: what was set first, for the last ones may find no room.
+/// The keys by origin and age, those of `paceline set` first: the last ones may find no room.
 fn keys(job: &JobStatus) -> Vec<String> {
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     let is_set = |key: &&KeyStatus| key.origin == Origin::Set;
@@ -244,7 +244,7 @@ fn job(seen: &Seen, job: &JobStatus) -> Row {
         true => "no changes".to_owned(),
         false => foreign(&job.changes.join("; ")),
     };
-    // What changes and what is wrong first: the last lines may find no room.
+    // Changes and problems first: the last lines may find no room.
     let mut details = vec![
         foreign(&place),
         format!(

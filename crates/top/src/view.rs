@@ -28,7 +28,7 @@ pub struct View {
     /// Why the last look saw nothing.
     pub problem: Option<String>,
     pub interval: Time,
-    /// Nothing was seen yet, and no pane asked for.
+    /// No look yet, and no pane chosen.
     unseen: bool,
     /// Rows that a page has.
     pub page: usize,
