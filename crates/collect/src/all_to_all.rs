@@ -68,8 +68,8 @@ fn longest_pause_s(bytes_per_ms: &[u64]) -> f64 {
     pauses.map(<[u64]>::len).max().unwrap_or(0) as f64 / 1e3
 }
 
-/// A round cannot be shorter than what a host receives takes on its own link, nor than
-/// what crosses the link between the clusters takes there.
+/// Bound of a round: the time of a host's received data on its own link, or of the
+/// crossing data on the link between the clusters, whichever is longer.
 fn round_bound_s(topology: &Topology, block_bytes: u64) -> f64 {
     let (near, far) = (u64::from(topology.senders), u64::from(topology.far_hosts));
     let wire_bits = topology.frame().wire_bytes(block_bytes) * 8;

@@ -158,7 +158,7 @@ impl Collector {
         let counts = (0u32..).zip(per_ms);
         let counts = counts.map(|(ms, &count)| (f64::from(ms) / 1e3, count as f64));
         series("packets", "", "packets per ms", counts.collect());
-        // One round trip more ends what is drawn.
+        // The drawing ends after one more round trip.
         let shown = in_slow_start().count() + 1;
         let rates = |rate: &dyn Fn(&RoundTrip) -> f64| {
             let rounds = (0u32..).zip(round_trips.iter().take(shown));
@@ -174,17 +174,17 @@ impl Collector {
     }
 }
 
-/// What left in a round trip over the round trip, bits per second: kamezawa-2004, 2.3.
+/// Rate over a whole round trip, bits per second: kamezawa-2004, 2.3.
 fn flow_level_bps(round: &RoundTrip, rtt_ns: u64) -> f64 {
     round.wire_bytes as f64 * 8e9 / rtt_ns as f64
 }
 
-/// What left in a round trip over its busy part, bits per second; `None` if nothing left.
+/// Rate over the busy part of a round trip, bits per second; `None` if nothing left.
 fn packet_level_bps(round: &RoundTrip) -> Option<f64> {
     (round.busy_ns > 0).then(|| round.wire_bytes as f64 * 8e9 / round.busy_ns as f64)
 }
 
-/// What the link's rate is on the average over so long, bits per second; none where it is down.
+/// The link's mean rate over so long, bits per second; none where it is down.
 fn mean_rate_bps(topology: &Topology, duration_ns: u64) -> u64 {
     let (mut up_bps, mut is_down) = (topology.rate_bps, false);
     let (mut rate_bps, mut since_ns, mut bits) = (topology.rate_bps, 0, 0);
@@ -207,7 +207,7 @@ fn goodput(flow: &FlowRecord) -> f64 {
     flow.bytes as f64 * 8e9 / flow.active_ns.max(1) as f64
 }
 
-/// What a program gets that gives each flow as much, and goes on when all are through: the
+/// Rate of a program that gives each flow as much, and goes on when all are through: the
 /// slowest flow's rate times their number.
 fn striped(rates: &[f64]) -> f64 {
     rates.iter().copied().fold(f64::INFINITY, f64::min) * rates.len() as f64

@@ -6,24 +6,24 @@ use paceline_experiment::record::{BurstRecord, CrossRecord, Record};
 
 use super::{pick, seconds, share, CollectError, Collector, Place};
 
-/// The first burst after a change of the link that is counted: what a sender can learn of it
-/// takes the ones before.
+/// The first burst that counts after a change of the link: a sender learns the change from
+/// the ones before.
 const SETTLED: u32 = 3;
 /// Where one burst in so many is of these, they may decide the median.
 const UNSURE_SHARE: usize = 4;
-/// Segments of a connection: of so short a burst that loses, how the loss is told and when
-/// decides nearly all of its time.
+/// Segments of a connection: if so short a burst has a loss, its detection decides nearly all
+/// of the burst's time.
 const SHORT_SEGS: u64 = 64;
 
-/// Whether the simulator, whose record this is if timers are known, does not know well enough
-/// how long the burst takes. Held against a real kernel by the lab's tests.
+/// Whether the simulated duration of the burst is uncertain; only the simulator's records
+/// have timers. The lab's tests compare it with a real kernel.
 fn is_unsure(record: &BurstRecord, connections: u32) -> bool {
     let short = record.segments <= SHORT_SEGS * u64::from(connections);
     let lost = |timers| timers > 0 || short && record.retransmitted > 0;
     record.timers.is_some_and(lost)
 }
 
-/// A burst, what was to be sent in it, and after how many of the link's changes.
+/// A burst, its chunk, and the number of the link's changes before it.
 struct Seen<'r> {
     record: &'r BurstRecord,
     chunk: &'r Chunk,
@@ -111,7 +111,7 @@ impl Collector {
         Ok(())
     }
 
-    /// What the other traffic on the link got.
+    /// Metrics of the other traffic on the link.
     fn cross<'r>(
         &mut self,
         place: &Place,
@@ -139,7 +139,7 @@ impl Collector {
         }
     }
 
-    /// Claims about what the simulator is not sure of are not judged.
+    /// Claims about uncertain durations of the simulator are not judged.
     fn note_unsure(&mut self, place: &Place, metric: &str, of: &[&BurstRecord], burst: &Burst) {
         let unsure = of.iter().filter(|one| is_unsure(one, burst.connections));
         if unsure.count() * UNSURE_SHARE >= of.len() {
@@ -159,7 +159,7 @@ impl Collector {
         self.put(place, metric, times.collect(), Some(bound))
     }
 
-    /// What an empty loop lost to each burst.
+    /// The time that an empty loop lost to each burst.
     fn empty_loop(
         &mut self,
         place: &Place,

@@ -7,15 +7,15 @@ use paceline_report::Series;
 
 use super::{pick, seconds, share, CollectError, Collector, Place};
 
-/// Of the bound: what counts as the full rate, over half a second, and how many half seconds
-/// in a row must have it.
+/// Share of the bound that counts as the full rate, over half a second, and the half seconds in
+/// a row that must have it.
 const ENOUGH: f64 = 0.95;
 const HALF_NS: u64 = 500_000_000;
 const HALVES: usize = 4;
 /// Of a point of the chart.
 const SHOWN_NS: u64 = 100_000_000;
 
-/// What a path gave after a cut, seconds since its end.
+/// The recovery of a path after a cut, seconds since the cut's end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct After {
     /// When the first byte was read: the end of its bin.
@@ -25,7 +25,7 @@ struct After {
 }
 
 impl Collector {
-    /// What comes after each cut, and what the gateways sent.
+    /// Metrics of the recovery after each cut, and of the gateways' traffic.
     pub(super) fn gateways<'r>(
         &mut self,
         place: &Place,
@@ -55,7 +55,7 @@ impl Collector {
             let rtt_s = seconds(2 * topology.one_way_delay_ns);
             let firsts = each.iter().map(|after| after.first_s).collect();
             let metric = place.metric("first_byte_s", &tails);
-            // What is sent when the link is back takes one way.
+            // Data sent when the link is back takes one way.
             self.put(place, &metric, firsts, Some(rtt_s / 2.0))?;
             let fulls = each.iter().map(|after| after.full_s).collect();
             let metric = place.metric("full_rate_s", &tails);
@@ -98,7 +98,7 @@ impl Collector {
     }
 }
 
-/// Share of a link with hosts for gateways that data can have: what is lost must be sent again.
+/// Share of a link with hosts for gateways that data can have: lost data must be sent again.
 pub(super) fn arriving_share(topology: &Topology) -> f64 {
     match topology.gateways {
         true => 1.0 - topology.impairments.loss.map_or(0.0, |loss| loss.mean()),
@@ -106,7 +106,7 @@ pub(super) fn arriving_share(topology: &Topology) -> f64 {
     }
 }
 
-/// What came after the end of a cut; all that is left of the time where it never did.
+/// The recovery after the end of a cut; all of the remaining time where there was none.
 fn after(arrivals: &ArrivalRecord, end_ns: u64, bound_bps: f64) -> After {
     let bin_ns = arrivals.bin_ns.max(1);
     let end = usize::try_from(end_ns.div_ceil(bin_ns)).unwrap_or(usize::MAX);

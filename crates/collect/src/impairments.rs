@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What was asked of a link beside rate, delay and queue, against what was measured.
+//! A link's settings beside rate, delay and queue, requested against measured.
 
 use paceline_experiment::plan::Topology;
 use paceline_experiment::record::ImpairmentReading;
 
-/// How many standard deviations a share may be from what was asked for.
+/// Tolerance of shares, in standard deviations.
 const DEVIATIONS: f64 = 4.5;
-/// How far rates may be from what was asked for: a bucket lets whole packets through.
+/// Tolerance of rates: a bucket lets whole packets through.
 const RATE_TOLERANCE: f64 = 0.02;
-/// How far a time may be, and at least what hosts and router take.
+/// Tolerance of times, and its minimum, which hosts and router take.
 const TIME_TOLERANCE: f64 = 0.05;
 const LEAST_TIME_TOLERANCE_NS: f64 = 500_000.0;
 
 /// Sentences for people.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Told {
-    /// What is as it was asked for.
+    /// The settings that are as requested.
     pub right: Vec<String>,
-    /// What is not.
+    /// The settings that are not.
     pub wrong: Vec<String>,
 }
 

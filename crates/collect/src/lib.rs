@@ -29,8 +29,7 @@ use paceline_report::{Report, Series};
 /// A machine busier than this while it had something to send was the bottleneck
 /// itself.
 const MOST_BUSY: f64 = 0.90;
-/// How far the round trip may be from what was asked for, beside 1 %: what hosts and router
-/// take.
+/// Tolerance of the round trip, beside 1 %: the time of hosts and router.
 const LEAST_DELAY_TOLERANCE_NS: u64 = 100_000;
 /// An echo's packet, framing included, bytes.
 const ECHO_WIRE_BYTES: u64 = 100;
@@ -52,24 +51,24 @@ pub enum CollectError {
         shard: String,
         /// Which metric.
         metric: String,
-        /// What is wrong.
+        /// The problem.
         source: ResultsError,
     },
-    /// A shard told nothing about its link.
+    /// A shard reported nothing about its link.
     #[error("no shard has read its link back")]
     NoLink,
 }
 
-/// What one shard told, in one or several repetitions.
+/// The records of one shard, in one or several repetitions.
 #[derive(Debug, Clone)]
 pub struct Told {
-    /// What was to be run.
+    /// The plan of the run.
     pub plan: Plan,
     /// The records of each repetition.
     pub repetitions: Vec<Vec<Record>>,
 }
 
-/// What the results say about their origin.
+/// The origin of the results.
 #[derive(Debug, Clone)]
 pub struct Origin {
     /// `virtual` or `live`.
@@ -80,10 +79,10 @@ pub struct Origin {
     pub partial: bool,
 }
 
-/// Makes the report of `experiment` from what its shards told.
+/// Makes the report of `experiment` from its shards' records.
 ///
 /// # Errors
-/// If a claim names what the results do not have, or there is nothing to report.
+/// If a claim does not fit the results, or there is nothing to report.
 pub fn report(
     experiment: &Experiment,
     origin: &Origin,
@@ -134,7 +133,7 @@ pub fn report(
             .and_then(|holds| Ok((holds, each.evaluate(&results)?)));
         match judged {
             Ok((holds, each)) => {
-                // What is said of all together is unsure with one of them.
+                // A claim about all together is unsure if one of them is.
                 let one_is = each.iter().any(|hold| is_unsure(&hold.claim));
                 for hold in holds {
                     let is_unsure = match claim.is_about_all() {
@@ -164,7 +163,7 @@ pub fn report(
     })
 }
 
-/// What a claim names, as VARIANT/METRIC, among its other words.
+/// The names in a claim, as VARIANT/METRIC.
 fn names(claim: &str) -> impl Iterator<Item = &str> {
     let words = claim.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')'));
     words.filter_map(|word| word.split('@').next())
@@ -285,7 +284,7 @@ impl Collector {
         self.mean_of_skeletons(&place)
     }
 
-    /// Compares the link with what was asked for; the first shard's is reported.
+    /// Compares the link with its settings; the first shard's is reported.
     fn link(&mut self, place: &Place, reading: &LinkReading) {
         let wanted = &place.plan.topology;
         let rate_bps = wanted.seen_rate_bps();
@@ -311,7 +310,7 @@ impl Collector {
             ));
         }
         if let Some(buffer) = reading.buffer_bytes {
-            // One packet, and what the shaper's bucket lets through on top of the queue.
+            // One packet, and the shaper's bucket on top of the queue.
             let packet = u64::from(wanted.mtu) + HEADER_BYTES;
             let bucket = u64::from(shaper_burst_bytes(wanted.mtu));
             if buffer.abs_diff(wanted.buffer_bytes) > packet + bucket {
@@ -348,7 +347,7 @@ impl Collector {
 
     fn cpu(&mut self, place: &Place, workload: &Workload, cpus: &[CpuRecord]) {
         for cpu in cpus {
-            // What is certain: bursts of a millisecond are below what /proc/stat shows.
+            // The certain part: bursts of a millisecond are below the resolution of /proc/stat.
             let busy_ns = cpu.busy_ns.saturating_sub(cpu.unsure_ns);
             let busy =
                 (busy_ns as f64 / (cpu.active_ns * u64::from(cpu.cpus)).max(1) as f64).min(1.0);

@@ -218,7 +218,7 @@ fn iteration_bound_s(topology: &Topology, plan: &OutOfCore) -> f64 {
 }
 
 /// Of each ACK without data that came back for new data: how long after the first segment that
-/// it covers. An answer is late by what the program does.
+/// it covers. An answer is late by the program's own time.
 fn ack_delays_ns(packets: &[TracedPacket]) -> Vec<u64> {
     let mut waiting: Vec<(u32, u64)> = Vec::new();
     let mut delays = Vec::new();

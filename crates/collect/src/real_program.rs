@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Metrics of real programs. They have no bound: nobody but the program knows what it
-//! sends.
+//! Metrics of real programs. They have no bound: only the program knows its traffic.
 
 use paceline_experiment::plan::{RealProgram, Starter};
 use paceline_experiment::record::{RealProgramRecord, Record};
@@ -23,7 +22,7 @@ impl Collector {
             return Ok(());
         }
         let name = |family| place.metric(family, &[&program.label]);
-        // How long a client runs is how long it was asked to wait between its questions.
+        // A client's time depends on its configured pauses between questions.
         if let Starter::Launcher { .. } = program.starter {
             let times = runs.iter().map(|run| seconds(run.elapsed_ns)).collect();
             self.put(place, &name("time_s"), times, None)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! When a flow has the bottleneck's rate and keeps it.
 
-/// Of the bottleneck's rate: what counts as having it.
+/// The share of the bottleneck's rate that counts as having it.
 const ENOUGH: f64 = 0.9;
 /// Round trips in a row over each of which it must be had.
 const ROUND_TRIPS: usize = 5;

@@ -104,8 +104,8 @@ fn cpu_may_have_slowed(times: &[f64], bound: Option<f64>) -> bool {
     bound.is_none_or(|bound| slowest > NEAR_BOUND * bound)
 }
 
-/// Seconds of the whole timed section: what was run, and the iterations that were not,
-/// each as long as those from `from_iteration` on were.
+/// Seconds of the whole timed section: the iterations that were run, and those that
+/// were not, each as long as those from `from_iteration` on were.
 fn whole_s(run: &RunRecord, plan: &plan::Skeleton) -> f64 {
     let done = |iteration: u32| seconds(run.done_ns[iteration as usize]);
     let counted = plan.iterations + 1 - plan.from_iteration;

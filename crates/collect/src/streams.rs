@@ -102,7 +102,7 @@ impl Collector {
                 points,
             });
         };
-        // Of each second: what arrives in order comes in jumps from one sample to the next.
+        // Of each second: in-order data arrives in jumps from one sample to the next.
         let in_second = (1_000_000_000 / run.step_ns.max(1)).max(1) as usize;
         let starts = (0..run.samples.len().saturating_sub(1)).step_by(in_second);
         let throughput = starts.map(|from| {

@@ -2,10 +2,10 @@
 //! How bursty traffic is: from counts of packets in windows of equal length.
 //!
 //! The coefficient of variation (c.o.v.) is the standard deviation of the counts over
-//! their mean; feng-2000, 2.2, takes it of the packets that arrive at a gateway in
-//! each round-trip propagation delay. Independent sources give a Poisson process,
-//! whose c.o.v. is 1/sqrt(mean): the smoothest that traffic of nobody's planning is.
-//! The ratio of both says how much burstier it is.
+//! their mean; feng-2000, 2.2, takes it of the packets that arrive at a gateway in each
+//! round-trip propagation delay. Independent sources give a Poisson process, whose
+//! c.o.v. is 1/sqrt(mean): the smoothest traffic without a plan. The ratio of both says
+//! how much burstier it is.
 //!
 //! The index of dispersion is the variance over the mean: the square of that ratio.
 //! A Poisson process has 1 at every length of the windows; where it grows with the
@@ -42,8 +42,7 @@ impl Moments {
         self.mean
     }
 
-    /// Variance of what they were drawn from, without bias (n - 1). `None` of fewer
-    /// than two.
+    /// Variance of their distribution, without bias (n - 1). `None` of fewer than two.
     #[must_use]
     pub fn variance(&self) -> Option<f64> {
         (self.count > 1).then(|| self.squares / (self.count - 1) as f64)

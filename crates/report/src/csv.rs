@@ -21,7 +21,7 @@ pub enum CsvError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Two series would have one file.
@@ -36,13 +36,13 @@ pub enum CsvError {
         path: PathBuf,
         /// From 1, counted in records.
         line: usize,
-        /// What would be right.
+        /// The right form.
         expected: &'static str,
     },
 }
 
 /// Name of the file of `series`: `PART-VARIANT.csv` or `PART-VARIANT-LINE.csv`, where
-/// `_` replaces what is awkward in a file's name.
+/// `_` replaces characters that are awkward in a file's name.
 #[must_use]
 pub fn file_name(series: &Series) -> String {
     let plain = |text: &str| -> String {
@@ -87,9 +87,9 @@ pub fn to_csv(series: &Series) -> String {
     text
 }
 
-/// Writes each series to its file in `directory`, which is made if it is not
-/// there, and returns the files. `.csv` files of an earlier run are removed from
-/// it first: what is read back is one run.
+/// Writes each series to its file in `directory`, which is made if it is not there,
+/// and returns the files. `.csv` files of an earlier run are removed from it first: a
+/// reader finds one run.
 ///
 /// # Errors
 /// [`CsvError::SameFile`] before anything is written, and [`CsvError::Io`].

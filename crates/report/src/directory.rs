@@ -21,7 +21,7 @@ pub enum ReportError {
     Io {
         /// The directory or file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -61,7 +61,7 @@ impl Report {
         Ok(page)
     }
 
-    /// Reads what [`Report::write`] wrote, the page apart.
+    /// Reads the files of [`Report::write`], except the page.
     ///
     /// # Errors
     /// [`ReportError`] with the file.

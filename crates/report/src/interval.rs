@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How sure a median is: from order statistics, so without an assumption on how the
-//! values are distributed.
+//! Confidence intervals of medians: from order statistics, so without an assumption on
+//! the distribution of the values.
 
-/// How sure an interval is meant to be.
+/// Confidence level of an interval.
 pub const CONFIDENCE: f64 = 0.95;
 /// 0.5 to the power of more than this is no `f64` any more.
 const MOST_EXACT: usize = 1_000;
 /// Two-sided, of the normal distribution, for [`CONFIDENCE`].
 const NORMAL_QUANTILE: f64 = 1.959_964;
 
-/// An interval that holds the median of what `values` were drawn from with at
-/// least [`CONFIDENCE`]: the k-th least and k-th greatest value, where k is the
-/// largest with P(Binomial(n, 1/2) < k) at most (1 - confidence) / 2. `None` if
-/// there are too few values for any.
+/// An interval that holds the median of the distribution of `values` with at least
+/// [`CONFIDENCE`]: the k-th least and k-th greatest value, where k is the largest with
+/// P(Binomial(n, 1/2) < k) at most (1 - confidence) / 2. `None` if there are too few
+/// values for any.
 #[must_use]
 pub fn of_median(values: &[f64]) -> Option<[f64; 2]> {
     let mut sorted = values.to_vec();
@@ -40,9 +40,8 @@ fn exact_rank(count: usize) -> usize {
     rank
 }
 
-/// Between which values the ratio of two medians lies: `left` over `right`, which were
-/// measured apart. Both intervals hold together at least as often as nine times in
-/// ten.
+/// The interval of the ratio of two medians: `left` over `right`, which were measured
+/// apart. Both intervals hold together at least as often as nine times in ten.
 #[must_use]
 pub fn of_ratio(left: &[f64], right: &[f64]) -> Option<[f64; 2]> {
     let ([least, greatest], [least_right, greatest_right]) = (of_median(left)?, of_median(right)?);

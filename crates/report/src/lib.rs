@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an experiment found, and every form in which it is shown.
+//! The results of an experiment, and every form of their display.
 //!
 //! - [`results`]: the content of `results.json`, read and written so that equal
 //!   runs give equal bytes.
@@ -8,9 +8,9 @@
 //! - [`table`]: the table on the terminal.
 //! - [`csv`]: one CSV file per series.
 //! - [`html`]: `report.html`, one file that opens offline; several runs in one page.
-//! - [`interval`]: how sure a median or a ratio of two is.
-//! - [`paper`]: what a paper printed of the same thing.
-//! - [`burstiness`]: how bursty traffic is, from packets per window.
+//! - [`interval`]: confidence intervals of a median or a ratio of two.
+//! - [`paper`]: a paper's values of the same thing.
+//! - [`burstiness`]: burstiness of traffic, from packets per window.
 //! - [`paths`]: each variant over links that were drawn at random.
 //! - [`precision`]: the least sure ratio of a run.
 //! - [`quantity`]: numbers with the unit that suits them.

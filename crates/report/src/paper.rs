@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a paper printed of the thing that an experiment does again: the content of
-//! [`Results::paper`](crate::results::Results::paper). Numbers are the paper's own, in
-//! the units of our metrics; what a figure shows only as a curve is not among them.
+//! A paper's values of the thing that an experiment does again: the content of
+//! [`Results::paper`](crate::results::Results::paper). Numbers are the paper's own, in the
+//! units of our metrics; values that a figure shows only as a curve are left out.
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ use crate::quantity::tail;
 pub struct Paper {
     /// Such as `matsuda-2005, Table 2`.
     pub source: String,
-    /// What it shows, in words.
+    /// Its content, in words.
     pub says: String,
-    /// What is different here.
+    /// The differences here.
     pub differs: String,
     /// Its values per variant and metric, as in
     /// [`Results::variants`](crate::results::Results::variants). The variant `bound` is
@@ -57,7 +57,7 @@ pub struct Against {
 pub struct Traffic {
     /// On top: the paper's standard TCP.
     pub above: String,
-    /// Below it, in this order: what was changed.
+    /// Below it, in this order: the changed variants.
     pub below: Vec<String>,
     /// Of which parts of the experiment; empty: of those that the paper's values are of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

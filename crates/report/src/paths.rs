@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What results say of links that were drawn at random: each variant in a few numbers, and its
-//! place on each link.
+//! Results over links that were drawn at random: each variant in a few numbers, and its place
+//! on each link.
 
 use crate::quantity::{family, ratio, Scale};
 use crate::results::{larger_is_better, Results};
@@ -15,11 +15,11 @@ const RETRANSMITTED: &str = "retransmitted_share";
 pub struct Summary<'r> {
     /// Its name.
     pub variant: &'r str,
-    /// Geometric mean of what is over the bound, all metrics that have one.
+    /// Geometric mean of the values over their bounds, all metrics that have one.
     pub mean: f64,
     /// The greatest of these, and its metric.
     pub worst: (f64, &'r str),
-    /// Of the cells, those with more than half a per cent retransmitted; `None` if nobody
+    /// Of the cells, those with more than half a per cent retransmitted; `None` if not
     /// counted.
     pub much_retransmitted: Option<f64>,
 }
@@ -123,8 +123,8 @@ pub(crate) fn share(share: f64) -> String {
     Scale::fit(RETRANSMITTED, [share]).with_unit(share)
 }
 
-/// A variant's times over their bounds, each with its metric. What has a bound and is better
-/// when it is larger counts by its inverse.
+/// A variant's times over their bounds, each with its metric. A metric that is better when it
+/// is larger counts by its inverse.
 fn over_bound<'r>(results: &'r Results, variant: &str) -> Vec<(f64, &'r str)> {
     let metrics = results.variants.get(variant).into_iter().flatten();
     // Not the single bursts of a list, which are in its sizes.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How well a run tells its variants from each other.
+//! How well a run distinguishes its variants.
 
 use crate::interval;
 use crate::results::Results;
 
-/// Of it all others are told, where it was run.
+/// The reference of all other variants, where it was run.
 pub const BASELINE: &str = "cubic";
 
 /// The variant that others are compared with: [`BASELINE`], or the first one.
@@ -20,7 +20,7 @@ pub fn baseline(results: &Results) -> Option<&str> {
 pub struct Ratio {
     /// The variant that is compared with the baseline.
     pub variant: String,
-    /// In what.
+    /// The compared metric.
     pub metric: String,
     /// Half of the ratio's interval, relative to its middle; infinite if there are too
     /// few runs for one.

@@ -149,8 +149,8 @@ pub fn alone(metric: &str, value: f64) -> String {
     scale.with_unit(value)
 }
 
-/// Like [`alone`] with five significant digits: for what was measured against
-/// what was asked, where the fourth digit matters.
+/// Like [`alone`] with five significant digits: for measured against requested
+/// values, where the fourth digit matters.
 pub fn precise(metric: &str, value: f64) -> String {
     let mut scale = Scale::fit(metric, [value]);
     scale.decimals += 2;
@@ -167,8 +167,8 @@ pub fn ratio(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// The value of a claim, four significant digits: enough to be held against any
-/// limit that is written in a claim.
+/// The value of a claim, four significant digits: enough for a comparison with
+/// any limit in a claim.
 pub fn value(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{}", value + 0.0);

@@ -25,7 +25,7 @@ pub const SIGNIFICANT_DIGITS: usize = 9;
 /// Why results could not be made, written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
-    /// A median of no runs was asked for.
+    /// A median of no runs.
     #[error("a metric needs at least one run, and there is none")]
     NoRuns,
     /// JSON has no NaN and no infinity.
@@ -33,7 +33,7 @@ pub enum ResultsError {
     NotFinite {
         /// Where in the results, such as `variants.cubic.first_s.median`.
         place: String,
-        /// What stands there.
+        /// The value there.
         value: f64,
     },
     /// The file could not be opened, read, made or written.
@@ -43,7 +43,7 @@ pub enum ResultsError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The text is not the JSON of results. The source names line and column.
@@ -51,12 +51,12 @@ pub enum ResultsError {
     NotResults {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// The problem, with line and column.
         source: serde_json::Error,
     },
 }
 
-/// What one run of one experiment found: the content of `results.json`.
+/// The results of one run of one experiment: the content of `results.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The experiment's name: its file's, without `.toml`.
@@ -64,8 +64,8 @@ pub struct Results {
     /// One line for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What was asked, and how the bounds are derived. Paragraphs are separated
-    /// by an empty line.
+    /// The question, and the derivation of the bounds. Paragraphs are separated by an empty
+    /// line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The command line that makes these results again.
@@ -77,10 +77,10 @@ pub struct Results {
     pub kernel: String,
     /// Seed of whatever was random.
     pub seed: u64,
-    /// False if the run says nothing, because it was CPU-bound or its link was
-    /// not the one asked for. `warnings` says why.
+    /// False if the run is of no use, because it was CPU-bound or its link was not the
+    /// requested one. `warnings` says why.
     pub valid: bool,
-    /// What a reader must know before using a number of this run.
+    /// Warnings to read before using a number of this run.
     pub warnings: Vec<String>,
     /// Other remarks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -96,9 +96,9 @@ pub struct Results {
     pub variants: IndexMap<String, IndexMap<String, Metric>>,
     /// Per metric, the physical limit on this link, in the metric's unit.
     pub bounds: IndexMap<String, f64>,
-    /// What had to hold, and whether it did.
+    /// The claims, and whether they hold.
     pub holds: Vec<Hold>,
-    /// What papers printed of the same; absent in results of versions that did not know it.
+    /// Papers' values of the same; absent in results of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paper: Vec<Paper>,
 }
@@ -110,7 +110,7 @@ pub struct Link {
     pub rate_bps: Checked,
     /// Seconds, one way.
     pub one_way_delay_s: Checked,
-    /// Bytes asked for, drop-tail.
+    /// Requested bytes, drop-tail.
     pub buffer_bytes: u64,
     /// Bytes that were found to fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,12 +123,12 @@ pub struct Link {
     pub rtt_s: Option<f64>,
 }
 
-/// A setting and what was read back.
+/// A setting, requested and measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
-    /// What the experiment asked for.
+    /// The experiment's value.
     pub asked: f64,
-    /// What was measured on the link, in the same unit.
+    /// The value measured on the link, in the same unit.
     pub measured: f64,
 }
 
@@ -196,7 +196,7 @@ pub struct PathLink {
 pub struct Hold {
     /// The claim, its wildcards filled in.
     pub claim: String,
-    /// What stands on its left side, as a ratio where it has one: see
+    /// The value of its left side, as a ratio where it has one: see
     /// [`claims`](crate::claims).
     pub value: f64,
     /// Whether it holds.
@@ -215,8 +215,8 @@ pub fn larger_is_better(metric: &str) -> bool {
 }
 
 impl Results {
-    /// Whether `metric` says how well it went, not how: what has a bound, and the times and
-    /// speeds of programs, which have none.
+    /// Whether `metric` rates the outcome: metrics with a bound, and the times and speeds of
+    /// programs, which have none.
     #[must_use]
     pub fn is_compared(&self, metric: &str) -> bool {
         let name = metric.split('/').next().unwrap_or(metric);
@@ -264,8 +264,8 @@ impl Results {
         })
     }
 
-    /// Writes `results.json` to `path`, by way of a new file beside it: whoever
-    /// reads `path` finds the old results or the new ones, never a part.
+    /// Writes `results.json` to `path`, by way of a new file beside it: a reader of `path`
+    /// finds the old results or the new ones, never a part.
     ///
     /// # Errors
     /// [`ResultsError::NotFinite`] before anything is written, and

@@ -6,7 +6,7 @@ use crate::results::Results;
 /// A whole report: the results, and the series that its figures are drawn from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// What `results.json` holds.
+    /// The content of `results.json`.
     pub results: Results,
     /// Samples over time, in the order in which they are to be shown.
     pub series: Vec<Series>,

@@ -92,8 +92,8 @@ pub(crate) fn metrics(results: &Results) -> Vec<&str> {
     metrics
 }
 
-/// The best median of `metric`, if the variants differ in it. `ideal` is no
-/// competitor: it is what the link would give without a buffer's limit.
+/// The best median of `metric`, if the variants differ in it. `ideal` is no competitor:
+/// it is the link without a buffer's limit.
 pub(crate) fn best(results: &Results, metric: &str) -> Option<f64> {
     let medians: Vec<f64> = results
         .variants
@@ -124,7 +124,7 @@ pub(crate) fn to_bound(results: &Results, metric: &str, value: f64) -> Option<f6
     over.is_finite().then_some(over)
 }
 
-/// One line about the link, asked and measured.
+/// One line about the link, requested and measured.
 pub(crate) fn link(results: &Results) -> String {
     let link = &results.link;
     format!(

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::results::{larger_is_better, Hold, Metric, Results};
 
-/// What a claim names and the results do not have.
+/// Why a claim does not fit the results.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EvaluateError {
     /// No variant of that name.
@@ -113,7 +113,7 @@ impl Claim {
         }
     }
 
-    /// What the left side matches.
+    /// The matches of the left side.
     fn subjects<'r>(&self, results: &'r Results) -> Result<Vec<Subject<'r>>, EvaluateError> {
         let pattern = self
             .left
@@ -179,7 +179,7 @@ struct Subject<'r> {
     metric_captures: Vec<String>,
 }
 
-/// What the right side is made of, for the ratio that is reported.
+/// The form of the right side, for the reported ratio.
 #[derive(Clone, Copy)]
 enum Shape {
     Constant,
@@ -191,7 +191,7 @@ enum Shape {
 /// The verdict about one subject.
 struct Judged {
     hold: Hold,
-    /// What the hold's value is compared with.
+    /// The limit of the hold's value.
     limit: f64,
 }
 
@@ -428,7 +428,7 @@ fn display(chosen: &[Chosen]) -> String {
         .collect()
 }
 
-/// The entries whose key `chosen` matches, with what its wildcards stand for.
+/// The entries whose key `chosen` matches, with the texts of its wildcards.
 fn matches<'m, T>(
     chosen: &[Chosen],
     map: &'m IndexMap<String, T>,

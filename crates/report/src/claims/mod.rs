@@ -27,21 +27,21 @@
 //! fairness and speed-up. Names may contain `-` and `/`, so these two operators
 //! and `+` need a space on each side.
 //!
-//! In the left reference `*` stands for any text and `{a,b}` for a choice. Each
-//! match is a [`Hold`](crate::results::Hold) of its own, in the order of the
-//! choices and then of the results. Wildcards in a reference on the right side
-//! are filled in with what those of the left side matched, in their order, all of
-//! them or none: `lfn/round_s/* <= cubic/round_s/*` compares each with its namesake.
+//! In the left reference `*` stands for any text and `{a,b}` for a choice. Each match is a
+//! [`Hold`](crate::results::Hold) of its own, in the order of the choices and then of the
+//! results. Wildcards in a reference on the right side are filled in with the matches of
+//! those on the left side, in their order, all of them or none:
+//! `lfn/round_s/* <= cubic/round_s/*` compares each with its namesake.
 //!
 //! Two forms make one [`Hold`](crate::results::Hold) of all that the left side matches, which
 //! its text keeps as wildcards. `geomean of CLAIM` compares the geometric mean of the values
-//! with that of what each is compared with. `N% of CLAIM` asks that CLAIM holds for so many of
-//! them; its value is the share for which it does.
+//! with that of their right sides. `N% of CLAIM` asks that CLAIM holds for so many of them;
+//! its value is the share for which it does.
 //!
 //! # Value
 //!
-//! [`Hold::value`](crate::results::Hold::value) is what stands on the left side,
-//! divided by what the right side measures it with:
+//! [`Hold::value`](crate::results::Hold::value) is the left side, divided by the measure of
+//! the right side:
 //! - right side a number times (or over) a quantity, `1.10 * bound`: left over
 //!   that quantity, to be compared with the number;
 //! - right side only numbers: the left side itself;
@@ -63,7 +63,7 @@ pub enum ClaimError {
     /// The text is not a claim.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// The claim names what the results do not have.
+    /// The claim does not fit the results.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
 }
@@ -107,7 +107,7 @@ impl Claim {
     }
 }
 
-/// What a claim is about, of all that its left side matches.
+/// The scope of a claim among the matches of its left side.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Over {
     /// Each match by itself.

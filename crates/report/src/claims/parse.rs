@@ -20,19 +20,19 @@ pub struct ParseError {
     pub claim: String,
     /// Where it goes wrong, in characters from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The problem there.
     pub problem: Problem,
 }
 
-/// What is wrong with the text of a claim.
+/// Problems of the text of a claim.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Problem {
     /// Something else had to stand here.
     #[error("expected {wanted}, found {found}")]
     Expected {
-        /// What may stand here.
+        /// The text that may stand here.
         wanted: &'static str,
-        /// What does.
+        /// The text found here.
         found: String,
     },
     /// The left side is a variant without a metric.
@@ -85,7 +85,7 @@ impl Claim {
     /// Parses one claim.
     ///
     /// # Errors
-    /// [`ParseError`] with the column and what would be right there.
+    /// [`ParseError`] with the column and the right form.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let text = text.trim();
         let mut parser = Parser {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the results say of themselves: verdict, question, claims, how it was run.
+//! The results in words: verdict, question, claims, origin.
 
 use maud::{html, Markup};
 
@@ -54,7 +54,7 @@ fn list(texts: &[String]) -> Markup {
     }
 }
 
-/// The description, and the link asked and measured.
+/// The description, and the link as requested and measured.
 pub fn question(results: &Results) -> Markup {
     let description = results.description.as_deref().unwrap_or_default();
     let paragraphs = description.split("\n\n").map(str::trim);

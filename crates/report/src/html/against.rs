@@ -16,10 +16,10 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 34.0;
 const HEIGHT: f64 = 250.0;
 
-/// What is drawn of the runs.
+/// The statistic that is drawn of the runs.
 type Statistic = fn(&Metric) -> f64;
 
-/// The lines: name, what of the runs, colour.
+/// The lines: name, statistic of the runs, colour.
 const LINES: [(&str, Statistic, &str); 3] = [
     ("greatest", |metric| metric.max, "#009e73"),
     ("mean", mean, "#0072b2"),

@@ -363,7 +363,7 @@ fn overview(
     )
 }
 
-/// What a dot says when it is pointed at.
+/// The tooltip of a dot.
 fn described(metric: &str, variant: &str, found: &Metric) -> String {
     let scale = Scale::fit(metric, [found.min, found.median, found.max]);
     format!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Several runs in one page, for who decides rather than measures: what was asked, what
-//! the network was, who won, by how much, how sure.
+//! Several runs in one page, for decisions: the question, the network, the winner, its
+//! advantage, the confidence.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,23 +16,23 @@ use crate::quantity::{alone, headline, ratio, tail};
 use crate::results::{larger_is_better, Metric, Results};
 use crate::table::{link, metrics, verdict};
 
-/// No competitor: what the link would give without a buffer's limit.
+/// No competitor: the link without a buffer's limit.
 const IDEAL: &str = "ideal";
 
-/// Closer than this, nobody has won: a factor.
+/// Within this factor there is no winner.
 const LEVEL: f64 = 1.005;
 
 /// One run, and where its own page is.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// What it found.
+    /// Its results.
     pub results: &'a Results,
     /// Its `report.html`: relative to the directory of this page, or absolute.
     pub page: PathBuf,
 }
 
-/// What a path may have in an address as it is: RFC 3986, 2.3, and its own separator. A colon
-/// is not among it, so that no directory's name is taken for a scheme.
+/// Characters that stay unescaped in a path's address: RFC 3986, 2.3, and its own separator.
+/// A colon is not among them: it would make a directory's name a scheme.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -177,7 +177,7 @@ struct Contest<'a> {
     ranking: Vec<(&'a str, &'a Metric)>,
 }
 
-/// Of the metrics with a bound: those that say how well it went, not how.
+/// Of the metrics with a bound: those that rate the outcome.
 fn contests(results: &Results) -> Vec<Contest<'_>> {
     let bounded = metrics(results)
         .into_iter()
@@ -257,7 +257,7 @@ fn times_as_good(metric: &str, winner: &Metric, other: &Metric) -> f64 {
     above.median / below.median
 }
 
-/// How many times as good the winner is, and between which values that lies.
+/// The winner's advantage as a factor, and its interval.
 fn advantage(metric: &str, winner: &Metric, other: &Metric) -> Markup {
     let times = times_as_good(metric, winner, other);
     let (above, below) = by_size(metric, winner, other);

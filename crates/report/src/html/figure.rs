@@ -186,8 +186,8 @@ pub fn figure(report: &Report, part: &str) -> Option<Markup> {
     Some(canvas.finish(height, &format!("{} {over}, per variant", first.y_label)))
 }
 
-/// What a panel says beside its variant: the median completion of the part, or
-/// without one the end of the traffic shown.
+/// The text beside a panel's variant: the median completion of the part, or without one the end
+/// of the traffic shown.
 fn summary(report: &Report, series: &Series, end: f64) -> String {
     let metric = format!("completion_s/{}", series.experiment_part);
     let found = report
@@ -220,7 +220,7 @@ pub fn averaged(panels: &[Vec<&Series>]) -> usize {
     longest(panels).div_ceil(MOST_STEPS)
 }
 
-/// How the lines of a panel are told apart.
+/// How the lines of a panel are distinguished.
 pub const DASHES: [&str; 3] = ["", "4 3", "1 3"];
 
 /// One series as an area, several as lines.

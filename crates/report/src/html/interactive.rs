@@ -131,7 +131,7 @@ fn number(value: f64) -> Option<Number> {
     }
 }
 
-/// What draws the charts that stand before it.
+/// The script that draws the charts before it.
 pub fn script() -> Markup {
     html! { script { (PreEscaped(SCRIPT)) } }
 }

@@ -5,7 +5,7 @@
 //! propagation later, or earlier.
 //!
 //! A delayed ACK takes hundreds of times as long as a round trip of a local network: silences
-//! are cut, with a word on their length, so that segments and ACKs can be told apart.
+//! are cut, with a word on their length, so that segments and ACKs are distinct.
 
 use maud::Markup;
 
@@ -18,10 +18,10 @@ use super::svg::{colors, positive, Anchor, Canvas, Style, FAINT, INK};
 pub const PART: &str = "ladder";
 /// Line of the segments with data: y is the number of the byte after its last one.
 pub const DATA: &str = "data";
-/// Line of what comes back: y is the number of the byte that the receiver waits for.
+/// Line of the ACKs: y is the number of the byte that the receiver waits for.
 pub const ACK: &str = "ACK";
 
-/// Packets of a panel: more are not told apart.
+/// Packets of a panel: more are not distinguishable.
 const MOST_PACKETS: usize = 24;
 const PANEL: f64 = 150.0;
 /// For the ACKs of one panel and the times of the next one.
@@ -34,7 +34,7 @@ const HEIGHT: f64 = 520.0;
 const BOTTOM: f64 = 16.0;
 /// Height of a label.
 const LABEL: f64 = 11.0;
-/// What is left of a silence before and after its cut, in one-way delays: the packets arrive.
+/// The rest of a silence before and after its cut, in one-way delays: the packets arrive.
 const KEPT: f64 = 2.0;
 /// Length that a cut is drawn with, in one-way delays.
 const CUT: f64 = 4.0;
@@ -51,9 +51,9 @@ struct Packet {
 struct Time {
     /// Begin and end of each that is cut, milliseconds.
     cuts: Vec<(f64, f64)>,
-    /// What is left of a silence on each side of its cut.
+    /// The rest of a silence on each side of its cut.
     kept_ms: f64,
-    /// What a cut is drawn with.
+    /// The drawn length of a cut.
     cut_ms: f64,
 }
 
@@ -73,7 +73,7 @@ impl Time {
         }
     }
 
-    /// A moment, less what is cut before it.
+    /// A moment, less the cuts before it.
     fn drawn(&self, ms: f64) -> f64 {
         let before = self.cuts.iter().filter(|(_, to)| *to <= ms);
         let left_out: f64 = before.map(|(from, to)| to - from - self.cut_ms).sum();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The section of what was sampled over time.
+//! The section of samples over time.
 
 use maud::{html, Markup};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which series are drawn together, and what of their samples.
+//! The series that are drawn together, and the selection of their samples.
 
 use crate::quantity::tail;
 use crate::series::{Report, Series};

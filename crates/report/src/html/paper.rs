@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a paper printed, beside what was found here.
+//! A paper's values, beside those found here.
 
 use indexmap::IndexMap;
 use maud::{html, Markup};
@@ -59,7 +59,7 @@ fn metrics(paper: &Paper) -> Vec<&str> {
     metrics
 }
 
-/// What was found here.
+/// The value found here.
 fn found(results: &Results, variant: &str, metric: &str) -> Option<f64> {
     if variant == BOUND {
         return results.bounds.get(metric).copied();

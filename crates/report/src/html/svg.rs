@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every figure needs: a canvas, axes, and the colour of a variant.
+//! Common parts of figures: a canvas, axes, and the colour of a variant.
 //!
 //! maud writes no element that ends in a slash, as SVG's do. It escapes every value that is
 //! written here all the same: nothing else writes one.
@@ -23,9 +23,9 @@ pub const GRID: &str = "#e3e8ee";
 pub const FONT: &str =
     "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
-/// Colours that the usual names always have, so that reports can be laid side by
-/// side. From the palette of Okabe and Ito, which every kind of colour vision
-/// tells apart, the light ones darkened to be seen on white.
+/// Colours that the usual names always have, so that reports can be laid side by side. From
+/// the palette of Okabe and Ito, which every kind of colour vision distinguishes, the light
+/// ones darkened to be seen on white.
 const NAMED: [(&str, &str); 10] = [
     ("paceline", "#0072b2"),
     ("lfn", "#0072b2"),
@@ -72,7 +72,7 @@ pub fn colors(
     for name in names {
         if !colors.contains_key(&name) {
             let all = NAMED.iter().map(|(_, color)| *color).chain(OTHERS);
-            // With more variants than colours, the labels alone tell them apart.
+            // With more variants than colours, the labels alone distinguish them.
             let free = OTHERS
                 .into_iter()
                 .chain(all)
@@ -118,12 +118,12 @@ pub enum Style {
 /// Names and values, which are escaped when they are written.
 type Attributes<'a> = [(&'static str, &'a dyn Display)];
 
-/// What an element holds.
+/// The content of an element.
 enum Content<'a> {
     Nothing,
-    /// What is drawn.
+    /// Drawn text.
     Text(&'a str),
-    /// What is shown when it is pointed at.
+    /// The tooltip.
     Title(&'a str),
 }
 
@@ -319,8 +319,7 @@ impl Canvas {
         self.element("path", without_dash(&all, dash), Content::Nothing);
     }
 
-    /// The finished drawing, `height` high, on white. `title` is what a screen
-    /// reader says.
+    /// The finished drawing, `height` high, on white. `title` is for screen readers.
     pub fn finish(self, height: f64, title: &str) -> Markup {
         let (width, height) = (short(self.width), short(height));
         let mut svg = String::new();

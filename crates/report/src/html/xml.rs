@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What XML cannot hold even when it is escaped.
+//! Characters that XML cannot hold even when they are escaped.
 
 /// The markup with U+FFFD in place of each character that XML has no form for: control
 /// characters other than tab and line ends, and the two that are no characters.
