@@ -68,7 +68,7 @@ impl Callers {
             };
             match admit(&caller.stream, &caller.who) {
                 Ok(()) => self.add(caller),
-                // Into an empty buffer, which has room for it. Who has hung up misses it.
+                // Into an empty buffer, which has room for it. A caller that has hung up misses it.
                 Err(why) => drop((&caller.stream).write_all(&why)),
             }
         }
@@ -212,7 +212,7 @@ mod tests {
 
         slow.write_all(b" of it\n").expect("it listens");
         assert_eq!(callers.ready(16, line)[0].said, b"half of it\n");
-        // Too long is as good as complete: nobody may fill the memory.
+        // Too long counts as complete: memory is bounded.
         let mut endless = call();
         endless.write_all(&[b'x'; 100]).expect("it listens");
         callers.accept(&listener, |_, _| Ok(()));

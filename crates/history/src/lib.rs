@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What became of jobs.
+//! The results of jobs.
 //!
-//! - [`Traffic`], [`Counts`]: what a job's connections did, added up by the kernel side;
+//! - [`Traffic`], [`Counts`]: the traffic of a job's connections, added up by the kernel side;
 //! - [`trial`]: bursts under the policy compared with bursts that were held out;
 //! - [`Record`]: all of that for one job, and [`History`]: those of ended jobs, bounded;
-//! - [`shortage`]: what a job went without, in words;
+//! - [`shortage`]: features that a job lacked, in words;
 //! - [`verdict`]: the line at a job's end.
 //!
 //! Nothing here reads a clock or the kernel.

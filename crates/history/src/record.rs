@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One job: what it was, and what its connections did.
+//! One job and its traffic.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Adds what the phases counted, and keeps the largest of them.
+    /// Adds the phases' counts, and keeps the largest of them.
     pub fn add_phases(&mut self, phases: BTreeMap<u32, Traffic>) {
         for traffic in phases.values() {
             self.counts.traffic += *traffic;

@@ -10,7 +10,7 @@ use crate::Record;
 
 /// Records in all: of some kilobytes each.
 const MOST: usize = 2048;
-/// Records of one user: nobody's jobs push out all others' in a minute.
+/// Records of one user: no user's jobs push out all others'.
 const MOST_PER_USER: usize = 256;
 
 /// The records, the newest at the end.
@@ -46,7 +46,7 @@ impl History {
         Ok(history)
     }
 
-    /// One more; the oldest of who has most goes for it where there are enough.
+    /// Adds a record. Above a limit the oldest one goes: of this user, or of the user with most.
     ///
     /// # Errors
     /// Where it cannot be written: then it is kept in memory alone.

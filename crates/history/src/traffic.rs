@@ -77,7 +77,7 @@ impl From<&pl_counters> for Traffic {
 }
 
 impl Traffic {
-    /// What came since `before`.
+    /// The growth since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         both(self, before, u64::saturating_sub)
@@ -89,8 +89,8 @@ impl Traffic {
         both(self, before, u64::max)
     }
 
-    /// `41,000 bursts, 0.1 % retransmitted, 12 RTOs`. Without a wrapped algorithm nobody sees
-    /// bursts, so none are named.
+    /// `41,000 bursts, 0.1 % retransmitted, 12 RTOs`. Without a wrapped algorithm bursts are
+    /// not counted, so none are named.
     #[must_use]
     pub fn words(&self) -> String {
         let mut parts = Vec::new();
@@ -145,7 +145,7 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
-/// A share as people read it: what is not zero never shows as zero.
+/// A share for people: nonzero never shows as zero.
 fn percent(part: u64, of: u64) -> String {
     let share = 100.0 * part as f64 / of as f64;
     match part {

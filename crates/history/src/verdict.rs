@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The line at the end of a job: what its connections did, or that its policy had no effect.
+//! The line at the end of a job: its traffic, or that its policy had no effect.
 //!
-//! The latter is how a job looks whose processes a launcher has started elsewhere, whatever the
-//! launcher is called and whatever script it was in: `paceline_launch::launcher` only guesses.
+//! The latter is the line of a job whose processes a launcher has started elsewhere, with any
+//! name of the launcher and in any script: `paceline_launch::launcher` only guesses.
 
 use std::process::Command;
 
@@ -45,7 +45,7 @@ impl From<&pl_job> for Counts {
 }
 
 impl Counts {
-    /// What came of the connections, in one line, for a user who has not asked for details.
+    /// The result of the connections, in one line, without details.
     pub fn words(self) -> String {
         let connections = |count: u64| match count {
             1 => "1 connection".to_owned(),
@@ -65,7 +65,7 @@ impl Counts {
     }
 }
 
-/// What launchers tell the ranks that they start of their place among them.
+/// Variables in which launchers give each rank its number.
 const RANKS: [&str; 4] = [
     "OMPI_COMM_WORLD_RANK",
     "PMIX_RANK",
@@ -73,7 +73,7 @@ const RANKS: [&str; 4] = [
     "SLURM_PROCID",
 ];
 
-/// Logs what came of the job in one line. Without `counts` there is none.
+/// Logs the job's result in one line. Without `counts` there is none.
 pub fn tell(counts: Option<Counts>, policy: &str, command: &Command) {
     let Some(counts) = counts else {
         return;

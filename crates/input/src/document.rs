@@ -40,8 +40,8 @@ pub(crate) struct Finding {
 }
 
 impl<'f> Place<'f> {
-    /// What is below a key of the table here. It need not be in the file: then a problem
-    /// with it is located at the table.
+    /// The value of a key of the table here. It need not be in the file: then a problem with
+    /// it is located at the table.
     #[must_use]
     pub fn key(&self, key: &str) -> Place<'f> {
         self.then(Step::Key(key.to_owned()))
@@ -71,7 +71,7 @@ impl<'f> Place<'f> {
         dotted(&self.path)
     }
 
-    /// Reports a problem with the value here: what is wrong, and what would be right.
+    /// Reports a problem with the value here: the problem, and the right form.
     pub fn wrong(&self, what: impl Into<String>) -> Reported {
         self.report(self.path.clone(), false, what.into())
     }
@@ -81,7 +81,7 @@ impl<'f> Place<'f> {
         self.report(self.path.clone(), true, what.into())
     }
 
-    /// Reports what is wrong in a document that is written inside of this one, here.
+    /// Reports the problems of a document that is written inside of this one, here.
     pub fn adopt(&self, problems: &Problems) -> Reported {
         for problem in &problems.list {
             let path = [&self.path[..], &problem.path].concat();
@@ -129,7 +129,7 @@ impl Document {
     /// The document as a table, without its places.
     ///
     /// # Errors
-    /// What is no TOML in it.
+    /// The errors of its TOML.
     pub fn table(&self) -> Result<Table, Problems> {
         Table::deserialize(Deserializer::from(self.tree()?)).map_err(|error| self.misread(&error))
     }
@@ -137,7 +137,7 @@ impl Document {
     /// The document as a tree with positions.
     ///
     /// # Errors
-    /// What is no TOML in it.
+    /// The errors of its TOML.
     pub(crate) fn tree(&self) -> Result<Spanned<DeTable<'_>>, Problems> {
         let (tree, errors) = DeTable::parse_recoverable(&self.text);
         if errors.is_empty() {
@@ -145,7 +145,7 @@ impl Document {
         }
         let mut list: Vec<Problem> = errors.iter().map(|error| self.syntax(error)).collect();
         list.sort_by_key(|problem| (problem.line, problem.column));
-        // What follows a mistake on its line is the parser's confusion.
+        // Later errors on the same line follow from the first one.
         list.dedup_by_key(|problem| problem.line);
         Err(self.problems(list))
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How Paceline reads the TOML files that people write.
 //!
-//! A kind of file is a type with serde's `Deserialize` and schemars' `JsonSchema`. The schema
-//! is what editors are given, and [`Reader`] walks a [`Document`] along the same schema: it
-//! finds all keys that are unknown, missing, of a wrong type, of an unknown word, without
-//! their unit or out of range, each with its place and the right form. What a schema cannot
-//! say is checked afterwards, at a [`Place`] of the document: [`Document::check`].
+//! A kind of file is a type with serde's `Deserialize` and schemars' `JsonSchema`. Editors
+//! use the schema, and [`Reader`] walks a [`Document`] along the same schema: it finds all
+//! keys that are unknown, missing, of a wrong type, of an unknown word, without their unit or
+//! out of range, each with its place and the right form. Checks that a schema cannot express
+//! follow, at a [`Place`] of the document: [`Document::check`].
 //!
 //! Nothing here reads a file, a clock or global state.
 

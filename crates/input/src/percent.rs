@@ -8,7 +8,7 @@ use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What schemas call it.
+/// Its format in schemas.
 pub(crate) const FORMAT: &str = "percent";
 
 /// `"0.1%"`: a share from 0 % to 100 %, as fine as a double.

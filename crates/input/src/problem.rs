@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is wrong in a file, and where.
+//! Problems in a file, and their places.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub struct Problem {
     pub column: usize,
     /// The full key, as `startup.breaker.loss`; empty if the text is not TOML.
     pub key: String,
-    /// What is wrong with it and what would be right: one line.
+    /// The problem and the right form: one line.
     pub what: String,
     pub(crate) path: Vec<Step>,
 }

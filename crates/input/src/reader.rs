@@ -21,7 +21,7 @@ use crate::schema::{
 };
 use crate::units::{parse, quoted, Quantity};
 
-/// A `format` of a schema's strings, and what says what is wrong with one.
+/// A `format` of a schema's strings, and the check that reports a problem with one.
 pub type Format<'c> = (&'static str, &'c dyn Fn(&str) -> Result<(), String>);
 
 /// The format that is no [`Quantity`], and that all readers know, too.
@@ -92,7 +92,7 @@ impl Walk<'_> {
                 let text = number.as_str().replace('_', "");
                 self::number(numbers[0], text.parse().ok(), &text, place);
             }
-            // What is missing is the unit, and its error shows the right form.
+            // The unit is missing, and its error shows the right form.
             DeValue::Integer(number) if united => {
                 self.text(schema, &texts, &number.to_string(), place);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The JSON schema of a kind of file, made from the types that it is read into, and what
-//! the reader takes from it for its messages.
+//! The JSON schema of a kind of file, made from the types that it is read into, and the
+//! parts of it that the reader uses for its messages.
 //!
 //! Beside the standard keywords there are two: `format` may name a quantity with its unit
 //! (`rate`, `size`, `time`, `share`, `percent`), and `x-range` is `[least, most]` of such a
@@ -21,7 +21,7 @@ pub fn schema<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().into()
 }
 
-/// TOML has no null: what is absent is left out.
+/// TOML has no null: absent values are left out.
 fn without_null(schema: &mut Schema) {
     if let Some(object) = schema.as_object_mut() {
         if let Some(Value::Array(types)) = object.get_mut("type") {
@@ -46,7 +46,7 @@ fn without_null(schema: &mut Schema) {
                 let only = only.clone();
                 object.remove(keyword);
                 for (key, value) in only {
-                    // What a key says of itself goes before what its type says.
+                    // A key's own entries go before those of its type.
                     object.entry(key).or_insert(value);
                 }
             }
@@ -55,7 +55,7 @@ fn without_null(schema: &mut Schema) {
     transform_subschemas(&mut (without_null as fn(&mut Schema)), schema);
 }
 
-/// What a value may be: the schema itself, or each of its alternatives.
+/// The forms of a value: the schema itself, or each of its alternatives.
 pub(crate) fn branches(schema: &Value) -> Vec<&Value> {
     for keyword in ["anyOf", "oneOf"] {
         if let Some(of) = schema[keyword].as_array() {
@@ -135,7 +135,7 @@ pub(crate) fn whole_range(schema: &Value) -> (i128, i128) {
 /// Keys that messages list at most.
 const MOST_KEYS: usize = 6;
 
-/// The right form of the value of `key`, which is a full one: what follows "write".
+/// The right form of the value of `key`, which is a full one: the text after "write".
 pub(crate) fn right(schema: &Value, key: &str) -> String {
     let mut forms: Vec<String> = Vec::new();
     let mut words: Vec<String> = Vec::new();

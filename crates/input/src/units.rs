@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rates, sizes and times as people write them in policies and experiments.
 //!
-//! A value is a decimal number followed directly by its unit: `500mbit`,
-//! `128KiB`, `1.5ms`. A number without a unit is refused, because nobody can
-//! tell bits from bytes or milliseconds from seconds by looking at it. `Mbit` is as
-//! good as `mbit`, and `kB` as `KB`; `b` alone is nothing, for it may be either. All
-//! arithmetic is exact: what cannot be held in whole bits per second, bytes or
-//! microseconds is refused rather than rounded.
+//! A value is a decimal number followed directly by its unit: `500mbit`, `128KiB`,
+//! `1.5ms`. A number without a unit is refused, because it does not distinguish bits from
+//! bytes or milliseconds from seconds. `Mbit` is as good as `mbit`, and `kB` as `KB`; `b`
+//! alone is nothing, for it may be either. All arithmetic is exact: a value that is not
+//! whole in bits per second, bytes or microseconds is refused rather than rounded.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +17,7 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// What kind of quantity a text stands for: its units, and examples for messages.
+/// The kind of quantity of a text: its units, and examples for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Bits of payload per second: `bit`, `kbit`, `mbit`, `gbit` (powers of ten).
@@ -73,7 +72,7 @@ impl Quantity {
         }
     }
 
-    /// What the schema of a file says of such a text.
+    /// The schema of such a text.
     fn schema(self) -> Schema {
         let units: Vec<String> = self
             .units()
@@ -88,7 +87,7 @@ impl Quantity {
         })
     }
 
-    /// A unit as a regular expression: what [`Quantity::scale`] takes.
+    /// A unit as a regular expression, as [`Quantity::scale`] accepts it.
     fn pattern(self, unit: &str) -> String {
         let either = |c: char| format!("[{}{}]", c.to_ascii_uppercase(), c.to_ascii_lowercase());
         match (self, unit) {
@@ -107,7 +106,7 @@ impl Quantity {
         }
     }
 
-    /// What `unit` is worth, if it is one. The letters' case of a rate says nothing: there
+    /// The value of `unit`, if it is one. The letters' case of a rate says nothing: there
     /// are no millibits.
     fn scale(self, unit: &str) -> Option<u64> {
         let is = |name: &str| match self {

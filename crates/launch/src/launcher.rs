@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Launchers that start a job's processes somewhere else.
 //!
-//! `srun`, `ssh` and MPI launchers with remote hosts ask a daemon to start the
-//! processes, so they are not descendants of `paceline run` and not in the
-//! job's cgroup. Paceline has to stand on the other side of the launcher.
+//! `srun`, `ssh` and MPI launchers with remote hosts ask a daemon to start the processes, so
+//! they are not descendants of `paceline run` and not in the job's cgroup. `paceline run` must
+//! be on the other side of the launcher.
 //!
-//! A name tells it early, where the launcher is the command or behind what starts it
-//! plainly. Launchers in scripts are not looked for: what a job has done when it ends
-//! (`verdict.rs`) tells them all.
+//! A name shows it early, where the launcher is the command or behind a known wrapper.
+//! Launchers in scripts are not searched: a job's counts at its end (`verdict.rs`) show them
+//! all.
 
 /// MPI launchers, also as Debian names them (`mpirun.openmpi`, `mpiexec.hydra`).
 const OF_MPI: [&str; 6] = [
@@ -33,8 +33,8 @@ fn base_name(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// The command behind what wraps it. Options of a wrapper whose values look like a
-/// command hide it: then there is no early word.
+/// The command behind its wrappers. Options of a wrapper whose values look like a command hide
+/// it: then there is no early warning.
 fn unwrapped(command: &[String]) -> Vec<String> {
     let Some((first, rest)) = command.split_first() else {
         return Vec::new();
@@ -103,7 +103,7 @@ pub fn warning(
     ))
 }
 
-/// Where an MPI launcher learns of hosts other than this one.
+/// The source of an MPI launcher's hosts other than this one.
 fn remote_hosts(
     arguments: &[String],
     environment: impl Fn(&str) -> Option<String>,

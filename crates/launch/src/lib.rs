@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a command line tells of a job before it starts.
+//! Properties of a job that its command line shows before the start.
 //!
 //! - [`launcher`]: launchers that start processes outside the job;
 //! - [`preload`]: the MPI shim and other preloaded libraries;
-//! - [`terminal`]: what keeps a command from typing into the terminal of root, who starts it as
-//!   another user.
+//! - [`terminal`]: keeps a command that root starts as another user from typing into root's
+//!   terminal.
 
 #![deny(unsafe_code)]
 

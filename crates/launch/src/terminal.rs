@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A command that root starts as another user shares root's terminal, and must not type there.
 //!
-//! TIOCSTI puts characters into a terminal's input as if they were typed: what root's shell
-//! reads when the command is over. TIOCLINUX can paste a selection on the console to the same
+//! TIOCSTI puts characters into a terminal's input as if they were typed: root's shell reads
+//! them when the command is over. TIOCLINUX can paste a selection on the console to the same
 //! end. Before Linux 6.2, and where `dev.tty.legacy_tiocsti` is 1 since, any process may do so
-//! on its own terminal. A seccomp filter refuses both to the command and all that it starts.
-//! It is transparent: a terminal of the command's own would stand between it and the user, and
-//! a session of its own would take away Ctrl-C and the prompts of ssh.
+//! on its own terminal. A seccomp filter refuses both to the command and all that it starts. It
+//! is transparent: a terminal of the command's own would stand between it and the user, and a
+//! session of its own would take away Ctrl-C and the prompts of ssh.
 //!
 //! The filter is written out here, because the crate `seccompiler` ends a process of another
 //! architecture: a 32-bit program on a 64-bit kernel.

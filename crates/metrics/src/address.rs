@@ -15,7 +15,7 @@ pub enum Address {
     Loopback(SocketAddr),
 }
 
-/// What is no [`Address`].
+/// Why a text is no [`Address`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Neither form.

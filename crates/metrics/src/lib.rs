@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a service counts, for Prometheus and what reads its formats.
+//! The metrics of a service, for Prometheus and readers of its formats.
 //!
 //! - [`Page`]: metrics with their values, written as OpenMetrics 1.0 or as Prometheus' text
 //!   format 0.0.4 by the crate `prometheus-client`;
 //! - [`Server`]: the page at a Unix socket or a loopback address.
 //!
-//! Nothing here grows with what users do: a metric has at most [`MOST_SERIES`] series, and the
-//! server answers a bounded number of callers at once.
+//! Nothing here grows with the users' activity: a metric has at most [`MOST_SERIES`] series,
+//! and the server answers a bounded number of callers at once.
 
 #![forbid(unsafe_code)]
 

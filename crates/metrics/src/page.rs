@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A page of metrics: made anew for each scrape, from what a service knows then.
+//! A page of metrics: made anew for each scrape, from the service's state then.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;

@@ -11,7 +11,7 @@ const LONGEST: usize = 8192;
 /// Headers at most.
 const MOST_HEADERS: usize = 64;
 
-/// What is asked for.
+/// The request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// The page; without its text for HEAD.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The page at an address, by threads of its own, beside whatever a service is built on.
+//! The page at an address, by threads of its own, independent of the service's runtime.
 
 use std::fmt;
 use std::fs;
@@ -21,8 +21,8 @@ use crate::request::{self, Asked};
 const MOST_CALLERS: usize = 16;
 /// How long a caller may take. Prometheus itself gives up after 10 s.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A page serves all who ask within this time: what it is made of costs some milliseconds, which
-/// a caller in a loop must not multiply.
+/// A page serves all callers within this time: making one costs some milliseconds, which a
+/// caller in a loop must not multiply.
 const FRESH: Duration = Duration::from_secs(1);
 /// After a failed accept (no descriptor is left), before the next.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -44,7 +44,7 @@ trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 impl Server {
-    /// Listens at the address, and from then on answers with what `make` returns.
+    /// Listens at the address, and from then on answers with the pages of `make`.
     ///
     /// # Errors
     /// Where it cannot listen there: another program does, or the path is no socket.
@@ -70,7 +70,7 @@ impl Server {
         Ok(Self { address })
     }
 
-    /// Where: with the port that the kernel chose, if 0 was asked for.
+    /// The address, with the port that the kernel chose in place of 0.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -96,7 +96,7 @@ fn unix(path: &Path) -> io::Result<UnixListener> {
         }
         fs::remove_file(path)?;
     }
-    // Under another name until only those who may can connect.
+    // Under another name until the permissions are set.
     let new = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
     let _ = fs::remove_file(&new);
     let listener = UnixListener::bind(&new)?;
@@ -130,7 +130,7 @@ impl Pages {
     }
 }
 
-/// One of those who are answered.
+/// One of the callers that are answered.
 struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {

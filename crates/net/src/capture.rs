@@ -79,8 +79,9 @@ impl Sampler {
             option(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
             option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &ROOM_BYTES)?;
             option::<libc::c_int>(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)?;
-            // Only what comes in is looked at, and what is captured keeps its whole data
-            // in memory until it is read: eight rounds of 1 MB among 16 hosts filled the guest.
+            // With `only_in` no outgoing packet is captured. A captured one keeps its whole
+            // data in memory until it is read: eight rounds of 1 MB among 16 hosts filled the
+            // guest.
             let ignored = libc::c_int::from(only_in);
             option(
                 &socket,
@@ -114,8 +115,8 @@ impl Sampler {
         Ok(packets)
     }
 
-    /// Moves what was captured so far to the end of `packets`. What is captured keeps its
-    /// whole data in memory until then.
+    /// Moves the captured packets to the end of `packets`. A captured packet keeps its whole
+    /// data in memory until then.
     pub fn drain(&self, packets: &mut Vec<Packet>) -> Result<(), Error> {
         self.each(|headers, kind, time_ns| {
             let lengths = lengths(headers).filter(|_| kind == libc::PACKET_HOST);
@@ -132,8 +133,8 @@ impl Sampler {
         })
     }
 
-    /// Hands on what was captured so far: the packet from its IP header on, which way it went
-    /// (PACKET_HOST: in), and when (CLOCK_REALTIME, nanoseconds).
+    /// Passes on the captured packets: each from its IP header on, with its direction
+    /// (PACKET_HOST: in) and time (CLOCK_REALTIME, nanoseconds).
     pub fn each(&self, mut see: impl FnMut(&[u8], u8, u64)) -> Result<(), Error> {
         let mut buffer = [0_u8; KEPT_BYTES as usize];
         let mut control = nix::cmsg_space!(libc::timespec);

@@ -74,7 +74,7 @@ fn socket(address: SocketAddr) -> Result<TcpStream, Error> {
 pub struct Congestion {
     /// TCP_CONGESTION is set to it before the handshake; absent: the kernel's default.
     pub asked: Option<String>,
-    /// What an established connection has; absent: anything.
+    /// Expected of an established connection; absent: any.
     pub expected: Option<String>,
 }
 

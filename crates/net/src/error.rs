@@ -9,9 +9,9 @@ pub enum Error {
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done.
+        /// The action that failed.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// `ip`, `tc` or `nft` refused.
@@ -36,7 +36,7 @@ pub enum Error {
     },
 }
 
-/// Adds what was being done to an error of the system.
+/// Adds the failed action to an error of the system.
 pub trait Doing<T> {
     /// `what` stands before the error's own text, as in "opening a socket".
     ///

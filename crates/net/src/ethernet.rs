@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a packet costs on an Ethernet beside itself.
+//! The overhead of a packet on an Ethernet.
 
 /// Preamble, frame check sequence and gap, which a kernel queue does not see:
 /// with it a link of 500 Mbit/s carries what an Ethernet of that speed would.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What experiments, labs that stay up and their measurements share of Linux's network.
+//! Linux's network for experiments, labs that stay up and their measurements.
 //!
 //! - [`namespace`]: a host of a lab, as long as its descriptor lives;
 //! - [`shaper`], [`queues`]: a link's rate and drop-tail queue, made and read back;
 //! - [`connection`]: TCP connections with a given congestion control;
 //! - [`payload`]: bytes that measured connections carry;
-//! - [`nft`]: rules of nftables, and what this kernel lacks for them;
+//! - [`nft`]: rules of nftables, and the features for them that this kernel lacks;
 //! - [`receive`]: packets with the kernel's time of arrival;
 //! - [`capture`]: the headers of packets at an interface, and when they passed;
-//! - [`clock`], [`tick`], [`ethernet`]: the kernel's clocks, and what a frame costs;
+//! - [`clock`], [`tick`], [`ethernet`]: the kernel's clocks, and the overhead of a frame;
 //! - [`process`], [`scratch`]: processes and directories that a killed run does not leave.
 //!
 //! Making namespaces needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN).

@@ -131,7 +131,7 @@ pub fn batch(tool: &'static str, lines: &str) -> Result<(), Error> {
 /// family's they are.
 ///
 /// # Errors
-/// [`Error::Tool`] with what `ip` said.
+/// [`Error::Tool`] with the message of `ip`.
 pub fn ip_of(is_v6: bool, lines: &str) -> Result<(), Error> {
     run("ip", &[if is_v6 { "-6" } else { "-4" }], None, lines)
 }

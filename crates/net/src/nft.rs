@@ -24,13 +24,13 @@ const NEEDED_FOR_HONEST: [(&str, &str); 1] = [(
 /// Applies a ruleset: all of it, or nothing.
 ///
 /// # Errors
-/// [`Error::Tool`] with what `nft` said; [`Error::System`] if there is no `nft`.
+/// [`Error::Tool`] with the message of `nft`; [`Error::System`] if there is no `nft`.
 pub fn apply(ruleset: &str) -> Result<(), Error> {
     feed("nft", &["-f", "-"], None, ruleset)
 }
 
-/// What this kernel lacks for a transparent gateway. It needs CAP_NET_ADMIN, changes no rule,
-/// and lets the kernel load its modules.
+/// The features that this kernel lacks for a transparent gateway. It needs CAP_NET_ADMIN,
+/// changes no rule, and lets the kernel load its modules.
 ///
 /// # Errors
 /// [`Error::System`] if there is no `nft`; [`Error::Tool`] if not even an empty chain is taken.
@@ -38,8 +38,8 @@ pub fn missing_for_transparent() -> Result<Vec<&'static str>, Error> {
     missing(&NEEDED)
 }
 
-/// The same for a transparent gateway whose connects wait for their destination: what it lacks
-/// beside.
+/// The same for a transparent gateway whose connects wait for their destination: the further
+/// features that it lacks.
 ///
 /// # Errors
 /// As [`missing_for_transparent`].

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What measured connections carry: bytes that mean nothing, sent and received, and threads that
-//! do so promptly.
+//! The payload of measured connections: bytes that mean nothing, sent and received, and threads
+//! that do so promptly.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Processes that do not outlive who started them.
+//! Processes that do not outlive their parent thread.
 
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -20,7 +20,7 @@ pub fn end_with_this_thread(command: &mut Command) {
     unsafe {
         command.pre_exec(move || {
             set_pdeathsig(Signal::SIGKILL)?;
-            // It is gone already: nobody would send the signal.
+            // The parent is gone already: the signal would not come.
             if getppid() != parent {
                 return Err(Errno::ESRCH.into());
             }

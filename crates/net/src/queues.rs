@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's queues of a node, as `tc` tells of them.
+//! The kernel's queues of a node, as `tc` shows them.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{Doing, Error, Namespace};
 
-/// A queue as `tc -j -r -s qdisc show` tells of it.
+/// A queue as `tc -j -r -s qdisc show` shows it.
 #[derive(Debug, Default, Deserialize)]
 pub struct Queue {
     #[serde(default)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Directories for what a run makes: removed with it, or by the next one if it was killed.
+//! Directories for a run's files: removed with it, or by the next one if it was killed.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// A new directory in `parent`, whose name says whose it is.
+/// A new directory in `parent`, whose name identifies its process.
 ///
 /// # Errors
 /// The system's.

@@ -6,7 +6,7 @@ use crate::ethernet::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
 /// A shaper lets this much through at line rate: nearly two packets, the least with which
 /// the kernel's tbf keeps up with its rate. Less than a packet of two segments and framing:
 /// tbf cuts what is larger than its bucket into segments, each with framing of its own, and
-/// takes what is not for one packet. 3040 bytes on an Ethernet.
+/// counts a smaller one as one packet. 3040 bytes on an Ethernet.
 pub fn shaper_burst_bytes(mtu: u32) -> u32 {
     2 * (mtu + ETHERNET_HEADER_BYTES) + FRAMING_BYTES / 2
 }
