@@ -104,7 +104,7 @@ pub struct JobStatus {
     pub members_full: u64,
     /// Connections left alone, because the kernel had no memory for them.
     pub no_storage: u64,
-    /// The same in words, and of what was attached, sockets that are not reached; empty where
+    /// The same in words, and for an attached job sockets that are not reached; empty where
     /// there is nothing to say.
     pub warnings: Vec<String>,
     /// The job's paths.

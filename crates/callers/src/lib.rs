@@ -169,7 +169,7 @@ impl Waiting {
         })
     }
 
-    /// Reads what is there, up to `longest` bytes in all; whether more may come.
+    /// Reads the available bytes, up to `longest` in all; whether more may come.
     fn listen(&mut self, longest: usize) -> bool {
         let mut bytes = [0; 4096];
         while self.said.len() < longest {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `paceline generate`: what packages install beside the program, from the command line's own
-//! definition. Hidden: no user of the program needs it.
+//! `paceline generate`: files that packages install beside the program, from the command
+//! line's own definition. Hidden: no user of the program needs it.
 
 use std::fs;
 use std::path::PathBuf;

@@ -208,8 +208,9 @@ fn messages_bound_s(topology: &Topology, plan: &Messages) -> f64 {
     gaps_s + f64::from(plan.count) * (there + back)
 }
 
-/// What a rank computes, and twice what its host's link carries for the slab: each host is sent
-/// what its rank reads, and then what others write; it sends as much.
+/// The computing time of a rank, and twice the time of the slab on its host's link: each host
+/// receives the data that its rank reads, and then the data that others write; it sends as
+/// much.
 fn iteration_bound_s(topology: &Topology, plan: &OutOfCore) -> f64 {
     let ranks = topology.senders;
     let share = topology.frame().wire_bytes(plan.share_bytes(ranks));

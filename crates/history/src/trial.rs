@@ -39,7 +39,7 @@ pub struct Arm {
 }
 
 impl Arm {
-    /// Adds what one CPU has counted.
+    /// Adds the counts of one CPU.
     pub fn add(&mut self, counted: &pl_trial) {
         self.bursts += counted.bursts;
         self.bytes += counted.bytes;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::units::quoted;
 
-/// One step from a table or list to what is in it.
+/// One step from a table or list to an item in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Key(String),

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::units::Quantity;
 
-/// The schema of files that are read into `T`, draft 7: what editors know.
+/// The schema of files that are read into `T`, draft 7, which editors know.
 pub fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft07()
         .with(|settings| settings.inline_subschemas = true)

@@ -73,7 +73,7 @@ pub struct Look {
     pub at: Duration,
     /// Arrived and not read yet, bytes.
     pub unread: u32,
-    /// Memory of what was written and is not acknowledged, bytes.
+    /// Memory of written data that is not acknowledged, bytes.
     pub queued: u32,
     /// Most that this may be: the send buffer, bytes.
     pub send_buffer: u32,
@@ -230,7 +230,7 @@ impl<'a> Span<'a> {
         Limit::Network
     }
 
-    /// Whether more than what a wake-up takes waits to be read.
+    /// Whether more data waits for the reader than a wake-up explains.
     fn is_read_late(&self) -> bool {
         self.mostly(|look| look.unread > 2 * look.info.mss.max(1))
     }

@@ -39,7 +39,7 @@ pub struct Socket {
     pub remote: SocketAddr,
     /// Arrived and not read by the program yet, bytes.
     pub unread: u32,
-    /// Memory of what was written and is not acknowledged, bytes.
+    /// Memory of written data that is not acknowledged, bytes.
     pub queued: u32,
     /// Most that this may be, bytes.
     pub send_buffer: u32,

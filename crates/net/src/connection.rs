@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Doing, Error};
 
-/// Listens on the host that the calling thread is on. What it accepts has the
+/// Listens on the host that the calling thread is on. Accepted connections have the
 /// congestion control.
 pub fn listen_here(address: SocketAddr, congestion: Option<&str>) -> Result<TcpListener, Error> {
     let doing = || format!("listening at {address}");

@@ -5,8 +5,8 @@ use crate::ethernet::{ETHERNET_HEADER_BYTES, FRAMING_BYTES};
 
 /// A shaper lets this much through at line rate: nearly two packets, the least with which
 /// the kernel's tbf keeps up with its rate. Less than a packet of two segments and framing:
-/// tbf cuts what is larger than its bucket into segments, each with framing of its own, and
-/// counts a smaller one as one packet. 3040 bytes on an Ethernet.
+/// tbf cuts a packet that is larger than its bucket into segments, each with framing of its
+/// own, and counts a smaller one as one packet. 3040 bytes on an Ethernet.
 pub fn shaper_burst_bytes(mtu: u32) -> u32 {
     2 * (mtu + ETHERNET_HEADER_BYTES) + FRAMING_BYTES / 2
 }
@@ -17,7 +17,7 @@ pub const EDGE_QUEUE_BYTES: u32 = 64_000_000;
 /// Of a shaper, so that its queue can be named.
 pub const SHAPER_HANDLE: &str = "1:";
 
-/// A line of `tc` that makes what leaves a device that slow, behind a drop-tail queue.
+/// A line of `tc` that limits a device to this rate, behind a drop-tail queue.
 pub fn shaper(verb: &str, device: &str, rate_bps: u64, buffer_bytes: u64, mtu: u32) -> String {
     shaper_at("root", verb, device, rate_bps, buffer_bytes, mtu)
 }

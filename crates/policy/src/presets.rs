@@ -37,8 +37,8 @@ impl Policy {
         Some(Self::parse(text, name).expect("the tests read every preset"))
     }
 
-    /// A preset by its name, or else a file by its path. What has no `/` and
-    /// does not end in `.toml` is a name.
+    /// A preset by its name, or else a file by its path. A text without `/`
+    /// that does not end in `.toml` is a name.
     ///
     /// # Errors
     /// When there is no such preset, the file cannot be read, or it is no

@@ -14,7 +14,7 @@ use crate::results::{larger_is_better, Results};
 pub struct Options {
     /// Colour by ANSI escapes. Marks are there with and without.
     pub color: bool,
-    /// Columns of the terminal; what does not fit goes into a further block.
+    /// Columns of the terminal; further columns go into a further block.
     pub width: usize,
 }
 

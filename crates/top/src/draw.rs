@@ -240,7 +240,7 @@ fn details(frame: &mut Frame, area: Rect, row: &Row) {
     frame.render_widget(words, area);
 }
 
-/// The spread of a group's streams over time, and below it what they have in flight together.
+/// The spread of a group's streams over time, and below it their total inflight.
 fn charts(frame: &mut Frame, area: Rect, view: &View, row: &Row) {
     let Some(group) = row.group(&view.seen) else {
         return;

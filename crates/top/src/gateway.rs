@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use paceline_terminal::foreign;
 
-/// Lines at most: what is left of the screen is for jobs.
+/// Lines at most: the rest of the screen is for jobs.
 const MOST: usize = 4;
 /// Longest wait for a gateway's answer: one that hangs must not hold up the rest.
 const PATIENCE: Duration = Duration::from_secs(1);

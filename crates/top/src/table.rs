@@ -31,8 +31,8 @@ pub enum Pane {
 #[derive(Debug)]
 pub struct Column {
     pub title: &'static str,
-    /// Characters; 0: what the others leave. Those columns are of text, the others of
-    /// numbers, which end at its right.
+    /// Characters; 0: the room that the others leave. Those columns are of text, the others
+    /// of numbers, which end at its right.
     pub width: u16,
 }
 

@@ -334,8 +334,8 @@ impl KernelSide {
             .collect()
     }
 
-    /// Runs an iterator over the TCP sockets of the calling thread's network
-    /// namespace, or over files of tasks, and returns what it wrote.
+    /// Runs an iterator over the TCP sockets of the calling thread's network namespace, or over
+    /// files of tasks, and returns its output.
     pub(crate) fn iterate(&self, program: &str) -> Result<Vec<u8>> {
         let link = self
             .program(program)?

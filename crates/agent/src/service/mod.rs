@@ -101,7 +101,7 @@ impl Service {
     /// thread of a program that does nothing else.
     ///
     /// # Errors
-    /// [`Error::AgentRunning`]; what stands in the way of any job.
+    /// [`Error::AgentRunning`]; any failure that prevents jobs.
     pub fn start(config: Config, directory: &Path) -> Result<Self> {
         permission::require("paceline agent")?;
         let hierarchy = Hierarchy::find()?;
@@ -148,7 +148,7 @@ impl Service {
         })
     }
 
-    /// What it counts, for others to show.
+    /// Its counts, for others to show.
     pub fn tally(&self) -> Arc<Tally> {
         Arc::clone(&self.tally)
     }

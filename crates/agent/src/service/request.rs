@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::set::Report;
 
-/// Bytes of a request at most: a path of PATH_MAX, a name, and what is around them.
+/// Bytes of a request at most: a path of PATH_MAX, a name, and the JSON around them.
 pub(super) const LONGEST: usize = 8192;
 
 /// A request for a job. It does not identify the requesting process: the kernel does.

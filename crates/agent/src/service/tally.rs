@@ -53,7 +53,7 @@ pub struct Tally(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     counted: Counted,
-    /// The jobs that were there at the last look, and what they had counted.
+    /// The jobs at the last look, with their counts.
     seen: HashMap<u64, Connections>,
     /// During a look: jobs that have ended since, which the look may still show.
     looking: Option<HashSet<u64>>,
@@ -79,7 +79,7 @@ impl Tally {
         self.lock().looking = Some(HashSet::new());
     }
 
-    /// Adds what the jobs have counted since the last look, and returns all counts.
+    /// Adds the jobs' counts since the last look, and returns all counts.
     pub fn look(&self, jobs: &[JobStatus]) -> Counted {
         let mut inner = self.lock();
         let ended = inner.looking.take().unwrap_or_default();

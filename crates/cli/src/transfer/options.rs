@@ -185,7 +185,7 @@ impl Options {
             rate_bps: self.rate.map(Rate::bits_per_second),
             plain: matches!(self.data, Data::Plain),
             update: match self.update {
-                // The times of a device say nothing of what is on it.
+                // The times of a device say nothing about its content.
                 Update::SizeMtime if self.device => wire::Update::Always,
                 Update::SizeMtime => wire::Update::SizeMtime,
                 Update::Hash => wire::Update::Hash,

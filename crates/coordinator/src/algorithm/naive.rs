@@ -18,7 +18,7 @@ pub enum Value {
     /// The mean.
     Average,
     /// The mean, each window weighted by itself: bytes of the fast streams count for
-    /// more. The paper does not say by what it weighted.
+    /// more. The paper does not say how it weighted.
     WeightedAverage,
 }
 

@@ -45,8 +45,8 @@ impl ScoreboardConfig {
 
 /// Smaller scores are deleted: no vote that still counts is as small.
 const FORGOTTEN: f64 = 1e-3;
-/// Rounds in round trips: no shorter than what a group of many hosts can answer in, no longer
-/// than the paper's.
+/// Rounds in round trips: no shorter than the answer of a group of many hosts, no longer than
+/// the paper's.
 const LEAST_ROUND: Duration = Duration::from_millis(20);
 const LONGEST_ROUND: Duration = Duration::from_secs(1);
 

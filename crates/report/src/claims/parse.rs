@@ -106,7 +106,7 @@ type Parsed<T> = Result<T, (usize, Problem)>;
 
 struct Parser<'a> {
     text: &'a str,
-    /// Byte offset of what is read next, always at a character's first byte.
+    /// Byte offset of the next character to read, always at a character's first byte.
     at: usize,
     nested: usize,
 }

@@ -358,7 +358,7 @@ fn without_dash<'s, 'a>(all: &'s Attributes<'a>, dash: &str) -> &'s Attributes<'
     }
 }
 
-/// A coordinate with a tenth of a pixel, which is what can be seen.
+/// A coordinate with a tenth of a pixel, the visible precision.
 pub fn short(number: f64) -> String {
     let text = format!("{number:.1}");
     match text.strip_suffix(".0") {

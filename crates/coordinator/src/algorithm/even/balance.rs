@@ -15,7 +15,7 @@ use super::{Known, RouteId};
 /// buffer holds it where the routes do not meet.
 const TRIED: f64 = 0.05;
 /// Share of it that must arrive as rate. Rates over a round trip are good to a percent
-/// or two of themselves, which is a third of what was moved.
+/// or two of themselves, which is a third of the moved budget.
 const ARRIVED: f64 = 0.5;
 /// Round trips of the slower route until the trial is judged: the windows change within
 /// one, the rate is measured over the next.
@@ -33,8 +33,8 @@ const STEP: f64 = 0.2;
 const DIFFERS: f64 = 0.5;
 const DIFFERS_US: f64 = 3_000.0;
 const DIFFERS_LOOKS: u32 = 4;
-/// A route that is given this many times what it delivers, as often, does not meet those
-/// that gave.
+/// A route whose given rate is this many times its delivery, as often, does not meet
+/// those that gave.
 const IN_VAIN: f64 = 1.2;
 
 #[derive(Debug)]

@@ -68,8 +68,8 @@ const CROWDED_RTTS: u32 = 100;
 enum Phase {
     /// The capacity is being looked for.
     Start,
-    /// A sign of it was seen. What the search overfilled is drained and repaired, until then
-    /// at first, and at last until the second.
+    /// A sign of it was seen. The overfilled queue is drained, and losses repaired, until then at
+    /// first, and at last until the second.
     Drain { until: Duration, last: Duration },
     /// Known, followed.
     Follow,
@@ -81,8 +81,8 @@ pub(super) struct Route {
     base_us: f64,
     /// The budget, segments.
     window_segs: f64,
-    /// When the search for the capacity began, what the next step of it adds, as a share, and
-    /// when the last one was taken.
+    /// When the search for the capacity began, the growth of its next step, as a share, and when
+    /// the last one was taken.
     begun: Option<Duration>,
     growth: f64,
     grown: Duration,
@@ -222,7 +222,7 @@ impl Route {
         self.rates.iter().copied().fold(0.0, f64::max)
     }
 
-    /// A budget beyond what the route has carried lately would only wait somewhere.
+    /// A budget beyond the route's recent delivery would only wait somewhere.
     fn most_segs(&self, queue: f64) -> f64 {
         let queue_us = self.delay_us.max(self.aim_us(queue));
         BEYOND * self.capacity() * (self.base_us + queue_us) / 1e6
