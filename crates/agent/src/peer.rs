@@ -63,13 +63,7 @@ impl Peer {
 
     /// Fails where the process has ended: its number may be another's by now.
     pub fn check(&self) -> Result<()> {
-        let mut source = [PollFd::new(self.lives.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut source, PollTimeout::ZERO) {
-            Ok(0) => Ok(()),
-            _ => Err(Error::PeerGone {
-                process: self.process,
-            }),
-        }
+        check(self.process, &self.lives)
     }
 
     /// Becomes readable when the process ends.
@@ -102,6 +96,16 @@ impl Peer {
                 }
             }
         })
+    }
+}
+
+/// # Errors
+/// [`Error::PeerGone`] if `process`, of which `lives` is the pidfd, has ended.
+pub(crate) fn check(process: u32, lives: &OwnedFd) -> Result<()> {
+    let mut source = [PollFd::new(lives.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut source, PollTimeout::ZERO) {
+        Ok(0) => Ok(()),
+        _ => Err(Error::PeerGone { process }),
     }
 }
 
@@ -170,5 +174,13 @@ mod tests {
         let lives = by_number(peer.process, peer.user);
         assert!(lives.is_ok());
         assert!(by_number(peer.process, peer.user + 1).is_err());
+    }
+    #[test]
+    fn a_process_that_has_ended_is_gone() {
+        let mut child = std::process::Command::new("true").spawn().expect("true");
+        let (ours, its) = (pidfd(std::process::id()), pidfd(child.id()));
+        child.wait().expect("it ends");
+        assert!(check(std::process::id(), &ours.expect("a pidfd")).is_ok());
+        assert!(check(child.id(), &its.expect("a pidfd")).is_err());
     }
 }

@@ -21,7 +21,7 @@ use crate::kernel_side::discover;
 use crate::listening::PAGES_SOCKET;
 use crate::making::{self, Place};
 use crate::options::JobOptions;
-use crate::peer::Peer;
+use crate::peer::{self, Peer};
 use crate::supervise::pidfd;
 use paceline_callers::Call;
 
@@ -151,6 +151,7 @@ impl Service {
         // First: the pidfd stays this process's, whatever gets its number later.
         let lives = pidfd(process).map_err(|_| Error::PeerGone { process })?;
         let own = self.hierarchy.of_process(process)?;
+        peer::check(process, &lives)?;
         let cgroup = match Seat::of(&self.hierarchy, own) {
             Seat::Shared(cgroup) => cgroup,
             // Processes outside the step would come under the policy.
