@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is still to happen, in order: a calendar queue of three wheels.
+//! Pending events in order of time: a calendar queue of three wheels.
 //!
-//! A heap takes time that grows with what it holds, and at a million flows that is
-//! cache misses. Here an event is put into a slot by its time alone, and slots are
+//! A heap's time grows with its length, and at a million flows that is cache
+//! misses. Here an event is put into a slot by its time alone, and slots are
 //! sorted when their turn comes, a few events at a time. A wheel's slot is the next
 //! finer wheel's whole turn; a slot that holds little is sorted as it is, without being
 //! spread over the finer wheel. So there is no width to choose: the same wheels serve
@@ -28,17 +28,16 @@ const BEYOND: u32 = COARSE + SLOT_BITS;
 /// A slot with no more than so many events is sorted as it is: an event that is put
 /// into the sorted part moves half of these on average, 32 bytes each.
 const FEW: u32 = 24;
-/// So many events are sorted at once, where the finest slots hold fewer: whoever takes them
-/// can look at what comes next and have it fetched ([`Agenda::ahead`]).
+/// Events sorted at once, where the finest slots hold fewer: the caller can see the next
+/// ones and prefetch their data ([`Agenda::ahead`]).
 const BATCH: u32 = 32;
-/// Of no more slots than so many.
+/// Most slots of such a batch.
 const BATCH_SLOTS: usize = 64;
 /// End of a slot's list.
 const NONE: u32 = u32::MAX;
 
-/// Events of a slot are kept so many together: a slot that holds thousands is read in
-/// the order of memory, and not by one miss of the cache for each. With what follows they
-/// fill four lines of it.
+/// Events of a chunk: a slot that holds thousands is read in the order of memory, without a
+/// cache miss for each event. With the member after them they fill four cache lines.
 const TOGETHER: usize = 7;
 
 #[derive(Clone, Copy)]
@@ -141,7 +140,7 @@ impl Wheel {
 
 /// Events in order.
 pub struct Agenda {
-    /// What comes first, the latest in front: everything before `sorted_until`.
+    /// The events before `sorted_until`, the latest in front.
     sorted: Vec<Event>,
     sorted_until: u64,
     /// Fine, middle and coarse.
@@ -159,7 +158,7 @@ impl Default for Agenda {
 }
 
 impl Agenda {
-    /// Nothing to happen.
+    /// An agenda without events.
     pub fn new() -> Self {
         Agenda {
             sorted: Vec::new(),
@@ -172,12 +171,12 @@ impl Agenda {
         }
     }
 
-    /// How much is to happen.
+    /// Number of pending events.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether nothing is.
+    /// Whether no event is pending.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -256,7 +255,7 @@ impl Agenda {
         self.sorted.pop()
     }
 
-    /// Sorts what comes next, if nothing sorted is left and it may lie before `until`.
+    /// Sorts the next events, if no sorted one is left and they may lie before `until`.
     /// Returns whether it did.
     #[inline]
     pub fn fill(&mut self, until: u64) -> bool {
@@ -272,7 +271,7 @@ impl Agenda {
         true
     }
 
-    /// The event that will be taken after `others` more, as far as things are sorted.
+    /// The event that will be taken after `others` more, if it is sorted already.
     #[inline]
     pub fn ahead(&self, others: usize) -> Option<&Event> {
         let at = self.sorted.len().checked_sub(others + 1)?;
@@ -327,7 +326,7 @@ impl Agenda {
         std::mem::replace(&mut self.chunks[at as usize].next, free)
     }
 
-    /// Puts a slot's events behind what is sorted, before all of which they come.
+    /// Puts a slot's events behind the sorted ones. All of them are earlier.
     fn sort(&mut self, wheel: usize, slot: usize) {
         let from = self.sorted.len();
         let slot = self.wheels[wheel].take(slot);
@@ -371,7 +370,7 @@ impl Agenda {
         }
     }
 
-    /// Puts a slot's events where they belong now that its turn begins.
+    /// Moves a slot's events to finer wheels as its turn begins.
     fn spread(&mut self, wheel: usize, slot: usize) {
         let slot = self.wheels[wheel].take(slot);
         let (mut at, mut length) = (slot.head, slot.first_length());

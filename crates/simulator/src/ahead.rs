@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Having memory fetched before it is needed.
+//! Prefetching of memory.
 //!
 //! With a hundred thousand flows an event's flow is in no cache, and each event would wait
-//! for memory several times over. What comes next is known some events before: its lines can
-//! be on their way meanwhile. This is a hint: no result depends on it.
+//! for memory several times over. The next events are known some events before, so their cache
+//! lines can be prefetched. This is a hint: no result depends on it.
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Has the lines that `value` lies in fetched.
+/// Prefetches the cache lines of `value`.
 #[inline(always)]
 pub fn fetch<T>(value: &T) {
     let begin = std::ptr::from_ref(value).cast::<u8>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can happen, and the order in which it does.
+//! Events and their order.
 
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
@@ -10,7 +10,7 @@ pub const US: u64 = 1_000;
 /// A time that never comes.
 pub const NEVER: u64 = u64::MAX;
 
-/// What happens. Of two things at the same nanosecond the one that stands first here
+/// Kind of event. Of two events at the same nanosecond the one that stands first here
 /// happens first, and of two alike the one of the lower flow: a run's order depends on
 /// nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +21,7 @@ pub enum Kind {
     Data,
     /// An ACK does, on the way back.
     Ack,
-    /// The application of a flow has something to say.
+    /// The application of a flow writes.
     Source,
     /// The next paced packet may leave.
     Pace,
@@ -35,30 +35,30 @@ pub enum Kind {
     Sample,
 }
 
-/// Something that happens at a time.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds since the beginning.
     pub time: u64,
-    /// When the packet left its sender; an ACK returns that of what it answers.
+    /// When the packet left its sender; an ACK returns that of the segment that it acknowledges.
     pub stamp: u64,
-    /// Whose.
+    /// The flow.
     pub flow: u32,
-    /// Data: number of the segment. ACK: the next that the receiver waits for.
+    /// Data: number of the segment. ACK: the next one that the receiver expects.
     pub sequence: u32,
-    /// ACK: end of the block that the segment which it answers lies in, exclusive; 0
+    /// ACK: end of the block that contains the acknowledged segment, exclusive; 0
     /// when that is not beyond `sequence` (RFC 2018, the first block).
     pub block_end: u32,
     /// ACK: segments in that block.
     pub block_len: u16,
-    /// What.
+    /// Its kind.
     pub kind: Kind,
-    /// How many links of its path the packet has behind it.
+    /// Links of its path that the packet has passed.
     pub hop: u8,
 }
 
 impl Event {
-    /// One that is about a flow and no packet.
+    /// An event of a flow without a packet.
     pub fn plain(time: u64, kind: Kind, flow: u32) -> Self {
         Event {
             time,
@@ -72,8 +72,8 @@ impl Event {
         }
     }
 
-    /// Earlier is smaller; no two events that differ are equal in it, unless nobody can
-    /// tell which came first.
+    /// Earlier is smaller. Two events that differ compare equal only if their order has no
+    /// effect.
     pub fn order(&self) -> (u64, Kind, u32, u64, u32, u8) {
         (
             self.time,

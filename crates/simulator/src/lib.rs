@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP in simulated time, packet by packet: what a testbed cannot carry, and whether TCP
+//! TCP in simulated time, packet by packet: scales beyond a testbed's, and whether TCP
 //! makes smooth traffic bursty (feng-2000).
 //!
-//! - [`scenario`]: a TOML file with network, flows, what is compared and what is varied.
-//! - [`measures`]: one run of it, and what is known in the end; [`sweep`]: many.
+//! - [`scenario`]: a TOML file with network, flows, variants and axes.
+//! - [`measures`]: one run of it and its metrics; [`sweep`]: many.
 //! - [`study`]: from a scenario to a report, by some runs, by all, or by the model.
 //! - [`output`], [`series`], [`page`]: results as JSON, CSV, Parquet and a page.
 //! - [`model`]: the stochastic model of Reno.

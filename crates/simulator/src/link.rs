@@ -2,7 +2,7 @@
 //! One direction of a link: a queue, a rate and a delay.
 //!
 //! A first-in first-out queue in front of a constant rate needs no event of its own:
-//! when a packet is taken in, the moment at which it will have left is known. So a
+//! when a packet is queued, the time of its departure is known. So a
 //! packet costs one event per link, its arrival at the other end.
 
 use std::collections::VecDeque;
@@ -13,8 +13,8 @@ use rand_pcg::Pcg64Mcg;
 use crate::event::SECOND;
 use crate::red::Red;
 
-/// What may wait in a queue. The packet that is being sent does not wait any more: so do
-/// ns-2, ns-3 and a network card's queue count.
+/// Capacity of a queue. The packet in transmission does not count, as in ns-2, ns-3 and a
+/// network card's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// Everything.
@@ -25,7 +25,7 @@ pub enum Limit {
     Bytes(u64),
 }
 
-/// What a link did with what arrived.
+/// Counters of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets that arrived.
@@ -48,7 +48,7 @@ impl Counts {
         self.overflowed + self.early
     }
 
-    /// What happened since `before`; the longest queue is that of all time.
+    /// Counts since `before`; the longest queue is that of the whole run.
     pub fn since(&self, before: &Counts) -> Counts {
         Counts {
             arrived: self.arrived - before.arrived,
@@ -61,8 +61,8 @@ impl Counts {
     }
 }
 
-/// Packets that a line loses, whatever waits: Gilbert and Elliott's two states, which change
-/// from packet to packet. All are chances, from 0 to 1.
+/// Random loss on a line, after the queue: Gilbert and Elliott's two states, which change
+/// from packet to packet. All are probabilities, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Loss {
     /// That the line turns bad.
@@ -96,12 +96,12 @@ impl Line {
     }
 }
 
-/// What waits before a link that does not take everything, and what becomes of the rest.
+/// The queue of a link that may drop or lose packets, and its counters.
 #[derive(Debug, Clone)]
 struct Queue {
     limit: Limit,
     red: Option<Red>,
-    /// When what waits will have left, first in first.
+    /// Departure times of the queued packets, in order.
     leaving: VecDeque<(u64, u32)>,
     bytes: u64,
     /// Behind the queue, if it loses packets.
@@ -122,7 +122,7 @@ pub struct Link {
     arrived: u64,
     /// The size and time of the last packet: most are of one size.
     last_size: (u32, u64),
-    /// Nobody asks what waits before a link that takes everything: it has none.
+    /// None for a link without limit, RED or loss: nothing reads its queue.
     queue: Option<Box<Queue>>,
 }
 
@@ -154,8 +154,8 @@ impl Link {
         self
     }
 
-    /// From now on the link has another rate, delay and limit of what may wait; RED stays. What
-    /// is on it or waits leaves as it was going to.
+    /// Changes the link's rate, delay and queue limit; RED stays. Packets on the link and in
+    /// its queue keep their departure times.
     pub fn change(&mut self, rate_bps: u64, delay_ns: u64, limit: Limit) {
         (self.rate_bps, self.delay_ns) = (rate_bps, delay_ns);
         self.last_size = (0, 0);
@@ -173,7 +173,7 @@ impl Link {
         (u64::from(bytes) * 8 * SECOND).div_ceil(rate_bps)
     }
 
-    /// Nanoseconds that a packet of `bytes` needs for it while nothing else is on the way.
+    /// Nanoseconds that a packet of `bytes` needs to cross the idle link.
     pub fn crossing_ns(&self, bytes: u32) -> u64 {
         Self::transmission_ns(self.rate_bps, bytes).saturating_add(self.delay_ns)
     }
@@ -214,7 +214,7 @@ impl Link {
         inside.saturating_sub(1)
     }
 
-    /// What may wait.
+    /// Limit of the queue.
     pub fn limit(&self) -> Limit {
         self.queue.as_ref().map_or(Limit::None, |queue| queue.limit)
     }
@@ -224,7 +224,7 @@ impl Link {
         Some(self.queue.as_ref()?.red.as_ref()?.average())
     }
 
-    /// What it did so far.
+    /// Its counters so far.
     pub fn counts(&self) -> Counts {
         let counts = self.queue.as_ref().map(|queue| queue.counts);
         Counts {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One run, and what is known of it in the end.
+//! One run and its metrics.
 
 use indexmap::IndexMap;
 
@@ -14,7 +14,7 @@ use crate::world::{Coordination, Samples, World};
 /// Time scales of the index of dispersion, in windows of the meter, beside a quarter of one.
 const SCALES: [u64; 4] = [1, 4, 16, 64];
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Metrics by name; those of a group of several end in its name.
@@ -29,7 +29,7 @@ pub struct Outcome {
     pub delivered: u64,
 }
 
-/// What has been counted at a moment.
+/// Counters at one moment.
 struct Counted {
     link: Counts,
     /// Per flow: segments that arrived, what was sent, packets dropped.
@@ -55,8 +55,8 @@ fn count(world: &World) -> Counted {
     }
 }
 
-/// Runs `plan` once. `sampled`: whether samples over time are taken. `stop` is asked ten
-/// times; if it says so, the run ends without an outcome.
+/// Runs `plan` once. `sampled`: whether samples over time are taken. `stop` is called ten
+/// times; where it returns true, the run ends without an outcome.
 pub fn run(plan: &Plan, seed: u64, sampled: bool, stop: &dyn Fn() -> bool) -> Option<Outcome> {
     let mut world = plan.world(seed);
     if let Some(trace) = plan.file().trace.as_ref().filter(|_| sampled) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory that is used all over the place.
+//! Memory with scattered accesses.
 //!
-//! With a hundred thousand flows each event touches some other page, of which the processor
-//! knows the addresses of two thousand or so. Huge pages make that few again; Linux gives them
-//! to whom it is told to. Where it does not, all works as before.
+//! With a hundred thousand flows each event touches another page, and the TLB holds some two
+//! thousand. With huge pages there are few again; Linux uses them for ranges under
+//! madvise(MADV_HUGEPAGE). Where it does not, all works as before.
 
-/// A huge page of x86-64, and of arm64 with pages of 4 KiB: less is not worth telling.
+/// A huge page of x86-64, and of arm64 with pages of 4 KiB: less is not worth the call.
 const HUGE: usize = 2 << 20;
 
 /// Makes room for `more` further elements, in huge pages if they are many.

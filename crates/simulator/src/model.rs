@@ -53,7 +53,7 @@ pub struct Model {
     pub rounds: usize,
 }
 
-/// What the model came to.
+/// Results of the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
     /// Coefficient of variation of the packets per round.
@@ -65,7 +65,7 @@ pub struct Found {
 }
 
 impl Model {
-    /// What a round takes, packets.
+    /// Capacity of a round, packets.
     pub fn capacity(&self, reading: Capacity) -> f64 {
         match reading {
             Capacity::RateAndBuffer => self.rate * self.round_s + self.buffer,

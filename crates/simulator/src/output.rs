@@ -25,7 +25,7 @@ pub enum OutputError {
     /// The scenario.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// A claim that names what is not there.
+    /// A claim that names an unknown metric.
     #[error(transparent)]
     Claim(#[from] claims::ClaimError),
     /// `results.json`.
@@ -71,7 +71,7 @@ pub fn name_at(metric: &str, tail: &str) -> String {
 /// The content of `results.json`, its claims judged. With `partial` claims are not.
 ///
 /// # Errors
-/// When a claim names what is not there.
+/// When a claim names an unknown metric.
 pub fn results(
     scenario: &Scenario,
     seed: u64,

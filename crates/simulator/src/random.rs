@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Chance: a sequence of its own for each flow and purpose.
 //!
-//! What one flow draws does not depend on what another does, nor on how many there are:
+//! A flow's draws do not depend on those of another, nor on the number of flows:
 //! a run with one client more has the same packets from all the others.
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-/// What is drawn.
+/// Purpose of a sequence.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
-    /// When an application speaks.
+    /// Times of an application's writes.
     Source = 1,
     /// When a flow starts.
     Start = 2,
-    /// What a queue drops.
+    /// Drops of a queue.
     Queue = 3,
-    /// What the stochastic model's sources do.
+    /// Sources of the stochastic model.
     Model = 4,
-    /// What a line loses.
+    /// Losses of a line.
     Line = 5,
     /// A connection's initial sequence number (RFC 6528).
     SequenceNumber = 6,

@@ -6,16 +6,16 @@ use crate::event::NEVER;
 /// An ACK that is to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// The next segment that is waited for.
+    /// The next expected segment.
     pub next: u32,
-    /// What is returned to the sender: see [`Receiver::take`].
+    /// The stamp returned to the sender: see [`Receiver::take`].
     pub stamp: u64,
     /// The block beyond `next` that the latest segment lies in, or before it that segment alone
     /// if it had arrived before; else empty.
     pub block: (u32, u32),
 }
 
-/// What has arrived.
+/// State of a receiver.
 #[derive(Debug, Clone, Default)]
 pub struct Receiver {
     next: u32,
@@ -68,7 +68,7 @@ impl Receiver {
         }
     }
 
-    /// A segment of a sender that waits for no ACK.
+    /// A segment of a sender that needs no ACK.
     pub fn count(&mut self) {
         self.arrivals += 1;
         self.next = self.next.saturating_add(1);
@@ -164,7 +164,7 @@ impl Receiver {
         self.blocks[at]
     }
 
-    /// The ACK for what waits.
+    /// The ACK for the segments not acknowledged yet.
     pub fn answer(&mut self, latest: bool) -> Answer {
         self.answer_with((0, 0), latest)
     }

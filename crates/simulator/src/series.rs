@@ -7,7 +7,7 @@ use crate::measures::Outcome;
 use crate::sweep::Job;
 use crate::world::{GroupSample, Samples};
 
-/// A series of samples of groups: the beginning of its name, its line, what y is, and its value.
+/// A series of samples of groups: the beginning of its name, its line, its y axis, and its value.
 type OfGroup = (
     &'static str,
     &'static str,
@@ -102,7 +102,7 @@ pub fn of(job: &Job, outcome: &Outcome) -> Vec<Series> {
     all
 }
 
-/// What arrived from each sample to the next one, Gbit/s; the last holds nothing.
+/// Rate of arrivals from each sample to the next one, Gbit/s; the last has none.
 fn arrival_rates<'s>(
     samples: &Samples,
     of: impl Iterator<Item = &'s GroupSample> + Clone,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What applications have to say, and when.
+//! Applications: the times and sizes of their writes.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub enum SourceConfig {
         lengths: Lengths,
     },
     /// All flows of the group send so many segments, and when all have arrived and
-    /// the time for reckoning has passed, again.
+    /// the time for computation has passed, again.
     Phases {
         /// Segments of each flow.
         segments: u32,
@@ -67,12 +67,12 @@ pub struct Source {
     state: u64,
 }
 
-/// What an application does now.
+/// A write of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Says {
     /// Segments that it writes.
     pub segments: u32,
-    /// When it is to be asked again; [`NEVER`]: not by itself.
+    /// When it next writes; [`NEVER`]: not by itself.
     pub next_ns: u64,
 }
 
@@ -110,7 +110,7 @@ impl Source {
         }
     }
 
-    /// When the first thing is said by a flow that starts at `start`.
+    /// When a flow that starts at `start` first writes.
     pub fn first(&mut self, config: &SourceConfig, start: u64) -> u64 {
         match config {
             SourceConfig::Poisson { mean_ns } => start + self.exponential(*mean_ns),
@@ -123,7 +123,7 @@ impl Source {
         }
     }
 
-    /// What is said at `now` by a flow that started at `start`.
+    /// The write at `now` of a flow that started at `start`.
     #[inline]
     pub fn speak(&mut self, config: &SourceConfig, start: u64, now: u64) -> Says {
         match config {

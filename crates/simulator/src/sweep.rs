@@ -20,7 +20,7 @@ pub const JOURNAL: &str = "runs.jsonl";
 /// A copy of the scenario, for [`merge`].
 pub const SCENARIO: &str = "scenario.toml";
 
-/// Why a sweep came to no end.
+/// Why a sweep failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
     /// The scenario.
@@ -84,11 +84,11 @@ pub struct Job {
 pub struct Done {
     /// The run.
     pub job: Job,
-    /// What it came to.
+    /// Its metrics.
     pub metrics: IndexMap<String, f64>,
 }
 
-/// What the journal says of the file that it is about.
+/// The journal's head: the scenario that it is of.
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     version: String,
@@ -115,7 +115,7 @@ impl Head {
     }
 }
 
-/// A line of it. Numbers are texts: what is read is what was written, to the last bit.
+/// A line of it. Numbers are texts: they are read as written, to the last bit.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     run: usize,
@@ -178,10 +178,10 @@ pub fn run(
     Ok(measures::run(&plan, job.seed, sampled, stop))
 }
 
-/// Told of each run that ends: runs done, among them those of an earlier time, and all.
+/// Called after each run: runs done, those of earlier calls included, and all runs.
 pub type Told<'a> = dyn Fn(Step) + Sync + 'a;
 
-/// What there is to tell.
+/// Progress of a sweep.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
     /// Runs done.
@@ -236,7 +236,7 @@ pub fn sweep(
     };
     let copy = directory.join(SCENARIO);
     fs::write(&copy, &scenario.text).map_err(io("write", &copy))?;
-    // Whole lines only: what was cut off by a kill is written anew.
+    // Whole lines only: a line cut off by a kill is removed.
     write_journal(&journal, &head, &before)?;
     let file = OpenOptions::new().append(true).open(&journal);
     let file = Mutex::new(file.map_err(io("write", &journal))?);
@@ -302,7 +302,7 @@ pub fn sweep(
         .collect())
 }
 
-/// Joins what shards left in their directories.
+/// Joins the shards' directories.
 ///
 /// # Errors
 /// [`SweepError::Another`] if they are not of one scenario, [`SweepError::Missing`] if

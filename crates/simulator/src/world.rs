@@ -22,15 +22,15 @@ use crate::sender::config::{Algorithm, SenderConfig};
 use crate::sender::{Ack, Known, Sender};
 use crate::source::{Source, SourceConfig};
 
-/// So many flows and more are not in the nearest caches: what the next events need is fetched
-/// before their turn comes,
+/// From so many flows on they exceed the nearest caches: the data of the next events is
+/// prefetched,
 const MANY_FLOWS: usize = 500;
 /// of the flow so many events before,
 const FAR_AHEAD: usize = 16;
 /// and of the link, which the flow names, so many.
 const NEAR_AHEAD: usize = 8;
 
-/// Everything.
+/// A world.
 pub struct World {
     now: u64,
     seed: u64,
@@ -241,7 +241,7 @@ impl World {
         self.meter.finish(until);
     }
 
-    /// Has what the event after `others` more will need of its flow fetched.
+    /// Prefetches the flow of the event after `others` more.
     #[inline(always)]
     fn fetch_flow(&self, others: usize) {
         let Some(event) = self.agenda.ahead(others) else {
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// And of the link that it will send over, once its flow is there to name it.
+    /// And the link that it will send over, once its flow is fetched, which names it.
     #[inline(always)]
     fn fetch_link(&self, others: usize) {
         let Some(event) = self.agenda.ahead(others) else {
@@ -341,7 +341,7 @@ impl World {
         self.note_completion(event.flow);
     }
 
-    /// Whether all that was written has arrived, and if so, what follows from that.
+    /// Notes when all written data has arrived; after the last flow the next phase begins.
     #[inline]
     fn note_completion(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
@@ -465,7 +465,7 @@ impl World {
         }
     }
 
-    /// Sends what window and pace of a flow allow.
+    /// Sends as window and pace of a flow allow.
     fn transmit(&mut self, number: u32) {
         let now = self.now;
         loop {
@@ -503,8 +503,8 @@ impl World {
         }
     }
 
-    /// A timer that is set again and again, mostly to later, costs one event: that looks
-    /// when it comes whether the time has come.
+    /// A timer that is set again and again, mostly to later, costs one event, which checks the
+    /// time when it comes.
     fn arm_timer(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
         let at = flow.sender.timer_ns();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From a file to what is run.
+//! From a file to a plan of runs.
 
 mod controls;
 mod world;
@@ -32,7 +32,7 @@ struct Flows {
     path: Vec<usize>,
 }
 
-/// What is run at one point of a scenario.
+/// Plan of the runs at one point of a scenario.
 #[derive(Debug, Clone)]
 pub struct Plan {
     file: File,
@@ -211,7 +211,7 @@ fn check_queue(queue: &QueueTable, place: &Place<'_>) {
     }
 }
 
-/// What a group's `tcp` names; `place` is there.
+/// The sender that a group's `tcp` names; `place` is the key's.
 fn sender(
     file: &File,
     name: &str,

@@ -19,14 +19,14 @@ pub enum ScenarioError {
     /// Something in it is wrong.
     #[error(transparent)]
     Invalid(#[from] Problems),
-    /// What was asked for on the command line is not in it.
+    /// A name on the command line is not in it.
     #[error("the scenario has no {what} \"{asked}\"; it has {known}")]
     Unknown {
         /// `variant`, `axis` or `value`.
         what: &'static str,
-        /// What was asked for.
+        /// The name on the command line.
         asked: String,
-        /// What there is.
+        /// The names that it has.
         known: String,
     },
 }

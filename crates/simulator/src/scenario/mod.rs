@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A scenario: one TOML with network, flows, what is compared and what is varied.
+//! A scenario: one TOML file with network, flows, variants and axes.
 
 mod build;
 pub mod controls;
@@ -19,7 +19,7 @@ use file::File;
 pub use file::WINDOW_PARTS;
 pub use points::{label, Point, ONLY};
 
-/// What the strings of a file must be.
+/// Formats of a file's strings.
 const FORMATS: [Format<'static>; 1] = [("coordinator", &Choice::check)];
 
 /// The JSON schema of the file.
@@ -32,7 +32,7 @@ pub fn schema() -> serde_json::Value {
 pub struct Scenario {
     /// The file's name without `.toml`.
     pub name: String,
-    /// What it says, without variants and axes.
+    /// Its content, without variants and axes.
     pub file: File,
     /// Its text.
     pub text: String,
@@ -56,7 +56,7 @@ impl Scenario {
         Self::parse(&text, path)
     }
 
-    /// Checks `text`, which `path` is the place of.
+    /// Checks `text`, the content of `path`.
     ///
     /// # Errors
     /// As [`Scenario::load`].
@@ -86,12 +86,12 @@ impl Scenario {
             reader,
             path: path.to_owned(),
         };
-        // Each variant with the first and the last value of each axis: what is wrong is
-        // told before anything runs.
+        // Each variant with the first and the last value of each axis: problems are
+        // reported before any run.
         scenario.document.check(|place| {
             for points in scenario.points.chunk_by(|a, b| a.variant == b.variant) {
                 for point in [points.first(), points.last()].into_iter().flatten() {
-                    // What was reported makes the whole an error.
+                    // A reported problem makes the whole an error.
                     let _ = scenario.plan_at(point, place);
                 }
             }
@@ -105,7 +105,7 @@ impl Scenario {
         &self.points
     }
 
-    /// What is run at a point.
+    /// The plan of a point.
     ///
     /// # Errors
     /// As [`Scenario::load`].

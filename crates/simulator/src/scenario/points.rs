@@ -110,7 +110,7 @@ pub(super) fn at(
     let varied = Document::new("", table.to_string());
     reader.read(&varied, &FORMATS).map_err(|problems| {
         let report = |problem: &Problem| {
-            // What was not set here was read before, and is right.
+            // Keys that are not set here were read before, and are right.
             let set = settings
                 .iter()
                 .rfind(|(key, ..)| problem.key.starts_with(key));

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a sender with selective acknowledgement knows of each segment in flight.
+//! Scoreboard: the state of each segment in flight of a sender with SACK.
 //!
-//! The paths of a run keep the order of packets, so that what was sent before something
-//! that arrived, and has not arrived itself, is lost: RACK (RFC 8985) with no reordering
-//! seen. That holds for what was sent again, too.
+//! The paths of a run keep the order of packets, so a segment that was sent before a
+//! delivered one, and has not arrived itself, is lost: RACK (RFC 8985) with no reordering
+//! seen. That holds for retransmissions, too.
 
 use std::collections::VecDeque;
 
 const ARRIVED: u8 = 1;
 const LOST: u8 = 2;
 const AGAIN: u8 = 4;
-/// Sent more than once: it is not known which transmission an ACK is for (Karn).
+/// Sent more than once: an ACK does not show for which transmission it is (Karn).
 const RESENT: u8 = 8;
 
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     /// When it was last sent.
     stamp: u64,
-    /// What had been delivered at that moment, and when the last of it was.
+    /// Segments delivered by that moment, and when the last of them was.
     delivered_ns: u64,
     delivered: u32,
     flags: u8,
 }
 
-/// What an ACK changed.
+/// Changes by an ACK.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Change {
     /// Segments that are known to have arrived since.
@@ -53,14 +53,14 @@ pub(super) struct Board {
     /// Segments known to have arrived.
     pub delivered: u32,
     delivered_ns: u64,
-    /// The application was what limited, until so many are delivered; 0: it was not.
+    /// App-limited until so many segments are delivered; 0: not app-limited.
     pub app_limited: u32,
     /// Proportional rate reduction (RFC 6937).
     pub prr_delivered: u32,
     pub prr_out: u32,
     pub prior_cwnd: u32,
-    /// A tail-loss probe was sent when so many segments had been, and it is not known what
-    /// became of it (tlp_high_seq): no other one leaves.
+    /// Segments sent before a tail-loss probe whose outcome is open (tlp_high_seq): no other
+    /// probe leaves.
     pub probe_end: Option<u32>,
     /// It repeated the last of them (tlp_retrans).
     pub probe_repeats: bool,
@@ -72,7 +72,7 @@ impl Board {
         (self.segments.len() as u32 + self.again_out) - self.arrived - self.lost_out
     }
 
-    /// Segments that are taken for lost.
+    /// Segments marked lost.
     pub fn lost_out(&self) -> u32 {
         self.lost_out
     }
@@ -82,7 +82,7 @@ impl Board {
         self.arrived
     }
 
-    /// A stamp for what leaves at `now`: no two are alike.
+    /// The unique stamp of a transmission at `now`.
     fn stamp(&mut self, now: u64) -> u64 {
         self.last_stamp = now.max(self.last_stamp + 1);
         self.last_stamp
@@ -180,11 +180,11 @@ impl Board {
             }
         }
         let una = una.max(next);
-        // Without a loss nobody else looks at these.
+        // Without a loss nothing else reads these.
         while matches!(self.flying.front(), Some((sequence, _)) if *sequence < una) {
             self.flying.pop_front();
         }
-        // From the end: what came before was told before.
+        // From the end: an earlier ACK has reported those before.
         for sequence in (block.0.max(una)..block.1).rev() {
             let Some(segment) = self.segments.get_mut((sequence - una) as usize) else {
                 continue;
@@ -204,7 +204,7 @@ impl Board {
         change
     }
 
-    /// Takes for lost what was sent before something that arrived. Returns how many.
+    /// Marks segments lost that were sent before a delivered one. Returns how many.
     pub fn find_lost(&mut self, una: u32) -> u32 {
         let mut found = 0;
         while let Some(&(sequence, stamp)) = self.flying.front() {
@@ -232,7 +232,7 @@ impl Board {
         found
     }
 
-    /// When the earliest of what was sent before something that arrived was sent.
+    /// When the oldest undelivered segment was sent, if before a delivered one.
     pub fn oldest_suspect(&mut self, una: u32) -> Option<u64> {
         while let Some(&(sequence, stamp)) = self.flying.front() {
             let current = sequence
@@ -247,7 +247,7 @@ impl Board {
         None
     }
 
-    /// A timeout: whatever is not known to have arrived is taken for lost.
+    /// A timeout: marks all segments lost that have not been delivered.
     pub fn lose_all(&mut self, una: u32) {
         self.flying.clear();
         self.lost.clear();

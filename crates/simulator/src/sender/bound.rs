@@ -13,10 +13,10 @@ use super::control::Controller;
 use super::Sender;
 use crate::event::US;
 
-/// What a socket holds at most (net.ipv4.tcp_wmem): more cannot be seen to be unsent.
+/// Most bytes of a send buffer (net.ipv4.tcp_wmem), which bound the unsent data.
 const SOCKET_BYTES: u64 = 4 << 20;
 
-/// The bounds of a connection, and what the law makes of them.
+/// The bounds of a connection, and the law's state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bounded {
     uwnd: pl_uwnd,
@@ -26,12 +26,12 @@ pub(super) struct Bounded {
 }
 
 impl Bounded {
-    /// What an order to stop pacing may not stop.
+    /// Whether the bound paces: then an order to stop pacing has no effect.
     pub fn paces(&self) -> bool {
         self.window.raw().pacing != 0
     }
 
-    /// Something bounds the window.
+    /// Whether a bound applies to the window.
     pub fn binds(&self) -> bool {
         self.window.raw().ceiling != 0
     }
@@ -46,7 +46,7 @@ impl Sender {
     /// The sender is of a coordinator's group, and nothing bounds it yet.
     pub fn join_group(&mut self) {
         self.bounded = Some(Box::default());
-        // What a larger window adds is paced.
+        // The increase of a window is paced.
         self.law.get_or_insert_default();
     }
 
@@ -60,7 +60,7 @@ impl Sender {
         };
     }
 
-    /// As a coordinator's client sees it on its host.
+    /// The sample that a coordinator's client reports on its host.
     pub fn report(&self, cookie: u64, config: &SenderConfig) -> StreamSample {
         let board = self
             .board
@@ -156,7 +156,7 @@ impl Sender {
         }
     }
 
-    /// The base takes the window that it has for one at which the path was full.
+    /// The base counts from its present window as from one at which the path was full.
     pub(super) fn settle(&mut self, now: u64) {
         let window = self.window;
         self.control.after_loss(now, window.cwnd, &window);

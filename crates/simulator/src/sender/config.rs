@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a sender and its receiver are, for all flows of a kind.
+//! Configuration of a sender and its receiver, for all flows of a kind.
 
 use paceline_abi::pl_policy;
 use paceline_policy::Policy;
@@ -91,7 +91,7 @@ pub enum Ato {
 /// Retransmission timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtoConfig {
-    /// What it is calculated from.
+    /// Its estimator.
     pub estimator: Estimator,
     /// It is always this, without backoff, nanoseconds; 0: it is calculated.
     pub constant_ns: u64,
@@ -109,7 +109,7 @@ pub struct RtoConfig {
     pub floor_on_variance: bool,
 }
 
-/// All of a kind of sender.
+/// Configuration of a kind of sender.
 #[derive(Debug, Clone)]
 pub struct SenderConfig {
     /// The algorithm.
@@ -144,8 +144,8 @@ pub struct SenderConfig {
     pub validates: bool,
     /// The quantity that a loss halves.
     pub halves: Halves,
-    /// By how many segments recovery begins inflated: the three that the duplicates tell
-    /// of (RFC 5681, 3.2, step 3), or fewer.
+    /// Segments by which recovery begins inflated: three, for the duplicate ACKs (RFC 5681,
+    /// 3.2, step 3), or fewer.
     pub inflation: u32,
     /// NewReno ends recovery with no more than a segment beyond what is in flight (RFC
     /// 6582, 3.2, step 3, option 1); else with ssthresh (option 2).
@@ -162,9 +162,9 @@ pub struct SenderConfig {
     pub vegas: [f64; 3],
     /// The receiver acknowledges every so many segments,
     pub ack_every: u32,
-    /// or what has waited for so long.
+    /// or after so long.
     pub ack_delay_ns: u64,
-    /// Whether that is how long it waits, or how long at most.
+    /// Whether that is the delay, or its maximum.
     pub ato: Ato,
     /// The kernel's clock ticks, nanoseconds: timers run out with one. 0: at any time.
     pub timer_tick_ns: u64,
@@ -265,7 +265,7 @@ impl SenderConfig {
         }
     }
 
-    /// Paceline's laws, and what else a policy sets. For senders with Linux's habits.
+    /// Applies a policy: Paceline's laws and its other keys. For senders with Linux's habits.
     pub fn follow(&mut self, policy: &Policy) {
         let abi = policy.to_abi(TICK_US);
         if abi.rto_min_us != 0 {
@@ -280,12 +280,12 @@ impl SenderConfig {
         self.policy = Some(abi);
     }
 
-    /// Whether Paceline's laws know what to do with it.
+    /// Whether Paceline's laws apply to it.
     pub fn takes_laws(&self) -> bool {
         self.linux && !matches!(self.algorithm, Algorithm::Vegas | Algorithm::Udp)
     }
 
-    /// Whether it knows of each segment whether it has arrived.
+    /// Whether it has a scoreboard (SACK).
     pub fn selective(&self) -> bool {
         matches!(
             self.algorithm,

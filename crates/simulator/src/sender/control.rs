@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a window grows and what is left of it after a loss. A controller reads no clock:
+//! Growth of the window, and its reduction after a loss. A controller reads no clock:
 //! time is passed in.
 
 use super::bic::Bic;
@@ -14,7 +14,7 @@ pub struct Window {
     pub ssthresh: f64,
 }
 
-/// What an ACK says.
+/// An ACK as a controller sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     /// Now, nanoseconds.
@@ -31,7 +31,7 @@ pub struct Sample {
     pub una: u32,
     /// First that is not sent.
     pub nxt: u32,
-    /// Whether the window was what limited the sender.
+    /// Whether the sender was cwnd-limited.
     pub limited: bool,
 }
 
@@ -40,9 +40,9 @@ pub trait Controller {
     /// Something new was acknowledged, and no loss is being repaired.
     fn on_ack(&mut self, sample: &Sample, window: &mut Window);
     /// ssthresh after a loss, for a sender that counts `basis` segments: its window, or
-    /// what it has in flight.
+    /// its inflight.
     fn after_loss(&mut self, now: u64, basis: f64, window: &Window) -> f64;
-    /// A timeout: whatever was learned is doubtful.
+    /// A timeout: the estimates are doubtful.
     fn on_timeout(&mut self) {}
     /// Sending goes on at `now` after nothing was in flight since `idle_since`.
     fn on_restart(&mut self, _now: u64, _idle_since: u64) {}
@@ -75,7 +75,7 @@ impl Controller for Reno {
     }
 }
 
-/// The controllers without a table of functions: a flow is to be small.
+/// The controllers as an enum without virtual calls, for a small flow.
 #[derive(Debug, Clone)]
 pub enum Control {
     /// Also the window of Vegas while it repairs.
@@ -135,8 +135,8 @@ pub(super) fn grow_one_per(window: &mut Window, collected: &mut u32, per: u32, a
     }
 }
 
-/// Linux's tcp_slow_start(): grows by what was acknowledged, up to ssthresh; returns
-/// what is left of it.
+/// Linux's tcp_slow_start(): grows by the acknowledged segments, up to ssthresh; returns
+/// the rest of them.
 pub(super) fn slow_start(window: &mut Window, acked: u32) -> u32 {
     let cwnd = (window.cwnd + f64::from(acked)).min(window.ssthresh.max(window.cwnd));
     let used = (cwnd - window.cwnd) as u32;

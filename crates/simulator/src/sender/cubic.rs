@@ -197,7 +197,7 @@ impl Controller for Cubic {
     fn after_loss(&mut self, _now: u64, _basis: f64, window: &Window) -> f64 {
         let cwnd = window.cwnd as u32;
         self.epoch_ns = 0;
-        // Fast convergence: who falls leaves room for others.
+        // Fast convergence: a falling window leaves room for other flows.
         self.last_max = if cwnd < self.last_max {
             (u64::from(cwnd) * (BETA_SCALE + BETA) / (2 * BETA_SCALE)) as u32
         } else {

@@ -26,7 +26,7 @@ impl Sender {
         let tcp = self.tcp(now, config);
         let law = self.law.as_mut().expect("looked at before");
         let orders = law.even.before_send(known.path, &tcp);
-        // Where it is the same, what it has of the next segment stays.
+        // An equal window keeps its fraction of a segment.
         if orders.cwnd != 0 && orders.cwnd != tcp.cwnd {
             self.window.cwnd = f64::from(orders.cwnd);
         }

@@ -13,13 +13,13 @@ use crate::event::{SECOND, US};
 /// Segments of a new connection that Linux does not pace.
 const UNPACED: u64 = 10;
 
-/// What the law goes by, beside the connection.
+/// Inputs of the law, beside the connection.
 pub struct Known<'a> {
     /// The job's policy.
     pub policy: &'a pl_policy,
-    /// What the host's connections know of the path.
+    /// The path's state, which the host's connections share.
     pub path: &'a mut pl_path,
-    /// Whose turn it is on the host.
+    /// State of the host's turns.
     pub turn: &'a mut pl_turn,
 }
 
@@ -217,7 +217,7 @@ impl Sender {
         self.obey(&orders, now);
     }
 
-    /// The window of what is not paced, where the law limits the base's.
+    /// The window of unpaced segments, where the law limits the base's.
     fn lead_window(&mut self) {
         let ssthresh = self.window.ssthresh.min(f64::from(PL_NO_SSTHRESH)) as u32;
         let cwnd = self.window.cwnd as u32;
@@ -226,7 +226,7 @@ impl Sender {
             .as_ref()
             .expect("asked only of a sender with a law");
         let led = law.startup.led_window(cwnd, ssthresh);
-        // Where it is the same, what it has of the next segment stays.
+        // An equal window keeps its fraction of a segment.
         if led != cwnd {
             self.window.cwnd = f64::from(led);
         }
@@ -257,7 +257,7 @@ impl Sender {
         }
     }
 
-    /// What leaves takes its time at the pace (tcp_update_skb_after_send).
+    /// A transmission takes its time at the pacing rate (tcp_update_skb_after_send).
     pub(super) fn charge(&mut self, now: u64, config: &SenderConfig) {
         let sent = self.totals.sent;
         let law = self
@@ -270,7 +270,7 @@ impl Sender {
         let before = law.due_ns;
         law.due_ns = before.max(now);
         if sent > UNPACED {
-            // Half of a segment's time may be made up for what left late.
+            // A late segment may make up for half of a segment's time.
             let credit = law.due_ns - before;
             let length = u64::from(Self::mss(config)) * SECOND / law.pacing_bps.max(1);
             law.due_ns += length - credit.min(length / 2);
@@ -334,7 +334,7 @@ impl Sender {
         law.pacing_bps = (u128::from(bytes) * u128::from(SECOND) / u128::from(srtt)) as u64;
     }
 
-    /// ssthresh after a loss, and what the path's window loses by it.
+    /// ssthresh after a loss, and the reduction of the path's window.
     pub(super) fn law_after_loss(
         &mut self,
         now: u64,
@@ -361,7 +361,7 @@ impl Sender {
         self.lose_evenly(known);
     }
 
-    /// A timeout: only what is delivered after it shows that the path works.
+    /// A timeout: only segments delivered after it show that the path works.
     pub(super) fn law_notes_timeout(&mut self) {
         let delivered = self.board.as_ref().map_or(0, |board| board.delivered);
         if let Some(law) = &mut self.law {

@@ -115,7 +115,7 @@ impl Sender {
             self.rtt.sample(rtt_ns, stamp, &config.rto);
             self.rtt.reset_backoff();
         } else if advanced && config.timestamps {
-            // The echo tells which transmission it was.
+            // The timestamp echo identifies the transmission.
             rtt_ns = now - ack.stamp.min(now);
             self.rtt.sample(rtt_ns, ack.stamp, &config.rto);
             self.rtt.reset_backoff();
@@ -129,7 +129,7 @@ impl Sender {
         self.hear_of_probe(ack, heard, now, config, known.as_deref_mut());
         self.repair(now, config, delivered, advanced, in_flight, known);
         if !self.recovering && delivered > 0 {
-            // While holes are seen and not yet believed, the window stays (Disorder).
+            // With holes that are not marked lost yet, the window stays (Disorder).
             let holes = self.board.as_ref().is_some_and(|board| board.arrived() > 0);
             if !holes || self.lost_all {
                 let grows = if config.counts_segments {
@@ -157,7 +157,7 @@ impl Sender {
     }
 
     /// tcp_process_tlp_ack(): whether the probe repaired a loss, for which the window goes
-    /// down. An ACK of no more than what the probe repeated does not tell.
+    /// down. An ACK of the probe's segment alone does not show it.
     fn hear_of_probe(
         &mut self,
         ack: &Ack,
@@ -194,7 +194,7 @@ impl Sender {
         }
     }
 
-    /// Finds losses, and what of the window may be used while they are repaired.
+    /// Finds losses, and the usable window while they are repaired.
     fn repair(
         &mut self,
         now: u64,
@@ -309,7 +309,7 @@ impl Sender {
         if let Some(stamp) = board.oldest_suspect(self.una) {
             let allowed = self.rtt.smoothed_ns(&config.rto) + self.rtt.least_ns() / 4;
             let left = (stamp + allowed).saturating_sub(now);
-            // Up to now with the ACK that tells of it, which no timer waits for.
+            // Due already: with this ACK, without a tick of the timer.
             let at = match left {
                 0 => now + 1,
                 left => config.runs_out_ns(now, left + least_wait_ns(config)),
@@ -383,9 +383,9 @@ impl Sender {
         self.arm(now, config);
     }
 
-    /// tcp_rate_check_app_limited(), before the application writes more: it let the window
-    /// run empty, and what is measured until all that is in flight has arrived says how often
-    /// it writes. What is sent of this write no longer does.
+    /// tcp_rate_check_app_limited(), before the application writes more: it let the window run
+    /// empty, so rate samples are app-limited until all of the inflight is delivered. Those of
+    /// this write's segments are not.
     pub(super) fn note_pause_of_application(&mut self) {
         let (sent_all, cwnd) = (self.nxt >= self.written, self.window.cwnd as u32);
         let una = self.una;

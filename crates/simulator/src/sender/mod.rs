@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sending side of a connection.
 //!
-//! A sender knows nothing of the network: it is told of what was written, of ACKs and
-//! of its timer, and says what leaves next. Segments are all of one size and numbered
-//! from 0. Time is passed in.
+//! A sender knows nothing of the network: its inputs are writes, ACKs and timers, its
+//! output is the next segment. Segments are all of one size and numbered from 0. Time is
+//! passed in.
 
 mod bic;
 mod board;
@@ -29,7 +29,7 @@ use vegas::Vegas;
 
 use crate::event::NEVER;
 
-/// What a sender has done so far.
+/// Counters of a sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Segments sent, again or not.
@@ -40,23 +40,23 @@ pub struct Totals {
     pub timeouts: u32,
     /// Tail-loss probes.
     pub probes: u32,
-    /// Losses that duplicate or selective ACKs told.
+    /// Losses found by duplicate or selective ACKs.
     pub recoveries: u32,
 }
 
 /// An ACK as it comes in.
 #[derive(Debug, Clone, Copy)]
 pub struct Ack {
-    /// The next segment that the receiver waits for.
+    /// The next segment that the receiver expects.
     pub next: u32,
-    /// When the segment that it answers was sent.
+    /// When the acknowledged segment was sent.
     pub stamp: u64,
     /// The block beyond `next` in which that segment lies, or before it that segment alone if
     /// it had arrived before (RFC 2883); else empty.
     pub block: (u32, u32),
 }
 
-/// What leaves.
+/// A transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure {
     /// The segment.
@@ -65,7 +65,7 @@ pub struct Departure {
     pub stamp: u64,
 }
 
-/// What a timer is for.
+/// Purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
     Timeout,
@@ -154,15 +154,15 @@ impl Sender {
         }
     }
 
-    /// The connection was set up in a round trip of `ns`, which Linux takes for the first
-    /// measurement (tcp_synack_rtt_meas).
+    /// The handshake took a round trip of `ns`: the first RTT sample of Linux
+    /// (tcp_synack_rtt_meas).
     pub fn shake_hands(&mut self, ns: u64, config: &SenderConfig) {
         if config.linux {
             self.rtt.sample(ns, 0, &config.rto);
         }
     }
 
-    /// What it has done so far.
+    /// Its counters so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -228,7 +228,7 @@ impl Sender {
         self.written = self.written.saturating_add(segments);
     }
 
-    /// What leaves next; nothing when window, pace or data end.
+    /// The next transmission; `None` where window, pace or data end.
     #[inline]
     pub fn next(
         &mut self,
@@ -362,7 +362,7 @@ impl Sender {
         }
     }
 
-    /// A fixed window is what it was, whatever the algorithm has made of it (ligon-1999, 3.0.2).
+    /// A fixed window stays, whatever the algorithm has set (ligon-1999, 3.0.2).
     fn hold_window(&mut self, config: &SenderConfig) {
         if config.fixed_window > 0 {
             self.window.cwnd = f64::from(config.fixed_window);

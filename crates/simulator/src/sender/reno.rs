@@ -15,8 +15,8 @@ impl Sender {
         let newreno = config.algorithm == Algorithm::Newreno;
         let rtt_ns = self.advance(ack, now, config);
         if self.recovering && newreno && ack.next < self.recover {
-            // A partial ACK: the next hole is repaired at once, and what the ACK took out
-            // of the network is taken from the window (RFC 6582, 3.2, step 3).
+            // A partial ACK: the next hole is repaired at once, and the window deflates by
+            // the acknowledged segments (RFC 6582, 3.2, step 3).
             self.inflated = (self.inflated + 1).saturating_sub(acked);
             self.urgent = Some(self.una);
             if !self.partial {
@@ -31,7 +31,7 @@ impl Sender {
         self.recovering = false;
         self.rearm(now, config);
         if repaired && newreno {
-            // No burst of what recovery has left room for (RFC 6582, option 1).
+            // No burst into the room that recovery has left (RFC 6582, option 1).
             let flight = f64::from(self.max - self.una).max(1.0) + 1.0;
             self.window.cwnd = self.window.ssthresh;
             if config.exits_to_flight {
@@ -45,7 +45,7 @@ impl Sender {
 
     pub(super) fn on_duplicate_reno(&mut self, now: u64, config: &SenderConfig) {
         self.duplicates += 1;
-        // What was sent before the last loss was noticed says nothing new of the path.
+        // Duplicates for segments sent before the last loss was found show no new loss.
         let fresh = self.recover == 0 || self.una > self.recover;
         if self.duplicates == DUPLICATES && fresh {
             self.totals.recoveries += 1;

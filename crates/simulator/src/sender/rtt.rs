@@ -3,7 +3,7 @@
 
 use super::config::{Estimator, RtoConfig};
 
-/// What is known of the round trip. With a tick, the arithmetic is that of BSD and ns-2:
+/// RTT estimate. With a tick, the arithmetic is that of BSD and ns-2:
 /// whole ticks, 3 and 2 bits behind the point. Without, that of RFC 6298.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rtt {

@@ -3,19 +3,17 @@
 //! Internet", IEEE JSAC 13(8), 1995, with the details in which the paper leaves a choice
 //! as ns-2 of 2000 made them.
 //!
-//! - Once per round trip it compares what its segments in flight should bring at the
-//!   least round trip with what they brought, and keeps between alpha and beta segments
-//!   in the queue.
+//! - Once per round trip it compares the expected rate, by min_rtt, with the actual rate,
+//!   and keeps between alpha and beta segments in the queue.
 //! - Slow start doubles every other round trip, and ends when gamma segments wait.
 //! - A segment whose own fine-grained timeout has run out is sent again at the first
 //!   duplicate ACK, and the window is cut by a quarter, at most once for what was sent
 //!   before the last cut.
 //!
 //! One choice of ns-2 is a mistake, and only the stack `ns-2` makes it: a round in which
-//! no segment was timed, as after a timeout, is taken to have lasted from ACK to ACK. Where
-//! ACKs of what was sent before the timeout still come in, that is a millisecond, the least
-//! round trip from then on; the connection believes that segments wait and stays at a
-//! window of two or three for ever.
+//! no segment was timed, as after a timeout, lasts from ACK to ACK. Where ACKs of segments
+//! sent before the timeout still come in, that is a millisecond, the minimum RTT from then
+//! on; later RTTs seem to contain a queue, and the window stays at two or three for ever.
 
 use std::collections::VecDeque;
 
@@ -27,7 +25,7 @@ use super::{Ack, Sender};
 /// trip can be measured.
 const LEAST: f64 = 2.0;
 
-/// What Vegas knows beside the window.
+/// State of Vegas beside the window.
 #[derive(Debug, Clone)]
 pub struct Vegas {
     alpha: f64,
@@ -173,7 +171,7 @@ impl Sender {
         if vegas.step >= 1.0 && self.window.cwnd >= self.window.ssthresh {
             vegas.step = 0.0;
         }
-        // It does not grow beyond what the application makes use of.
+        // It does not grow beyond the application's use of it.
         let out = f64::from(self.nxt - self.una + 1);
         if vegas.step > 0.0 && self.window.cwnd - out <= 2.0 {
             self.window.cwnd += vegas.step;
@@ -210,7 +208,7 @@ impl Sender {
                 vegas.base = rtt;
             }
             let actual = f64::from(in_round) / rtt;
-            // With the one that this ACK took out: what the round trip began with.
+            // With the segment of this ACK: the inflight at the beginning of the round trip.
             let out = f64::from(self.nxt - self.una + 1);
             let expected = out / vegas.base;
             let queued = ((expected - actual) * vegas.base + 0.5).floor();

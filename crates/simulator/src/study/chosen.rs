@@ -4,7 +4,7 @@
 use super::{Selection, StudyError};
 use crate::scenario::{label, Point, Scenario, ScenarioError};
 
-/// Those of `selection`, or what is wrong with it.
+/// The points of `selection`, or its error.
 pub fn points(scenario: &Scenario, selection: Selection<'_>) -> Result<Vec<Point>, StudyError> {
     let Selection {
         at,

@@ -30,7 +30,7 @@ pub enum StudyError {
     /// Many runs.
     #[error(transparent)]
     Sweep(#[from] SweepError),
-    /// What came out.
+    /// The results.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// `results.json`.
@@ -66,7 +66,7 @@ pub enum StudyError {
     },
 }
 
-/// What was run of a scenario, and what came of it.
+/// Results of a scenario's runs.
 #[derive(Debug)]
 pub struct Report {
     /// The content of `results.json`.
@@ -126,7 +126,7 @@ pub struct Settings<'a> {
     pub seed: Option<u64>,
     /// Runs at once; 0: one for each CPU.
     pub jobs: usize,
-    /// Told of each run that ends.
+    /// Called after each run.
     pub told: &'a Told<'a>,
     /// Whether to stop.
     pub stop: &'a (dyn Fn() -> bool + Sync),
@@ -192,7 +192,7 @@ pub fn run(
     })
 }
 
-/// What a sweep came to.
+/// Outcome of a sweep.
 #[derive(Debug)]
 pub enum Swept {
     /// All points.
@@ -205,7 +205,7 @@ pub enum Swept {
 }
 
 /// Runs all points of a scenario, or a part of them, and keeps each run in `directory` as
-/// soon as it is done; goes on with what is there.
+/// soon as it is done; runs that are there already are not repeated.
 ///
 /// # Errors
 /// [`StudyError::Sweep`], [`StudyError::Output`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the stochastic model says of a scenario's clients.
+//! The stochastic model of a scenario's clients.
 
 use std::path::Path;
 

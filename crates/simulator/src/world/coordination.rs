@@ -30,7 +30,7 @@ struct Member {
 }
 
 impl Coordination {
-    /// A coordinator that knows nothing yet, and has no flows. It is there until `until`,
+    /// A coordinator without state and flows. It runs until `until`,
     /// nanoseconds; [`NEVER`]: to the end.
     pub fn new(name: &str, choice: Choice, until: u64) -> Self {
         Coordination {
@@ -44,7 +44,7 @@ impl Coordination {
         }
     }
 
-    /// Adds a flow by its number. Streams to different networks are not taken for one route.
+    /// Adds a flow by its number. Streams to different networks have different routes.
     pub fn add(&mut self, flow: u32, destination: Option<IpAddr>) {
         self.members.push(Member { flow, destination });
     }
@@ -65,7 +65,7 @@ impl Coordination {
         for member in &self.members {
             let flow = &flows[member.flow as usize];
             let config = &groups[flow.group as usize].sender;
-            // Without a handshake it is there before it begins to send.
+            // Without a handshake it exists before it begins to send.
             let opening = config.handshake && now < flow.opens;
             if opening || flow.completed != NEVER {
                 continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a world holds of its flows.
+//! State of a world's flows.
 
 use crate::event::NEVER;
 use crate::receiver::Receiver;
@@ -29,7 +29,7 @@ pub struct Group {
 /// Links of a flow's way that are kept with the flow.
 pub(super) const NEAR: usize = 4;
 
-/// One flow. What each of its events needs lies together: with a million flows none of it is
+/// One flow. The data of each of its events lies together: with a million flows none is
 /// in a cache.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
@@ -43,7 +43,7 @@ pub struct Flow {
     pub(super) back: u8,
     /// Packets of data that links dropped.
     pub dropped: u32,
-    /// What its law knows: its number in the world's paths and turns.
+    /// Number of its law's state in the world's paths and turns.
     pub(super) path: u32,
     pub(super) turn: u32,
     /// When the last segment that was written had arrived; [`NEVER`](crate::event::NEVER): it has not.

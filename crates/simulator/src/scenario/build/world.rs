@@ -30,7 +30,7 @@ impl Plan {
         &self.file
     }
 
-    /// The link whose queue is looked at.
+    /// The link whose queue is measured.
     pub fn measured_link(&self) -> &LinkTable {
         &self.file.link[self.measured]
     }
@@ -48,7 +48,7 @@ impl Plan {
     }
 
     /// The first group's sender, packets per second of each of its flows, and how many
-    /// they are, where they are Poisson sources: what the stochastic model is about.
+    /// they are, where they are Poisson sources: the stochastic model's parameters.
     pub fn clients(&self) -> Option<(&SenderConfig, f64, u32)> {
         let group = self.groups.first()?;
         let each = group.source.offered_per_second()?;
