@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * How jobs share the maps that hold what all of them make: what is full for one job is not
- * full for the others.
+ * How jobs share the maps: a map that is full for one job is not full for the others.
  *
  * A job may make one more entry while the entries that it has, those that all jobs of its
  * owner have and those that all jobs of the host have are together fewer than the map
- * holds. So a job that is alone gets a third of the map. Of n owners who want all that they
- * can get each has one part in n + 2, and as much is left to each who comes then: no map is
- * ever full for somebody who has nothing yet. (Choudhury and Hahne, "Dynamic queue length
- * thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6(2),
- * 1998: a limit that follows from what is free.)
+ * holds. So a single job gets a third of the map. Each of n greedy owners has one part in
+ * n + 2, and as much is left to the next one: no map is ever full for an owner without
+ * entries. (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+ * switches", IEEE/ACM Transactions on Networking 6(2), 1998: a limit by the free space.)
  *
  * An entry is counted for the job first, then for its owner, then for the host. The agent
- * reads them the other way round: what it finds in an account beyond what the owner's jobs
- * have is of jobs that are gone.
+ * reads them in reverse order: entries of an account beyond those of the owner's jobs belong
+ * to jobs that are gone.
  */
 #ifndef PACELINE_ACCOUNTS_H
 #define PACELINE_ACCOUNTS_H
@@ -46,7 +44,7 @@ static __always_inline u32 pl_count(const struct pl_share *share)
 	return number;
 }
 
-/* One less. What was counted for a job of the same cgroup before is not below none. */
+/* One less, never below 0: an entry may be of an earlier job of the same cgroup. */
 static __always_inline void pl_uncount(u32 *counter)
 {
 	if (*(volatile u32 *)counter)

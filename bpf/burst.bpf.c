@@ -7,8 +7,8 @@
  * space has mapped: no cache line is shared, and nothing has to be atomic, as
  * the hooks run with bottom halves off and do not interrupt one another.
  *
- * What the command asks for is constant when the programs are loaded, so the
- * verifier removes what is not asked for.
+ * The command's options are constant when the programs are loaded, so the
+ * verifier removes the code of unused ones.
  */
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -85,7 +85,7 @@ static __always_inline bool load(const struct view *view, u32 at, void *to, u32 
 			  : bpf_skb_load_bytes(view->ctx, at, to, length)) == 0;
 }
 
-/* Reads what follows IP's header at `at`. */
+/* Reads the header after IP's, at `at`. */
 static __always_inline void parse_ports(const struct view *view, u32 at, bool gso,
 					struct packet *packet)
 {
@@ -314,7 +314,7 @@ static __always_inline int on_skb(struct __sk_buff *skb)
 		return NEXT;
 	if (gso) {
 		segments = skb->gso_segs;
-		/* Guests and taps may leave the number to whoever cuts it. */
+		/* Guests and taps may leave the number to the segmenting device. */
 		if (!segments && skb->len > packet.header_bytes)
 			segments = (skb->len - packet.header_bytes + skb->gso_size - 1) /
 				   skb->gso_size;
@@ -339,7 +339,7 @@ int pl_burst_out(struct __sk_buff *skb)
 	return on_skb(skb);
 }
 
-/* Before the kernel has made a packet of it: nothing is cut or joined yet. */
+/* Before the kernel has allocated an skb: nothing is segmented or merged yet. */
 SEC("xdp.frags")
 int pl_burst_xdp(struct xdp_md *xdp)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What `paceline burst` and its programs share. It is no part of
+ * The layout that `paceline burst` and its programs share. It is no part of
  * paceline_abi.h: these programs live and end with one command, so no other
  * build ever meets them. crates/burst/src/layout.rs has the same in Rust,
  * and both sides check the sizes.

@@ -43,7 +43,7 @@ extern void bbr_cwnd_event_tx_start(struct sock *sk) __ksym __weak;
 extern void bbr_main___v1(struct sock *sk, const struct rate_sample *rs) __ksym __weak;
 extern void bbr_main___v2(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs) __ksym __weak;
 
-/* What tcp_tso_segs() takes when an algorithm has no min_tso_segs. */
+/* The value of tcp_tso_segs() for an algorithm without min_tso_segs. */
 static __always_inline u32 usual_tso_segs(struct sock *sk)
 {
 	return sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_min_tso_segs;
@@ -110,9 +110,9 @@ void BPF_PROG(pl_cubic_acked, struct sock *sk, const struct ack_sample *sample)
 	struct pl_connection *conn = governed(sk);
 
 	/*
-	 * CUBIC takes the window of a start for one where the path was full, as
-	 * after a loss: it then probes from there with care. Without that it
-	 * knows no maximum and grows by 5 % per RTT (tcp_cubic.c, cnt = 20).
+	 * CUBIC counts from the window of a start as from one at which the path was
+	 * full, as after a loss: it then probes from there with care. Without a
+	 * maximum it grows by 5 % per RTT (tcp_cubic.c, cnt = 20).
 	 */
 	if (conn && after_ack(sk, conn, sample))
 		cubictcp_recalc_ssthresh(sk);

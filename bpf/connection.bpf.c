@@ -135,7 +135,7 @@ static __always_inline int apply(void *socket, struct pl_connection *conn, bool 
 		error = bpf_setsockopt(socket, IPPROTO_TCP, TCP_BPF_IW, &value, sizeof(value));
 	}
 	if (!error && base) {
-		barrier_var(base); /* or the mask is optimised away from the verifier's sight */
+		barrier_var(base); /* or the compiler removes the mask, which the verifier needs */
 		base &= 3;
 		bpf_getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, conn->former, sizeof(conn->former));
 		__builtin_memcpy(name, names[policy->wrap != 0][base], sizeof(name));
@@ -270,7 +270,7 @@ static __always_inline int govern(void *socket, void *storage_of, struct tcp_soc
 		__sync_fetch_and_add(&job->refused, 1);
 		return 0;
 	}
-	/* A fixed window is nobody's to bound. */
+	/* No bound applies to a fixed window. */
 	if (policy->wrap && !policy->window_fixed_segs)
 		enter_group(storage_of, tp, conn, job);
 	__sync_fetch_and_add(&job->connections, 1);
@@ -288,7 +288,7 @@ static __always_inline void watch(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 		conn->counted.watched = 1;
 }
 
-/* Counts a timeout, or, when one side has closed, what the connection did. */
+/* Counts a timeout, or, when one side has closed, the connection's traffic. */
 static __always_inline void count(struct bpf_sock *sk, struct tcp_sock *tp, bool timeout)
 {
 	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
@@ -335,7 +335,7 @@ int pl_connection(struct bpf_sock_ops *ops)
 }
 
 /*
- * Notes which process makes a socket: its phases are the connection's. Later, when
+ * Stores the process that makes a socket: its phases are the connection's. Later, when
  * ACKs come in or a connection is accepted, no process is current.
  */
 SEC("cgroup/sock_create")

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the connections of a job did, per phase: added up where a burst ends and where a
- * connection does, so it outlives the socket and costs an ACK nothing.
+ * Counters of a job's connections, per phase: added up at the end of a burst and of a
+ * connection, so they outlive the socket and cost an ACK nothing.
  *
  * A burst begins when there is data to send and nothing in flight, and ends when all is
- * acknowledged and nothing is left to send. Only the wrapped algorithms see that; of other
- * connections all but the bursts is counted, at their end.
+ * acknowledged and nothing is left to send. Only the wrapped algorithms see that; other
+ * connections are counted at their end, without their bursts.
  *
  * A policy may hold out a random share of bursts: no law of Paceline touches these, so they
- * show what the base algorithm would have done, on the same paths at the same time.
+ * show the base algorithm alone, on the same paths at the same time.
  *
  * Entries are per CPU, but a program may be interrupted by another one on its CPU: all
  * additions are atomic.
@@ -67,7 +67,7 @@ static __always_inline u32 pl_size_class(u64 bytes)
 	return class;
 }
 
-/* From here on the connection is counted: what it did before was not its job's. */
+/* Begins to count the connection; its earlier traffic was not its job's. */
 static __always_inline void pl_begin_counting(struct pl_connection *conn, const struct tcp_sock *tp)
 {
 	conn->counted.bytes = tp->bytes_acked;
@@ -75,7 +75,7 @@ static __always_inline void pl_begin_counting(struct pl_connection *conn, const 
 	conn->counted.retransmitted_segs = tp->total_retrans;
 }
 
-/* Adds what is new. The socket is locked, or the kernel's at its end. */
+/* Adds the new counts. The socket is locked, or the kernel's at its end. */
 static __always_inline void pl_fold(struct pl_connection *conn, const struct tcp_sock *tp, struct pl_counters *to)
 {
 	struct pl_counted *at = &conn->counted;
@@ -130,8 +130,8 @@ static __noinline int pl_count_timeout(const struct pl_connection *conn)
 /*
  * After idle the kernel halves a window once per RTO (tcp_cwnd_restart). Under a policy with
  * a shorter minimum RTO it does so sooner, down to the initial window within a few round
- * trips. A burst that shows how the base does without the policy has the window that the
- * usual RTO leaves.
+ * trips. A held-out burst, which measures the base without the policy, has the window that
+ * the usual RTO leaves.
  */
 static __always_inline void pl_restore_window(const struct pl_connection *conn, struct tcp_sock *tp)
 {
@@ -236,7 +236,7 @@ static __always_inline void pl_see_send(struct pl_connection *conn, struct tcp_s
 		pl_begin_burst(conn, tp);
 }
 
-/* After an ACK. What the laws count at this burst's end is added at the end of the next one. */
+/* After an ACK. The laws' counts at this burst's end are added at the end of the next one. */
 static __always_inline void pl_see_ack(struct pl_connection *conn, const struct tcp_sock *tp)
 {
 	if (tp->packets_out || !conn->counted.burst_us || tp->write_seq != tp->snd_nxt)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Even streams on a socket: when control/even.h is asked. */
+/* Even streams on a socket: when control/even.h is called. */
 #ifndef PACELINE_EVEN_STREAMS_H
 #define PACELINE_EVEN_STREAMS_H
 
@@ -43,7 +43,7 @@ static __noinline int leave_even(struct pl_connection *conn)
 	return 0;
 }
 
-/* A stream's window is reduced by a loss to `ssthresh`, or, where that is 0, is not for the loss was spurious. */
+/* A loss reduces a stream's window to `ssthresh`; 0: the loss was spurious, and it does not. */
 static __noinline int lose_evenly(struct sock *sk, struct pl_connection *conn, u32 ssthresh)
 {
 	struct pl_path_slot *slot = bpf_map_lookup_elem(&pl_paths, &conn->path);

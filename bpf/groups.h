@@ -4,14 +4,14 @@
  *
  * A connection has a slot in its group, and under group and slot an entry of pl_members
  * that it keeps up to date itself: so a getsockopt program, which has one socket at hand,
- * can list all of them. pl_groups has what is common to them.
+ * can list all of them. pl_groups has their common state.
  */
 #ifndef PACELINE_GROUPS_H
 #define PACELINE_GROUPS_H
 
 #include "accounts.h"
 
-#define PL_SAMPLE_US 1000 /* a connection tells of itself no more often, unless nothing is in flight */
+#define PL_SAMPLE_US 1000 /* a connection updates its entry no more often, unless nothing is in flight */
 #define PL_E2BIG 7
 
 /* Arguments of pl_try_slot. */

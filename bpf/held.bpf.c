@@ -3,13 +3,13 @@
  * Holds pure ACKs back until they cover ack.every segments: ligon-1999, Table 2, `-m`. For a
  * slow return path. Only the cgroups of jobs whose policy asks for it carry these programs.
  *
- * The kernel takes an ACK that is dropped here for sent, and stops its timer of delayed
- * ACKs. So what ends a message must not wait for the segments to come: an ACK passes once
- * PSH was seen. The same ACK would come by itself only with the peer's retransmission.
+ * For the kernel an ACK that is dropped here is sent, and it stops the delayed-ACK timer. So
+ * the ACK of a message's end must not wait for later segments: an ACK passes once PSH was
+ * seen. The kernel would repeat it only at the peer's retransmission.
  *
- * A segment comes by here before the socket is locked. So the end of a message may be known
- * here while the program that reads still acknowledges what was before it: that ACK does not
- * stand for the message. Each field is written by one of the two programs only.
+ * A segment passes here before the socket is locked. So the end of a message may be known
+ * here while the reading program still causes an ACK of earlier data: that ACK does not
+ * cover the message. Each field is written by one of the two programs only.
  *
  * In nested jobs both cgroups' programs run for a segment; the second time they find the
  * socket's own counts of segments as they were, and do nothing.
@@ -27,7 +27,7 @@
 #define TCP_FLAG_URG 0x20
 
 #define PL_KERNELS_OWN 2 /* ack.every that needs no program */
-/* Segments in order before ACKs are held: so long a sender may need each to open its window. */
+/* Segments in order before ACKs are held: the sender's slow start may need each ACK until then. */
 #define PL_IN_ORDER_SEGS 32
 /*
  * An ACK that data causes leaves within microseconds of it. One that is later comes from
@@ -42,7 +42,7 @@ struct pl_tcp_header {
 	u32 seq, ack;
 	u8 offset, flags;
 	u16 window, checksum, urgent;
-	u8 options[4]; /* their first ones; whatever follows where there are none */
+	u8 options[4]; /* the first bytes of them; other bytes where there are none */
 };
 
 /* NOP, NOP, timestamps of 10 bytes: RFC 7323, appendix A, and what Linux sends. */
@@ -135,13 +135,13 @@ int pl_arrivals(struct __sk_buff *skb)
 	return PL_PASS_SEGMENT;
 }
 
-/* Whether this is an ACK that says nothing but how far the data has come. */
+/* Whether this is an ACK with nothing but an acknowledgement number. */
 static __always_inline bool is_pure(const struct pl_tcp_header *tcp, int payload)
 {
 	return payload == 0 && tcp->flags == TCP_FLAG_ACK && ((tcp->offset >> 4) == 5 || has_timestamps_alone(tcp));
 }
 
-/* Whether the sender can go on without it. */
+/* Whether the sender does not need this ACK now. */
 static __always_inline bool may_wait(const struct pl_held *acks, const struct tcp_sock *tp, u32 ack, u32 every)
 {
 	u32 covers = every * tp->inet_conn.icsk_ack.rcv_mss;

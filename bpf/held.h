@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What is known of the ACKs of a connection that holds some of them back (held.bpf.c). */
+/* State of a connection that holds some of its ACKs back (held.bpf.c). */
 #ifndef PACELINE_HELD_H
 #define PACELINE_HELD_H
 
 #include "maps.h"
 
 struct pl_held {
-	/* Of what arrives; sequence numbers of the peer's data. */
+	/* Received segments; sequence numbers of the peer's data. */
 	u64 arrived_ns; /* the last data; CLOCK_MONOTONIC */
 	u32 high; /* the end of the data that arrived */
 	u32 pushed; /* the end of the last message that ended (PSH) */
 	u32 in_order; /* segments that arrived in order, since the last that did not */
 	u32 segs_in; /* of the socket, at the last segment */
 	u32 known; /* 1: `high` is */
-	/* Of what leaves. */
+	/* Sent segments. */
 	u32 acked; /* by the last ACK that was let through */
 	u32 seen; /* by the last ACK, held back or not */
 	u32 segs_out; /* of the socket, at the last segment */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The job of a socket. Whoever includes this has the map pl_jobs. */
+/* The job of a socket. The including file has the map pl_jobs. */
 #ifndef PACELINE_JOB_H
 #define PACELINE_JOB_H
 

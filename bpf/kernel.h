@@ -89,7 +89,7 @@ struct sock {
 	u32 sk_gso_max_size;
 	u16 sk_gso_max_segs;
 	struct sock_cgroup_data sk_cgrp_data;
-	kuid_t sk_uid; /* who made it, or its listener */
+	kuid_t sk_uid; /* the user that made it, or its listener */
 	u16 sk_type, sk_protocol;
 };
 
@@ -143,7 +143,7 @@ struct tcp_sock {
 	u32 packets_out, sacked_out, lost_out, retrans_out;
 	u32 mss_cache;
 	u64 bytes_acked;
-	u32 app_limited; /* what is delivered up to here had waited for the application; or 0 */
+	u32 app_limited; /* deliveries up to here are app-limited; 0: none is */
 	u32 rate_delivered, rate_interval_us;
 	struct tcp_rack rack;
 	u32 delivered, data_segs_out, total_retrans;

@@ -9,7 +9,7 @@
 #include "control/spacing.h"
 #include "control/window_cap.h"
 
-/* What of a connection is in the counters of its job already, and its burst (counters.h). */
+/* A connection's part of its job's counters so far, and its burst (counters.h). */
 struct pl_counted {
 	u64 bytes; /* bytes_acked */
 	u32 segs, retransmitted_segs;
@@ -30,8 +30,8 @@ struct pl_connection {
 	struct pl_policy policy;
 	struct pl_start start;
 	struct pl_phases phases;
-	u64 look_us; /* its process has no page: not to be looked for before */
-	u64 pathless_us; /* there was no path for it: not to be asked for before; 0: it has one */
+	u64 look_us; /* its process has no page: the next lookup is not before */
+	u64 pathless_us; /* there was no path for it: the next try is not before; 0: it has one */
 	u32 rto_min_us; /* with this connection's jitter; 0: the kernel's */
 	__s32 error; /* -errno of a setting that the kernel refused */
 	u32 loss_segs; /* delivered, when the last retransmission timeout came */
@@ -41,13 +41,13 @@ struct pl_connection {
 	u8 stopping; /* 1: and is to be given back */
 	u8 spaced; /* 1: its packets are spaced (control/spacing.h) */
 	u8 quick; /* enum pl_quick */
-	u8 own_nodelay; /* 1: TCP_NODELAY is ours */
+	u8 own_nodelay; /* 1: Paceline set TCP_NODELAY */
 	u32 acks_before; /* segments without data that it sent before its quick ACKs */
 	u32 slot; /* one more than its place in the group; 0: it is in none */
 	u32 account; /* of its job's owner, in pl_accounts */
 	u32 generation; /* of its policy (struct pl_job_policy) */
 	u64 cookie; /* the kernel's */
-	u64 sampled_us; /* when the group was last told of its window */
+	u64 sampled_us; /* when its entry of pl_members was last updated */
 	u64 spacing_bps; /* of what is spaced */
 	struct pl_group_key group;
 	struct pl_window window;
@@ -82,7 +82,7 @@ struct {
 } pl_pages SEC(".maps");
 
 /*
- * Which `paceline run`s a job of PL_SEAT_SHARED serves, and since when (CLOCK_MONOTONIC,
+ * The `paceline run`s of a job of PL_SEAT_SHARED, and their start (CLOCK_MONOTONIC,
  * microseconds). Process 0 stands for those whose number is not known: the job then ends
  * with its cgroup. No program reads it.
  */
@@ -162,7 +162,7 @@ struct {
 	__type(value, struct pl_job_policy);
 } pl_policies SEC(".maps");
 
-/* What the connections of each job did, by phase class; so no job can have more than its part. */
+/* Counters of each job's connections, by phase class: no job can have more than its part. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, PL_MAX_JOBS * PL_CLASSES);

@@ -4,10 +4,10 @@
  * An object of its own, loaded once for each job that asks for it, at one interface.
  *
  * Both sides have an option only if both SYNs offer it (RFC 7323, 1.3 and 3.2; RFC 2018, 2).
- * So what the job must not have becomes NOPs in each SYN that it sends, and in each SYN that
- * comes for a listener of it: its own kernel then answers without. Options taken out of the
- * SYN-ACK itself would leave this side believing that it has them, and its window would be
- * scaled by nobody but itself.
+ * So the excluded options become NOPs in each SYN that the job sends, and in each SYN for a
+ * listener of it: its own kernel then answers without them. If they were removed from the
+ * SYN-ACK itself, this side would still use them, and scale a window that the peer does not
+ * scale.
  *
  * A retransmission is written anew by the stack, and comes by here again: nothing is kept.
  */
@@ -93,7 +93,7 @@ static __always_inline bool find_syn(struct __sk_buff *skb, struct syn *syn)
 	return (tcp[1] & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN;
 }
 
-/* Whether an option of this kind and length is one that the job must not have. */
+/* Whether an option of this kind and length is an excluded one. */
 static __always_inline bool unwanted(u8 kind, u8 length)
 {
 	u32 without = pl_options_config.without;
@@ -127,7 +127,7 @@ struct walk {
 	struct __sk_buff *skb;
 	u32 tcp, end;
 	u32 next; /* where the next option is */
-	u32 blank_end; /* what is before it becomes NOPs */
+	u32 blank_end; /* bytes before it become NOPs */
 };
 
 static long step(u32 number, void *context)
@@ -207,8 +207,8 @@ static __always_inline struct bpf_sock *receiver(struct __sk_buff *skb, const st
 	if (!sk || (sk->state != BPF_TCP_TIME_WAIT && sk->state != BPF_TCP_NEW_SYN_RECV))
 		return sk;
 	/*
-	 * Ports that are used again, or a SYN that was sent again: the listener is asked for,
-	 * by port 0, from which nothing is connected to it.
+	 * Reused ports, or a retransmitted SYN: a lookup with source port 0, from which
+	 * nothing is connected, finds the listener.
 	 */
 	bpf_sk_release(sk);
 	if (ipv4)

@@ -42,7 +42,7 @@
 
 /* Which algorithm of the kernel carries the connection between bursts. */
 enum pl_base {
-	PL_BASE_KEEP = 0, /* whatever the socket has: do not wrap */
+	PL_BASE_KEEP = 0, /* the socket's own: do not wrap */
 	PL_BASE_CUBIC = 1,
 	PL_BASE_RENO = 2,
 	PL_BASE_BBR = 3,
@@ -76,16 +76,16 @@ struct pl_policy {
 	__u8 phases; /* 1: connections follow their process's phases */
 	__u8 even; /* 1: those to one destination share one window (control/even.h) */
 	__u16 rto_linear; /* 1: TCP_THIN_LINEAR_TIMEOUTS */
-	__u64 line_rate_bps; /* of the interface, framing included; 0: no gap is asked for */
+	__u64 line_rate_bps; /* of the interface, framing included; 0: no gap */
 	__u16 gap_bytes; /* between packets, in addition to the interface's own (control/spacing.h) */
 	__u8 clustered; /* 1: slow start spreads a window over a round trip */
 	__u8 wrap; /* 1: connections get Paceline's wrapper of `base` */
 	__u32 rto_max_ms; /* TCP_RTO_MAX_MS; 0: the kernel's 120 s */
-	__u16 window_fixed_segs; /* the window, whatever happens; 0: the base's */
+	__u16 window_fixed_segs; /* a constant window; 0: the base's */
 	__u8 window_again; /* 1: initial_window_segs wherever slow start begins again */
 	__u8 ack_every; /* an ACK for so many segments: 1 quick, from 3 on held back; 0: the kernel's */
 	__u8 nodelay; /* 1: TCP_NODELAY */
-	__u8 tuned; /* 1: the congestion control has quick ACKs or a window to see to (tuned.h) */
+	__u8 tuned; /* 1: the congestion control sets quick ACKs or a window (tuned.h) */
 	__u8 without; /* PL_NO_*: options that no SYN of the job offers (options.bpf.c) */
 	__u8 held_out_percent; /* of bursts that the laws leave to the base, at random (counters.h); 0: none */
 };
@@ -96,8 +96,8 @@ struct pl_usage {
 };
 
 /*
- * What the jobs of an owner use together; all of the host in the first one. The agent maps
- * them, and takes back what a job that is gone had used.
+ * Use of the maps by all jobs of an owner; by all of the host in the first one. The agent
+ * maps them, and subtracts the use of a job that is gone.
  */
 struct pl_account {
 	struct pl_usage used;
@@ -123,8 +123,8 @@ struct pl_counters_key {
 };
 
 /*
- * What a job's connections did in a phase, added up when a burst or a connection ends, per
- * CPU: it stays when the sockets are gone, until the job ends.
+ * Counters of a job's connections in a phase, added up when a burst or a connection ends,
+ * per CPU: they outlive the sockets, until the job ends.
  */
 struct pl_counters {
 	__u64 bytes; /* payload that the peers have acknowledged */
@@ -153,7 +153,7 @@ struct pl_trial {
 	__u64 squares_low, squares_high; /* sum of the durations' squares, us^2, in 128 bits */
 };
 
-/* How a job came to its cgroup, and when it ends. */
+/* Origin of a job's cgroup, and the job's end. */
 enum pl_seat {
 	PL_SEAT_OWN = 0, /* paceline run made it: ends when no process is left in it */
 	PL_SEAT_ATTACHED = 1, /* by paceline attach: ends by detach, or when it is removed */
@@ -175,22 +175,22 @@ struct pl_job {
 	struct pl_shortage full;
 	struct pl_usage used;
 	__u32 account; /* of its owner, in pl_accounts */
-	__u32 hand; /* where the next path to be given up is looked for */
+	__u32 hand; /* where the search for a path to give up begins */
 };
 
 /*
  * The policy that a job has now: `paceline set` replaces the entry, in one update, so that
- * whoever reads it finds the old one or the new one. Key: the cgroup's id. What the job
- * started with stays in its struct pl_job.
+ * a reader finds the old one or the new one. Key: the cgroup's id. The policy at the job's
+ * start stays in its struct pl_job.
  */
 struct pl_job_policy {
 	struct pl_policy policy;
 	__u64 since_us; /* CLOCK_MONOTONIC when it became this one */
-	__u32 generation; /* 0: what the job started with; one more with each change */
+	__u32 generation; /* 0: the policy at the job's start; one more with each change */
 	__u32 applied; /* the generation that was given to all connections in reach */
 	__u32 text_bytes; /* of the text that are in use */
 	__u32 had_rto_min; /* 1: an earlier one had a minimum RTO, which sockets may have inherited */
-	char text[PL_POLICY_TEXT]; /* the same for people, and where each key is from (JSON); no program reads it */
+	char text[PL_POLICY_TEXT]; /* the same as JSON for users, with the source of each key; no program reads it */
 };
 
 /* One connection of a job whose policy has changed (bpf_iter over TCP sockets). */
@@ -200,9 +200,8 @@ struct pl_changed_record {
 };
 
 /*
- * A group of connections, whose windows are seen and bounded together: a user's, on this
- * host. Nobody else's connections are in it, whatever they call their group, nor are those
- * of other users in a cgroup that all of them share.
+ * A group of connections of one user on this host, whose windows are listed and bounded
+ * together. Other users' groups of the same name are other groups, in a shared cgroup too.
  */
 struct pl_group_key {
 	__u32 owner_uid; /* of the job */
@@ -212,7 +211,7 @@ struct pl_group_key {
 
 /*
  * Bounds of a connection's window, `uwnd` of kamezawa-2004, 5.1. They hold until their
- * lease ends, by themselves: whoever set them may be gone.
+ * lease ends, by themselves: their setter may be gone.
  */
 struct pl_uwnd {
 	__u32 min_segs; /* the window is lifted to so much; 0: it is not */
@@ -241,7 +240,7 @@ struct pl_member_key {
 	__u32 reserved;
 };
 
-/* A connection as its group's members see it; refreshed as it sends and gets ACKs. */
+/* A connection as the members of its group see it; updated as it sends and gets ACKs. */
 struct pl_member {
 	__u64 cookie; /* the kernel's socket cookie */
 	__u64 acked_bytes; /* that the peer has acknowledged */
@@ -287,7 +286,7 @@ struct pl_path {
 	__u64 started_us; /* the last start on this path */
 	__u64 lead_us; /* when a start last sent its lead and probe */
 	__u64 min_rtt_at_us; /* when min_rtt_us was last seen */
-	__u64 window_bps; /* what the windows of this burst are led to; 0: rate_bps */
+	__u64 window_bps; /* rate to which the windows of this burst are led; 0: rate_bps */
 	/* Learning, while the rate is not known: ACKs of all connections together. */
 	__u64 block_us; /* when the block of ACKs began; 0: no ACK yet */
 	__u64 acked_us; /* the last ACK */
@@ -312,8 +311,8 @@ struct pl_path {
 	__u32 gap_us; /* between the segments of longer ones; 0: as fast as the window allows (gaps.h) */
 	__u32 lead_rtt_us; /* of the first segment of the last burst; 0: not known */
 	__u32 losing; /* timeouts of these, without the messages that had none (gaps.h) */
-	__u8 filled; /* 1: while it was learned it was seen to be full */
-	__u8 room_segs; /* half of what waited in it when a burst overflowed it; 0: not known, or more than matters (loss.h) */
+	__u8 filled; /* 1: it was full while it was learned */
+	__u8 room_segs; /* half of its queue when a burst overflowed it; 0: not known, or too long to matter (loss.h) */
 	__u16 block_first; /* segments of the ACK with which a train, and its block, began; 0: within a train */
 	/* Even streams (even.h). */
 	__u64 even_since_us; /* when the first of them began; names them */
@@ -324,14 +323,14 @@ struct pl_path {
 	__u32 inflight_hi; /* segments: the largest window that a short queue is trusted with; 0: not known (loss.h) */
 };
 
-/* Whose turn it is among a job's connections in one network namespace (control/turns.h). */
+/* The turns of a job's connections in one network namespace (control/turns.h). */
 struct pl_turn {
 	__u64 until_us; /* all turns are over then */
 	__u64 crowded_us; /* when a long message last lost; 0: never */
 	__u64 cut_us; /* when the window was last made smaller */
 	__u64 others_us; /* when one last had to wait; 0: never */
 	__u64 first_us; /* when a connection's first message last began with a small window */
-	__u32 number; /* of these turns, as long as they go on; others are those of before */
+	__u32 number; /* generation of these turns; other numbers are of earlier ones */
 	__u32 taken; /* turns at a time, now */
 	__u32 window; /* of all turns together, in parts of a segment; 0: not known yet */
 	__u32 waiting; /* connections */
@@ -365,7 +364,7 @@ struct pl_path_slot {
 	struct pl_path path;
 };
 
-/* The paths of a job by number, 1 to what it uses: where it looks for one to give up. */
+/* The paths of a job by number, 1 to the number in use: for its search for one to give up. */
 struct pl_place_key {
 	__u64 job; /* cgroup id */
 	__u32 place;
@@ -375,7 +374,7 @@ struct pl_place_key {
 struct pl_place {
 	struct pl_path_key path;
 	__u64 made_us; /* CLOCK_MONOTONIC */
-	__u32 taken; /* 1: somebody is giving it up */
+	__u32 taken; /* 1: it is being given up */
 	__u32 reserved;
 };
 
@@ -389,9 +388,9 @@ enum pl_reason {
 
 /* Whether a connection has its quick ACKs (ack.every = 1), shown by `status`. */
 enum pl_quick {
-	PL_QUICK_NONE = 0, /* not asked for */
+	PL_QUICK_NONE = 0, /* not in the policy */
 	PL_QUICK_ON = 1,
-	PL_QUICK_ECN = 2, /* not possible: ECN was negotiated, whose flags they are made with */
+	PL_QUICK_ECN = 2, /* not possible: ECN was negotiated, and quick ACKs need its flags */
 };
 
 /* State of the start-up law, per connection. */
@@ -434,7 +433,7 @@ struct pl_connection_record {
 	__u64 held_acks; /* that this side held back (ack.every from 3 on) */
 	__u32 quick_acks; /* without data, that it sent since ack.every = 1 is in force */
 	__u32 quick; /* enum pl_quick */
-	__u64 new_bytes; /* of struct pl_counters, what is not added up yet */
+	__u64 new_bytes; /* of struct pl_counters: counts not added up yet */
 	__u32 new_segs, new_retransmitted_segs;
 	__u32 even_streams; /* with which it shares one window, itself included; 0: it does not */
 	__u32 reserved;

@@ -13,7 +13,7 @@ static __always_inline bool is_due(const struct sock *sk)
 	return tp->tcp_wstamp_ns <= tp->tcp_clock_cache;
 }
 
-/* Unless the program has set a rate of its own meanwhile (SO_MAX_PACING_RATE), to which it is held. */
+/* A rate that the program has set meanwhile (SO_MAX_PACING_RATE) keeps the socket paced. */
 static __always_inline void give_pacing_back(struct sock *sk, struct pl_connection *conn)
 {
 	conn->own_pacing = 0;
@@ -26,9 +26,9 @@ static __always_inline void give_pacing_back(struct sock *sk, struct pl_connecti
 
 /*
  * Pacing ends once the time for the next packet has come. The kernel stamps each packet
- * with that time, later than now by up to a packet's length at the pace: one that is sent
- * at once, because nothing paces it any more, would seem to have had a shorter round
- * trip than the path has, and the minimum RTT would be wrong for minutes.
+ * with that time, later than now by up to a packet's length at the pacing rate. A packet
+ * that is sent at once without pacing would give an RTT sample below the path's RTT, and
+ * min_rtt would be wrong for minutes.
  */
 static __always_inline void stop_pacing(struct sock *sk, struct pl_connection *conn)
 {
@@ -39,9 +39,9 @@ static __always_inline void stop_pacing(struct sock *sk, struct pl_connection *c
 }
 
 /*
- * The kernel's own timer paces, also where fq does otherwise: fq keeps packets that the
- * stack has already sent, so that nobody would be asked before the next one leaves. fq
- * lets at once what comes when its time has come (sch_fq.c), and is given the socket back.
+ * The kernel's internal pacing timer paces, also on a socket that fq paces: fq queues packets
+ * that the stack has already sent, and the laws would not run before the next one leaves. fq
+ * passes a packet at once when its time has come (sch_fq.c), and later gets the socket back.
  */
 static __always_inline void pace(struct sock *sk, struct pl_connection *conn, u64 rate_bps)
 {
@@ -58,7 +58,7 @@ static __always_inline void pace(struct sock *sk, struct pl_connection *conn, u6
 	}
 }
 
-/* One of the laws needs no pace any more; the others may. */
+/* One of the laws needs no pacing any more; the others may. */
 static __always_inline void end_pace(struct pl_connection *conn)
 {
 	if (conn->own_pacing && !conn->start.pacing && !conn->spaced && !conn->window.pacing)

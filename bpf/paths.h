@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is known of a connection's path, and whose turn it is on its host.
+ * The state of a connection's path, and of the turns on its host.
  *
- * A job's paths have numbers, its places. A job that has all that it may have (accounts.h)
- * and needs another one gives one up: of a few at which it looks, in the order of their
- * numbers, the one that was quiet for the longest time. So the job of a program with many
- * destinations remembers those that it used last, at a cost that does not depend on how
- * many there are. A connection for which there is none starts as its base algorithm does.
+ * A job's paths have numbers, its places. A job at its limit (accounts.h) that needs another
+ * path gives one up: it looks at a few, in the order of their numbers, and takes the one that
+ * was quiet for the longest time. So the job of a program with many destinations remembers
+ * those that it used last, at a cost that does not depend on their number. A connection
+ * without a path starts as its base algorithm does.
  */
 #ifndef PACELINE_PATHS_H
 #define PACELINE_PATHS_H
 
 #include "accounts.h"
 
-#define PL_LOOKS 8 /* paths at which is looked for one to give up */
+#define PL_LOOKS 8 /* paths among which one to give up is searched */
 #define PL_QUIET_US 1000000ull /* a path that was used since is not given up, */
 #define PL_VANISHED_US (60 * 1000000ull) /* nor is one with bursts on it: as of pl_join_path */
-#define PL_AGAIN_US 100000ull /* a connection without a path asks for one no more often */
+#define PL_AGAIN_US 100000ull /* a connection without a path tries to get one no more often */
 
-/* How long a path has been of no use to anybody; 0: it is of use. */
+/* How long a path has been unused; 0: it is in use. */
 static __always_inline u64 pl_idle_us(const struct pl_place_key *key, u64 now_us)
 {
 	struct pl_place *at = bpf_map_lookup_elem(&pl_places, key);
@@ -90,8 +90,8 @@ __weak __noinline u32 pl_take_place(u64 job_id)
 }
 
 /*
- * The connection's path is in this place from now on; or where another one has put it. The key is the caller's:
- * below the laws after an ACK 64 bytes of stack are left.
+ * Puts the connection's path into this place, unless another connection has put it elsewhere. The key is the
+ * caller's: below the laws after an ACK 64 bytes of stack are left.
  */
 static __noinline struct pl_path_slot *pl_path_in(struct pl_connection *conn, const struct pl_place_key *key)
 {
@@ -108,7 +108,7 @@ static __noinline struct pl_path_slot *pl_path_in(struct pl_connection *conn, co
 	return slot;
 }
 
-/* A path that nobody will use again. Returns its place; 0: it had none. */
+/* Gives up a path that will not be used again. Returns its place; 0: it had none. */
 static __always_inline u32 pl_give_up(struct pl_connection *conn)
 {
 	struct pl_path_slot *slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
@@ -143,7 +143,7 @@ static __noinline struct pl_path_slot *pl_make_path(struct pl_connection *conn, 
 	return NULL;
 }
 
-/* What is known of a connection's path in its phase; NULL: nothing, and nothing can be. */
+/* The state of a connection's path in its phase; NULL: there is none, and no room for one. */
 static __always_inline struct pl_path_slot *path_of(struct pl_connection *conn)
 {
 	struct pl_path_slot *slot = bpf_map_lookup_elem(&pl_paths, &conn->path);
@@ -178,7 +178,7 @@ static __noinline struct pl_turn_slot *pl_make_turn(const struct pl_turn_key *wa
 	return bpf_map_lookup_elem(&pl_turns, &key);
 }
 
-/* Whose turn it is among the connections of this one's job on this host; or NULL. */
+/* The turns of this connection's job on this host; or NULL. */
 static __noinline struct pl_turn_slot *turn_of(struct pl_connection *conn)
 {
 	struct pl_turn_key key = { .job = conn->path.job, .netns = conn->path.netns };

@@ -4,7 +4,7 @@
  *
  * The agent has written the new policy before this runs, so a connection that is made
  * meanwhile has it already. Each connection goes from the one to the other under its own
- * lock, and notes the generation: one that has it is left as it is.
+ * lock, and stores the generation: one that has it already is left alone.
  */
 #include "groups.h"
 #include "paths.h"
@@ -23,7 +23,7 @@ static __always_inline bool laws_differ(const struct pl_policy *was, const struc
 	       was->window_again != is->window_again || was->even != is->even;
 }
 
-/* The kernel's own algorithm of a policy; of one that has none, what the socket had before. */
+/* The kernel's own algorithm of a policy; without one, the socket's former algorithm. */
 static __always_inline int set_base(struct tcp_sock *tp, const struct pl_connection *conn, u32 base, u32 wrap)
 {
 	static const char names[2][4][PL_CC_NAME_LEN] = {
@@ -32,7 +32,7 @@ static __always_inline int set_base(struct tcp_sock *tp, const struct pl_connect
 	};
 	char name[PL_CC_NAME_LEN];
 
-	barrier_var(base); /* or the mask is optimised away from the verifier's sight */
+	barrier_var(base); /* or the compiler removes the mask, which the verifier needs */
 	base &= 3;
 	if (base)
 		__builtin_memcpy(name, names[wrap != 0][base], sizeof(name));
@@ -43,7 +43,7 @@ static __always_inline int set_base(struct tcp_sock *tp, const struct pl_connect
 	return bpf_setsockopt(tp, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name));
 }
 
-/* Of the start-up law only the counters go on: what is in flight is nobody's start. */
+/* Keeps only the counters of the start-up law: the inflight belongs to no start. */
 static __always_inline void begin_again(struct pl_connection *conn)
 {
 	u32 starts = conn->start.starts, bad_starts = conn->start.bad_starts;
@@ -104,7 +104,7 @@ static __noinline int change_options(struct tcp_sock *tp, const struct pl_policy
 	return error;
 }
 
-/* What the program had set itself stays. */
+/* A setting of the program itself stays. */
 static __always_inline int change_nodelay(struct tcp_sock *tp, struct pl_connection *conn, bool on)
 {
 	int value = 0;
@@ -151,7 +151,7 @@ static __always_inline int change(struct tcp_sock *tp, struct pl_connection *con
 	return 0;
 }
 
-/* What a listener passes on to the connections that it accepts (set_rto_early). */
+/* The settings that accepted connections inherit from a listener (set_rto_early). */
 static __always_inline void change_listener(struct tcp_sock *tp, const struct pl_job_policy *now)
 {
 	const struct pl_policy *is = &now->policy;

@@ -2,10 +2,10 @@
 /*
  * Socket options of Paceline's own, for any program of a job: kamezawa-2004, 5.2.
  *
- * The programs are attached to each job's cgroup and see the options of its sockets. Of
- * those that are not Paceline's they give back nothing (optlen = 0), so that the kernel
- * goes on with what the caller gave or gets: without that, options of more than a page
- * would fail before Linux 6.5. include/paceline.h says what the options mean.
+ * The programs are attached to each job's cgroup and see the options of its sockets. For
+ * other options than Paceline's they return no data (optlen = 0), so that the kernel uses
+ * the caller's buffer: without that, options of more than a page would fail before Linux
+ * 6.5. include/paceline.h documents the options.
  */
 #include "groups.h"
 
@@ -33,14 +33,14 @@ static __always_inline bool has_window(const struct pl_connection *conn)
 	return conn->policy.wrap && !conn->policy.window_fixed_segs && conn->reason == PL_REASON_NONE;
 }
 
-/* Of a group's name that is read byte by byte. */
+/* State of a group's name that is read byte by byte. */
 enum pl_name_state {
 	PL_NAME_GOES_ON = 0,
 	PL_NAME_ENDED = 1,
 	PL_NAME_BAD = 2,
 };
 
-/* With one more byte. A function that the verifier looks at once, not for each byte's ways. */
+/* Adds one byte. A function that the verifier checks once, not once for each byte. */
 __weak __noinline u32 pl_name_with(u32 state, u32 byte)
 {
 	if (!byte)
@@ -82,7 +82,7 @@ static __always_inline int attach_group(struct bpf_sockopt *ctx, struct bpf_sock
 		return PL_ENOSPC;
 	pending->named = 1;
 	__builtin_memcpy(pending->group, name, sizeof(name));
-	/* A connection that is not made yet comes into its group with its policy. */
+	/* A connection that is not made yet joins its group with its policy. */
 	if (!conn)
 		return 0;
 	pl_leave_group(conn);
@@ -184,7 +184,7 @@ int pl_set_option(struct bpf_sockopt *ctx)
 	}
 	if (error)
 		return refused(error);
-	ctx->optlen = -1; /* the kernel is not asked */
+	ctx->optlen = -1; /* the kernel's own handler is skipped */
 	return PL_PASS;
 foreign:
 	ctx->optlen = 0;
@@ -192,15 +192,15 @@ foreign:
 }
 
 /*
- * One more, of which the verifier knows nothing but that it is below 128: it would look at
- * each number of connections found so far for each place that is looked at.
+ * `count` plus one; the verifier knows only that it is below 128. Else it would check each
+ * possible count of connections for each place.
  */
 __weak __noinline u32 pl_one_more(u32 count)
 {
 	return count + 1;
 }
 
-/* A page of the group's connections. Returns an errno; *length is what was written. */
+/* A page of the group's connections. Returns an errno; *length is the number of bytes written. */
 static __noinline int list_members(struct bpf_sockopt *ctx, struct pl_connection *conn, u32 page, u32 *length)
 {
 	struct pl_member_key key = {};

@@ -2,15 +2,15 @@
 /*
  * The control laws on a socket, before a transmission, after an ACK and at a loss.
  *
- * Several laws write window and pace before a transmission. Each has the last word over
- * those before it:
+ * Several laws write cwnd and pacing rate before a transmission. Each overrides those before
+ * it:
  *
  *     phases      the parameters of the class that the program is in
- *     start-up    window and pace of a burst that begins; incast and turns with it
+ *     start-up    cwnd and pacing rate of a burst that begins; incast and turns with it
  *     even        its part of the path's window, where no start leads it
- *     spacing     the smaller pace of its own and of the start
+ *     spacing     the smaller pacing rate of its own and of the start
  *     window cap  the smaller window of its own and of all others; where it lifts, the
- *                 larger one; and the pace with which it grows
+ *                 larger one; and the pacing rate of its growth
  *     tuned       a fixed window, or the initial one again; neither goes with the others
  *
  * Phases, start-up, even and spacing leave bursts alone that are held out (counters.h).
@@ -65,9 +65,9 @@ static __always_inline void leave_turn(struct pl_connection *conn, const struct 
 }
 
 /*
- * Goes on with the parameters of the phase that the process is in. Not inlined: its
- * stack is free again when the start-up law runs. Returns 1 when the window is what
- * the phase knew.
+ * Switches to the parameters of the phase that the process is in. Not inlined: its
+ * stack is free again when the start-up law runs. Returns 1 when the phase's state
+ * set the window.
  */
 static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 {
@@ -108,7 +108,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 	return orders.settled;
 }
 
-/* Returns 1 when the window is what a phase knew. `repairs`: as of before_send. */
+/* Returns 1 when a phase's state set the window. `repairs`: as of before_send. */
 static __always_inline int start_before_send(struct sock *sk, struct pl_connection *conn, bool repairs)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -144,7 +144,7 @@ static __always_inline int start_before_send(struct sock *sk, struct pl_connecti
 		}
 	}
 	obey(sk, conn, &orders);
-	/* Of a message whose turn has come nothing is paced any more. */
+	/* A message whose turn has come is not paced any more. */
 	if (conn->stopping)
 		stop_pacing(sk, conn);
 	return settled;
@@ -175,7 +175,7 @@ static __noinline int space(struct sock *sk, struct pl_connection *conn)
 	return 0;
 }
 
-/* Tells the group of this connection's window. */
+/* Updates this connection's entry in its group. */
 static __always_inline void sample(const struct sock *sk, struct pl_connection *conn)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -196,7 +196,7 @@ static __always_inline void sample(const struct sock *sk, struct pl_connection *
 	member->retransmitted_segs = tp->total_retrans;
 }
 
-/* Bounds the window of what follows, in the group. Returns 1 when the base may grow again. */
+/* Applies the group's bounds to the window. Returns 1 when the base may grow again. */
 static __noinline int bound(struct sock *sk, struct pl_connection *conn)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -209,7 +209,7 @@ static __noinline int bound(struct sock *sk, struct pl_connection *conn)
 		see(sk, conn, &tcp);
 		pl_window_before_send(&conn->window, &uwnd, &tcp, &orders);
 		tp->snd_cwnd = orders.cwnd < tp->snd_cwnd_clamp ? orders.cwnd : tp->snd_cwnd_clamp;
-		/* BBR has a pace of its own, and takes any other for the path's. */
+		/* BBR sets its own pacing rate, and would measure any other as the path's. */
 		if (orders.pacing_bps && conn->policy.base != PL_BASE_BBR)
 			pace(sk, conn, orders.pacing_bps);
 		if (orders.stop)
@@ -280,9 +280,9 @@ static __always_inline void shorten_packets(struct sock *sk, const struct pl_con
 }
 
 /*
- * Returns 1 when the base is to count from its window: it is what a phase knew, or may
+ * Returns 1 when the base is to count from its window: a phase's state set it, or it may
  * grow again. `repairs`: the base repairs losses by PRR, which the start-up law may hasten;
- * BBR has a way of its own.
+ * BBR does not.
  */
 static __always_inline int before_send(struct sock *sk, bool repairs)
 {
@@ -309,7 +309,7 @@ static __always_inline int before_send(struct sock *sk, bool repairs)
 	return settled;
 }
 
-/* Of what an ACK acknowledged; 0 where it is not known. */
+/* RTT of the acknowledged segment; 0 where it is not known. */
 static __always_inline u32 rtt_of(const struct pl_connection *conn, const struct ack_sample *sample)
 {
 	return sample->rtt_us > 0 ? pl_exact_rtt(sample->rtt_us, conn->start.min_rtt_us) : 0;
@@ -375,7 +375,7 @@ static __always_inline int after_ack(struct sock *sk, struct pl_connection *conn
 {
 	int settled = 0;
 
-	/* Its end is looked at first: the verifier would go through that once for each way through the laws. */
+	/* The burst's end comes first: else the verifier follows it once for each path through the laws. */
 	if (conn->counted.held) {
 		pl_see_ack(conn, tcp_sk(sk));
 	} else {
@@ -390,7 +390,7 @@ static __always_inline int after_ack(struct sock *sk, struct pl_connection *conn
 	return settled;
 }
 
-/* An ACK at which the base does not look. */
+/* An ACK that the base does not see. */
 static __always_inline void ack_alone(struct sock *sk, const struct ack_sample *sample)
 {
 	struct pl_connection *conn = governed(sk);
@@ -426,7 +426,7 @@ static __always_inline u32 after_loss(struct sock *sk, u32 base)
 	if (slot && conn->policy.target == PL_TARGET_DELIVERY_RATE && !conn->counted.held) {
 		see(sk, conn, &tcp);
 		tcp.rtt_us = tcp_sk(sk)->rack.rtt_us;
-		/* Words of the path are read, and two are written, each by itself: no lock. */
+		/* Reads words of the path and writes two, each by itself: no lock. */
 		ssthresh = pl_ssthresh_after_loss(&conn->start, &slot->path, &tcp, tcp_sk(sk)->lost_out, base);
 	}
 	if (conn->even.since_us)
@@ -434,7 +434,7 @@ static __always_inline u32 after_loss(struct sock *sk, u32 base)
 	return ssthresh;
 }
 
-/* The window that an undo gives back, where the base gives `base`. */
+/* The window that an undo restores, where the base restores `base`. */
 static __always_inline u32 after_undo(struct sock *sk, u32 base)
 {
 	struct pl_connection *conn = governed(sk);
@@ -444,7 +444,7 @@ static __always_inline u32 after_undo(struct sock *sk, u32 base)
 	return conn && conn->slot ? pl_window_undo(&conn->window, base) : base;
 }
 
-/* What had arrived at a timeout: only what comes after it shows that the path works. */
+/* Notes tp->delivered at a timeout: only later deliveries show that the path works. */
 static __always_inline void note_state(struct sock *sk, u8 new_state)
 {
 	struct pl_connection *conn;
@@ -454,7 +454,7 @@ static __always_inline void note_state(struct sock *sk, u8 new_state)
 	conn = governed(sk);
 	if (!conn)
 		return;
-	/* Of one that came under the policy later, nothing else tells. */
+	/* A connection that came under the policy later has no other count of timeouts. */
 	if (!conn->counted.watched)
 		pl_count_timeout(conn);
 	if (!has_start(conn) || conn->counted.held)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a policy asks of the congestion control besides the laws: quick ACKs (ack.every = 1),
- * a fixed window (window.fixed), and the initial window wherever slow start begins again
+ * Keys of a policy that the congestion control applies besides the laws: quick ACKs (ack.every
+ * = 1), a fixed window (window.fixed), and the initial window wherever slow start begins again
  * (window.again). ligon-1999, Table 2: -d 1, beo_slow and beo_slow -t.
  *
  * The kernel has no lasting quick-ACK mode that a program may set: TCP_QUICKACK holds for
@@ -81,7 +81,7 @@ static __noinline int tune_after_ack(struct sock *sk, struct pl_connection *conn
 
 	if (conn->quick == PL_QUICK_ON) {
 		tp->ecn_flags |= TCP_ECN_OK | TCP_ECN_SEEN;
-		/* For data that comes with this ACK: that is looked at in another order. */
+		/* For data in this ACK's segment: the receive fast path handles it before the ACK. */
 		tp->inet_conn.icsk_ack.pending |= ICSK_ACK_NOW;
 	}
 	if (conn->policy.window_fixed_segs)

@@ -3,33 +3,32 @@
  * Even streams: the connections of a job to one destination share one window.
  *
  * A program that stripes its data over parallel connections is as fast as the slowest of
- * them times their number. Each by itself, they are uneven for long: who began earlier, or
- * lost less, has the larger window. Here the path has the window, and each stream an equal
- * part of it:
+ * them times their number. Each by itself, they are uneven for long: the earlier one, or the
+ * one with less loss, has the larger window. Here the path has the window, and each stream an
+ * equal part of it:
  *
  *     a stream's window grows           the path's grows by as much
  *     a stream loses                    it reduces its own part, the path's falls by that
  *     before each transmission          a stream's window = path's window / streams
  *
- * So the algorithm decides, as often and as much as it would for so many connections, how
- * many segments are under way together; only their division is changed. A stream that ends
- * leaves its part to the others. In Recovery and Loss a stream's window is the kernel's own
- * (PRR); after that it gets its part again, which the others' losses and growth have made.
+ * So the base algorithm decides the total inflight, with as much growth and reduction as for
+ * so many separate connections; only its division is changed. A stream that ends leaves its
+ * part to the others. In Recovery and Loss a stream's window is the kernel's own (PRR); after
+ * that it gets its part again, as the others' losses and growth have left it.
  *
- * Windows that are equal are not enough: a stream that repairs a loss, or waits for a
- * timeout, falls behind, and the program waits for it. So a stream that has delivered less
- * than the mean of all has up to a quarter more than an equal part, until it has caught up,
- * and those that are ahead have as much less. What one delivered before another began does
- * not count.
+ * Equal windows are not enough: a stream that repairs a loss, or waits for a timeout, falls
+ * behind, and the program waits for it. So a stream that has delivered less than the mean of
+ * all has up to a quarter more than an equal part, until it has caught up, and those that are
+ * ahead have as much less. Segments delivered before another stream began do not count.
  *
- * A connection whose program does not keep it busy is no stream: it would have a part that
- * it does not use, and the others' would grow as slowly as if it did. It takes what it has in
- * flight with it, and comes back with its window.
+ * An app-limited connection is no stream: it would have a part that it does not use, and the
+ * others' would grow as slowly as if it did. It leaves with its inflight, and comes back with
+ * its window.
  *
- * What a stream is below its part it is given in small steps, as ACKs come in, and not as
- * one burst. The slow start of a stream that begins beside others ends at once when their
- * window is known to be full: one of them has lost, or has left slow start. Else it would
- * overrun the queue of all.
+ * A stream below its part grows to it in small steps, as ACKs come in, and not as one burst.
+ * The slow start of a stream that begins beside others ends at once when their window is
+ * known to be full: one of them has lost, or has left slow start. Else it would overflow the
+ * queue of all.
  *
  * Congestion Manager (RFC 3124) and TCB interdependence (RFC 9040) share a window in the
  * same way. Integer arithmetic only; no clock, no kernel type. The caller holds the path's
@@ -46,7 +45,7 @@
 #define PL_EVEN_LAG_MOST 4 /* by a part of so many more than its equal part, at most */
 #define PL_EVEN_TURN_SHIFT 17 /* of a time in microseconds: the remainder of the division goes round each 131 ms */
 
-/* State of one connection. All zero is the right beginning. */
+/* State of one connection. All zero at first. */
 struct pl_even {
 	__u64 since_us; /* of the path's streams, of which it is one; 0: of none */
 	__u64 progress_segs; /* delivered since it is; it began with the mean of the others */
@@ -57,13 +56,13 @@ struct pl_even {
 	__u32 reserved;
 };
 
-/* Whether a connection is a stream of this path. What the path knew is gone when it was forgotten. */
+/* Whether a connection is a stream of this path, and not of one that was forgotten since. */
 static __always_inline int pl_even_is_in(const struct pl_even *e, const struct pl_path *path)
 {
 	return e->since_us && e->since_us == path->even_since_us;
 }
 
-/* The window of all becomes larger or smaller; the least that it has is enough for each. Returns the change. */
+/* Changes the window of all, not below the minimum of each stream. Returns the change. */
 static __always_inline __s32 pl_even_change(struct pl_path *path, __s32 segs)
 {
 	__s32 least = path->even_streams * PL_EVEN_LEAST_SEGS, was = path->even_segs, is = was + segs;
@@ -90,7 +89,7 @@ static __always_inline __u32 pl_even_part(const struct pl_even *e, const struct 
 	return part < PL_EVEN_LEAST_SEGS ? PL_EVEN_LEAST_SEGS : part;
 }
 
-/* What a stream has more than an equal part of so many segments, or less, to be where the others are. */
+/* Segments of a stream above its equal part `part`, or below, with which it reaches the mean of all. */
 static __always_inline __s32 pl_even_catch_up(struct pl_even *e, struct pl_path *path, __u32 part)
 {
 	__u64 mean = path->even_progress / pl_even_streams(path), own = e->progress_segs;
@@ -100,7 +99,7 @@ static __always_inline __s32 pl_even_catch_up(struct pl_even *e, struct pl_path 
 		change = (own - mean) / PL_EVEN_LAG_ROUNDS;
 		return -(__s32)(change < most ? change : most);
 	}
-	/* One that had nothing to send for long need not make up for all of that. */
+	/* A stream that was idle for long does not make up for all of that time. */
 	if (mean - own > longest) {
 		e->progress_segs = mean - longest;
 		path->even_progress += e->progress_segs - own;
@@ -109,7 +108,7 @@ static __always_inline __s32 pl_even_catch_up(struct pl_even *e, struct pl_path 
 	return change < most ? change : most;
 }
 
-/* What has arrived of a stream counts. */
+/* Counts the delivered segments of a stream. */
 static __always_inline void pl_even_advance(struct pl_even *e, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u32 more = tcp->delivered_segs - e->delivered_segs;
@@ -124,7 +123,7 @@ static __always_inline void pl_even_join(struct pl_even *e, struct pl_path *path
 	__u32 part;
 
 	if (!path->even_streams || !path->even_since_us) {
-		/* An earlier one that never left is of another time. */
+		/* A new generation: an earlier stream that never left is not in it. */
 		path->even_since_us = tcp->now_us > path->even_since_us ? tcp->now_us : path->even_since_us + 1;
 		path->even_streams = 0;
 		path->even_segs = 0;
@@ -153,7 +152,7 @@ static __always_inline void pl_even_leave(struct pl_even *e, struct pl_path *pat
 	e->since_us = 0;
 }
 
-/* It waits for its program: what it has in flight goes on, and is not the others'. */
+/* The stream is app-limited: its inflight leaves the window of all with it. */
 static __always_inline void pl_even_rest(struct pl_even *e, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u32 part = pl_even_part(e, path, tcp->now_us);

@@ -70,7 +70,7 @@ static __always_inline int pl_incast_begin(struct pl_start *s, const struct pl_p
 
 	if (!spread_us || segs < 2 || segs > PL_LEAD_SEGS)
 		return 0;
-	/* BBR would take the pace for the path's rate. */
+	/* BBR would measure the pacing rate as the path's. */
 	if (policy->base == PL_BASE_BBR)
 		return 0;
 	s->spread_segs = segs;

@@ -168,7 +168,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		t.acked = s->train_took_segs;
 		t.acked_us = s->train_took_us;
 	}
-	/* The verifier need not tell the ways apart that lead here: half of what it would look at. */
+	/* Merges the verifier's states of the paths to here: half of its instructions. */
 	asm volatile("" : "+r"(t.acked));
 	if (measured)
 		s->lead_bps = 0;

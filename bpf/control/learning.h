@@ -122,7 +122,7 @@ static __always_inline void pl_keep_learned(struct pl_start *s, struct pl_path *
 		learned = most;
 	if (learned > path->rate_bps)
 		path->rate_bps = learned;
-	/* Of a message within the initial window only the last ACK was looked at. */
+	/* Of a message within the initial window the law saw only the last ACK. */
 	if (!s->flight_segs && done <= PL_LEAD_SEGS)
 		s->flight_segs = done;
 	if (s->flight_segs > path->flight_segs)

@@ -5,26 +5,25 @@
  *
  * A process is in one phase class at a time: 0 while it sends point to point, others
  * in its collectives. The share of a path that a connection gets differs from class
- * to class, and changes at once with the class. So what was learned is kept per
- * class, and a connection that sees its process in another class goes on with what
- * that class knew.
+ * to class, and changes at once with the class. So the estimates are kept per class,
+ * and a connection whose process has changed the class goes on with that class's.
  *
  * How it differs from the paper:
  * - The paper keeps ssthresh, per connection and for two classes, and forces slow
  *   start at each switch, which starts pacing at the restored ssthresh. Target
  *   `ssthresh` does that, for PL_PHASE_SLOTS classes per connection.
  * - Target `delivery-rate` keeps a whole path per class besides: rate, minimum RTT,
- *   who is on it. With nothing in flight the next burst starts at the class's own
- *   rate; with data in flight the window becomes the class's at once, and what is
- *   missing in the path is sent paced.
- * - The breaker is the class's own: starts that lose in a collective, where all send
- *   at once, say nothing of those that have the path to themselves.
+ *   active connections. With nothing in flight the next burst starts at the class's
+ *   own rate; with data in flight the window becomes the class's at once, and the
+ *   increase is sent paced.
+ * - The breaker is the class's own: lossy starts in a collective, where all send at
+ *   once, are no sign for starts that are alone on the path.
  * - A class seen for the first time begins as a new connection does, and so does one
  *   whose estimate has expired.
- * - While the base repairs a loss the switch waits: its window is then of the loss
- *   and of no phase.
+ * - While the base repairs a loss the switch waits: its window then depends on the
+ *   loss and on no phase.
  *
- * Bytes that the old phase left in the socket's buffer go out under the new one.
+ * Bytes of the old phase in the socket's buffer are sent under the new one.
  */
 #ifndef PACELINE_PHASES_H
 #define PACELINE_PHASES_H
@@ -34,7 +33,7 @@
 #define PL_PHASE_SLOTS 8 /* classes that one connection remembers: the last ones used */
 #define PL_PHASE_CLASS_BITS 8 /* of a phase; above them the generation */
 
-/* What a connection keeps of a class that it is not in. */
+/* A connection's state of a class that it is not in. */
 struct pl_phase_slot {
 	__u64 left_us; /* when it was left; 0: the slot is free */
 	__u64 breaker_until_us; /* the start-up law's, as is the next */
@@ -43,7 +42,7 @@ struct pl_phase_slot {
 	__u32 ssthresh; /* segments; 0: none was set */
 };
 
-/* State of one connection. All zero is the right beginning: class 0. */
+/* State of one connection. All zero at first: class 0. */
 struct pl_phases {
 	__u32 phase; /* the phase that the connection is in */
 	__u32 switches;
@@ -74,8 +73,8 @@ static __always_inline __u32 pl_phase_slot_for(const struct pl_phases *phases)
 }
 
 /*
- * The phase under which this connection knew the class before the class got another
- * meaning: what was learned in it is of no use any more. 0: none.
+ * The phase of the class before the class got another meaning, if this connection has
+ * state of it, which is of no use any more. 0: none.
  */
 static __always_inline __u32 pl_phase_stale(const struct pl_phases *phases, __u32 phase)
 {
@@ -89,8 +88,8 @@ static __always_inline __u32 pl_phase_stale(const struct pl_phases *phases, __u3
 }
 
 /*
- * Gives the start-up law the phase's breaker back. Returns what the phase's ssthresh is
- * still worth; 0 when it is not known.
+ * Restores the phase's breaker for the start-up law. Returns the phase's ssthresh, reduced
+ * by its age; 0 when it is not known.
  */
 static __always_inline __u32 pl_phase_restore(const struct pl_phases *phases, __u32 phase, struct pl_start *s,
 					      const struct pl_policy *policy, __u64 now_us)
@@ -131,7 +130,7 @@ static __always_inline void pl_phase_leave(struct pl_phases *phases, struct pl_s
 	if (s->spread_segs)
 		pl_incast_end(s, tcp, orders);
 	pl_leave_path(s, path);
-	/* What comes now says nothing of the old class's messages. */
+	/* The counters that follow are no samples of the old class's messages. */
 	s->sent0 = tcp->sent_segs;
 	s->retransmitted0 = tcp->retransmitted_segs;
 	s->state = tcp->packets_out ? PL_START_BASE : PL_START_IDLE;
@@ -163,7 +162,7 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 	pl_see_first_rtt(path, tcp);
 	rate = path->min_rtt_us ? pl_rate_or_forget(path, policy, tcp->now_us) : 0;
 	if (!tcp->packets_out) {
-		/* The start-up law begins the next burst; what it does not know, it learns. */
+		/* The start-up law begins the next burst, and learns an unknown rate. */
 		if (!rate) {
 			orders->ssthresh = ssthresh ? ssthresh : PL_NO_SSTHRESH;
 			if (tcp->cwnd > PL_LEAD_SEGS)
@@ -172,7 +171,7 @@ static __always_inline void pl_phase_enter(struct pl_phases *phases, __u32 phase
 		return;
 	}
 	if (!rate) {
-		/* Its windows are the other phase's; what the path gives can be learned. */
+		/* Its windows are the other phase's; the path's rate can be learned. */
 		s->learning = 1;
 		s->seen_segs = tcp->delivered_segs;
 		s->retransmitted0 = tcp->retransmitted_segs;

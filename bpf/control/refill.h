@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
  * A window that has emptied within a burst, because the application had nothing to send for a part of a round
- * trip: rings of all-reduce, pipelined requests, streams. No ACK is left to clock what is written next, and a
+ * trip: rings of all-reduce, pipelined requests, streams. No ACK is left to clock the next write, and a
  * whole window of it would leave at the rate of the host's interface. Until its own ACKs come, a round trip
- * later, it is paced at the path's rate. RFC 7661 (4.4.1) asks for such pacing, and BBR paces always.
+ * later, it is paced at the path's rate. RFC 7661 (4.4.1) recommends such pacing, and BBR always paces.
  *
- * It is asked for by tp->app_limited, not by the room in the window alone: one ACK for many segments, as GRO
- * makes them in a transfer, has the same effect and needs no help, because the packets around it keep time.
+ * Its condition is tp->app_limited, not the room in the window alone: one ACK for many segments, as GRO makes
+ * them in a transfer, has the same effect and needs no pacing, because the ACK clock goes on around it.
  */
 #ifndef PACELINE_REFILL_H
 #define PACELINE_REFILL_H
@@ -24,8 +24,8 @@ static __always_inline int pl_wants_refill(const struct pl_start *s, int app_lim
 }
 
 /*
- * The rate of what is sent into such a window; 0: it is not paced. A path that the initial window fills needs
- * no pace; beside the standing queue of other flows it would get too little (pl_pace_window); and in a queue
+ * The pacing rate into such a window; 0: none. A path that the initial window fills needs no
+ * pacing; beside the standing queue of other flows it would get too little (pl_pace_window); and in a queue
  * shorter than a paced packet of TSO the unpaced ones are shorter.
  */
 static __always_inline __u64 pl_refill_rate(const struct pl_start *s, const struct pl_path *path,
@@ -60,7 +60,7 @@ static __always_inline void pl_refill(struct pl_start *s, const struct pl_path *
 	orders->pacing_bps = rate / (path->active + !pl_on_path(s, path));
 }
 
-/* Whether an ACK of what was paced has come: ACKs are the clock again. */
+/* Whether an ACK of a paced segment has come: ACKs are the clock again. */
 static __always_inline int pl_is_refilled(const struct pl_start *s, const struct pl_tcp *tcp)
 {
 	return s->refilling && (__s32)(tcp->una - s->paced_end) > 0;

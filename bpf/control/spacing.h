@@ -2,13 +2,13 @@
 /*
  * Spacing of packets: TRC-TCP, kamezawa-2004, 4.
  *
- * A window that leaves at the interface's rate meets queues that a window spread over its
+ * A window that leaves at the interface's rate builds queues that a window spread over its
  * round trip does not. Two means, each by itself or together:
  *
  * - Clustered packet spacing (4.2): in slow start one window is spread over one round trip,
  *   at the rate that the next round trip's window needs, cwnd(n+1)/RTT. When slow start is
- *   over the pace ends, and the ACKs keep the packets apart. The paper had a timer of its
- *   own send them; here the kernel's pacing does.
+ *   over the pacing ends, and the ACKs keep the packets apart. The paper sends them by a
+ *   timer of its own; here the kernel's pacing does.
  * - An inter-packet gap (4.1): so many bytes more between packets than the interface leaves,
  *   8 to 1023 with the paper's. That is a rate: line rate * MTU / (MTU + gap). The paper has
  *   the interface insert it, between all packets of all connections and always. Here it is
@@ -23,7 +23,7 @@
 
 #define PL_FRAME_BYTES 90 /* of a segment's frame beside its payload: IPv4, TCP with timestamps, Ethernet and its usual gap */
 
-/* The pace that a gap leaves, of payload; 0: no gap is asked for. */
+/* The pacing rate that a gap leaves, of payload; 0: no gap in the policy. */
 static __always_inline __u64 pl_gap_rate(const struct pl_policy *policy, __u32 mss)
 {
 	if (!policy->line_rate_bps || !policy->gap_bytes)
@@ -31,7 +31,7 @@ static __always_inline __u64 pl_gap_rate(const struct pl_policy *policy, __u32 m
 	return policy->line_rate_bps * mss / (mss + PL_FRAME_BYTES + policy->gap_bytes);
 }
 
-/* The pace of the next packet; 0: none. `started`: a start is paced by a law of its own. */
+/* Pacing rate of the next packet; 0: none. `started`: the start-up law paces a start. */
 static __always_inline __u64 pl_spacing_rate(const struct pl_policy *policy, const struct pl_tcp *tcp, int started)
 {
 	__u64 gap = pl_gap_rate(policy, tcp->mss), rate = 0;

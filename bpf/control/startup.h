@@ -17,9 +17,9 @@
  *   nothing is in flight and cwnd < ssthresh, stopped at the first ACK. (The
  *   paper prints the target as "RTT/ssthresh": that is the gap between packets,
  *   as the sentence after it shows.)
- * - Target `delivery-rate` starts at what the path delivered. ssthresh falls
- *   with each loss and after idle says little about the path; the spacing of
- *   the ACKs of a paced train says what the path carried of it.
+ * - Target `delivery-rate` starts at the path's delivery rate. ssthresh falls with
+ *   each loss and after idle is no estimate of the path; the ACK spacing of a paced
+ *   train is a rate sample.
  *   A train leaves over a span S and its ACKs arrive over a span A. A path with
  *   room has A = S; a full path stretches the train, and S/A of the rate is its
  *   delivery rate. An app-limited sender stretches both spans alike, so idle time

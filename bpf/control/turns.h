@@ -69,10 +69,10 @@ static __always_inline int pl_turn_wants(struct pl_start *s, const struct pl_pat
 {
 	__u64 gap_us = PL_TURN_GAP_MAX_US;
 
-	/* BBR would take the pace for the path's. */
+	/* BBR would measure the pacing rate as the path's. */
 	if (path->min_rtt_us > PL_TURN_RTT_US || policy->base == PL_BASE_BBR)
 		return 0;
-	/* A long write may come segment by segment; then the last message tells how long they are. */
+	/* A long write may come segment by segment; then the last message shows their length. */
 	if (tcp->unsent <= PL_LEAD_SEGS * tcp->mss && s->burst_segs <= PL_LEAD_SEGS)
 		return 0;
 	if (path->rate_bps)
@@ -118,7 +118,7 @@ static __always_inline void pl_turn_end(struct pl_start *s, struct pl_turn *turn
 	s->turn_held = 0;
 }
 
-/* One turn less; none if it is of before the map was made. */
+/* One turn less, never below 0: the turn may be of an earlier map. */
 static __always_inline void pl_turn_waits_no_longer(struct pl_turn *turn)
 {
 	if (turn->waiting)
@@ -198,10 +198,10 @@ static __always_inline void pl_turn_ask(struct pl_start *s, struct pl_turn *turn
 }
 
 /*
- * The first message of a connection, which incast.h lets begin with few segments. Those
- * that a host begins together leave its own port one after the other: the few would only
- * put them out of the order in which an all-to-all sends them, each host to another one.
- * With it, sixteen hosts went on at 63 Mbit/s of 94 with 16 KB, and go on at 85 without.
+ * The first message of a connection, which begins with few segments by incast.h. Messages that
+ * a host begins together leave its own port one after the other: the few would only change
+ * the order in which an all-to-all sends them, each host to another one. Sixteen hosts with
+ * 16 KB reach 63 Mbit/s of 94 with the few segments, and 85 without.
  */
 static __always_inline void pl_turn_first(struct pl_start *s, struct pl_turn *turn, const struct pl_tcp *tcp,
 					  struct pl_orders *orders)

@@ -19,7 +19,7 @@
  *   70 % of a base_cwnd of 500 is more than an effective cwnd of 100. A lifted window that
  *   was in flight is reduced as any other: repairing 130 segments with 70 % of a base_cwnd
  *   of 60 would leave the path half empty. Where a cap of 100 came while 200 were in flight,
- *   100 is what is left of them: 70 would be a second reduction. For the same reason the
+ *   100 are left of them: 70 would be a second reduction. For the same reason the
  *   kernel's recovery (PRR) sees the effective cwnd: it reduces in proportion to the window
  *   before the loss. An undo restores base_cwnd.
  * - Where the effective cwnd rises at once (a cap is raised or goes, a lift begins) it
@@ -39,16 +39,16 @@
 
 #include "path.h"
 
-/* State of one connection. All zero is the right beginning: nothing is bounded. */
+/* State of one connection. All zero at first: no bound. */
 struct pl_window {
 	__u64 step_us; /* when the effective cwnd was last let grow */
 	__u32 base_cwnd; /* the base algorithm's cwnd while the effective one differs; else 0 */
 	__u32 effective_cwnd; /* last written to the socket */
-	__u32 ceiling; /* what the last bound left; grows to what is wanted; 0: no bound */
+	__u32 ceiling; /* the last bounded window; grows to the wanted one; 0: no bound */
 	__u32 undo; /* base_cwnd before the last loss; 0: it was the effective one */
 	__u8 binds; /* 1: the effective cwnd is less than base_cwnd */
-	__u8 held; /* 1: and the base was not told since that it may grow again */
-	__u8 pacing; /* 1: what the window adds is being paced */
+	__u8 held; /* 1: and orders->settled has not let the base grow since */
+	__u8 pacing; /* 1: the window's increase is being paced */
 };
 
 /* Adds a bound to others: all hold, and the cap above the lift. */
@@ -147,8 +147,8 @@ static __always_inline void pl_window_grow(struct pl_window *w, __u32 wanted, co
 /*
  * Called before each transmission, after all other laws. `tcp->cwnd` is base_cwnd, `uwnd`
  * the bound now: zero where there is none.
- * orders->cwnd is the window; orders->settled says that the base may grow again after it
- * had been held; orders->stop that what was paced has left.
+ * orders->cwnd is the window; orders->settled: the base may grow again after it had been
+ * held; orders->stop: the paced increase has left.
  */
 static __always_inline void pl_window_before_send(struct pl_window *w, const struct pl_uwnd *uwnd,
 						  const struct pl_tcp *tcp, struct pl_orders *orders)
@@ -166,7 +166,7 @@ static __always_inline void pl_window_before_send(struct pl_window *w, const str
 		pl_window_grow(w, wanted, tcp);
 	else if (w->ceiling || wanted < base_cwnd)
 		w->ceiling = wanted;
-	/* What was added goes out over a round trip; then the ACKs keep time again. */
+	/* The increase is sent over a round trip; then the ACKs are the clock again. */
 	if (w->pacing && w->ceiling >= wanted &&
 	    (tcp->now_us - w->step_us >= tcp->srtt_us || !tcp->unsent || tcp->recovering)) {
 		w->pacing = 0;
