@@ -124,7 +124,7 @@ static struct bound *find(const char *name)
 	};
 	unsigned int i, j;
 
-	/* Most names are told apart by this. */
+	/* This rejects most names. */
 	if ((name[0] != 'M' || name[1] != 'P') && (name[0] != 'm' || name[1] != 'p'))
 		return NULL;
 	for (i = 0; i < 2; i++)
@@ -149,7 +149,7 @@ static void visit_slot(const struct object *object, const Elf64_Rela *rela, bool
 	bound = find(object->names + symbol->st_name);
 	if (!bound)
 		return;
-	/* Empty: it is a weak reference, and the object was told that there is none. */
+	/* Empty: a weak reference that the linker could not resolve. */
 	now = __atomic_load_n(slot, __ATOMIC_RELAXED);
 	if (!now)
 		return;
@@ -157,7 +157,7 @@ static void visit_slot(const struct object *object, const Elf64_Rela *rela, bool
 		bound->referred = true;
 		return;
 	}
-	/* Not yet filled, a slot leads to the object's own stub. Else somebody was here. */
+	/* Not yet filled, a slot leads to the object's own stub. Else another tool has filled it. */
 	function = atomic_load_explicit(&bound->next->function, memory_order_relaxed);
 	if (function && (now == function || (type == CALL_SLOT && is_inside(object, now))))
 		fill(object, slot, bound->wrapper);

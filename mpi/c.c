@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The C entry points. Exported are those that every library of MPI-3 has; what came later
- * is bound (bind.h).
+ * The C entry points. Exported are those that every library of MPI-3 has; later ones are
+ * bound (bind.h).
  */
 #include "bind.h"
 #include "collectives.h"

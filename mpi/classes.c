@@ -4,14 +4,14 @@
  * process uses its first few: walking it costs less than a hash table that must
  * allow deletion, and a thread's last place is tried first.
  *
- * A place is pinned, and only then is its key looked at again; who takes a key away
- * does that first, and then looks whether the place is pinned. Both are sequentially
- * consistent, so at least one of the two sees the other, and a pinned place with
- * the right key keeps its class. Everything but pinning is done under the lock.
+ * A reader pins a place and then checks its key again; an eviction clears the key and then
+ * checks the pins. Both are sequentially consistent, so at least one of the two sees the
+ * other, and a pinned place with the right key keeps its class. Everything but pinning is
+ * done under the lock.
  *
  *     key != 0               in the table; has a class
  *     key == 0, class != 0   forgotten while in use: freed when released last
- *     key == 0, class == 0   empty; Paceline's class 0 is nobody's
+ *     key == 0, class == 0   empty; no place has Paceline's class 0
  */
 #include "classes.h"
 

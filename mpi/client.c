@@ -34,8 +34,8 @@ bool client_load(void)
 	void *library = RTLD_DEFAULT;
 
 	/*
-	 * One in a process, as it knows the classes that were given out: first the
-	 * program's own, if it is linked with one or has opened it.
+	 * One library per process, as it assigns the classes: first the program's
+	 * own, if it is linked with one or has opened it.
 	 */
 	if (!dlsym(RTLD_DEFAULT, "paceline_enter")) {
 		library = dlopen(NAME, RTLD_NOW | RTLD_NOLOAD);

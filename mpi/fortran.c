@@ -13,7 +13,7 @@
  * reach C's MPI_X, others PMPI_X, which the C wrappers would miss: all are wrapped,
  * and phase_nested keeps those of the first sort from counting twice.
  *
- * Nobody asks at run time which of these there are, so all are exported but persistent
+ * No program tests at run time which of these exist, so all are exported but persistent
  * collectives, which are bound as in C (bind.h).
  *
  * INTEGERs are of 4 bytes: programs and libraries built with -fdefault-integer-8 are

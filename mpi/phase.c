@@ -20,7 +20,7 @@ void phase_leave(int place)
 	phase_nested = false;
 	if (place == NO_PLACE)
 		return;
-	client.leave(); /* also what an enter counted that did not switch */
+	client.leave(); /* also for an enter that counted but did not switch */
 	classes_release(place);
 }
 

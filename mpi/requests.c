@@ -2,11 +2,10 @@
 /*
  * A hash table of requests by handle, under one lock.
  *
- * A handle is looked up before the library completes it, not after: another thread
- * may be given the same value for its next request as soon as it is free. What is
- * found is claimed by the calling thread, and stays its own until it is settled. If
- * a new request comes with a handle that is in the table, then the old one is
- * complete, however that came about: it makes room.
+ * A handle is looked up before the library completes it, not after: another thread may
+ * get the same value for its next request as soon as it is free. The calling thread
+ * claims the request, until it is settled. If a new request has a handle that is in the
+ * table, then the old one is complete in some other way, and is removed.
  *
  *                 track            start
  *     nonblocking ----> running    idle ----> running     persistent
@@ -96,7 +95,7 @@ static void put_aside(struct request *request)
 	spare = request;
 }
 
-/* Whoever has claimed a request ends it and puts it aside. */
+/* The claiming thread ends a request and puts it aside. */
 static void drop(struct request *request)
 {
 	take_out(request);
@@ -239,9 +238,9 @@ bool requests_claim(struct claims *claims, struct handles handles, int count)
 }
 
 /*
- * The library puts a null handle in place of a request that is no more. Only where
- * a handle stays, as a persistent one does, the rest of the outcome is asked: that
- * way nothing hangs on positions alone, which MPICH 4.0 gives from 0 in mpi_f08.
+ * The library replaces the handle of a freed request by a null handle. Only where a
+ * handle stays, as of a persistent request, the rest of the outcome decides: so little
+ * depends on positions, which MPICH 4.0 counts from 0 in mpi_f08.
  */
 static bool is_complete(const struct request *request, const struct claims *claims,
 			const struct outcome *outcome)

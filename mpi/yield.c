@@ -2,8 +2,8 @@
 /*
  * sched_yield() that sleeps. A rank that waits for a message calls it again and again
  * (Open MPI: mpi_yield_when_idle), and where many hosts share few CPUs, as in a lab, such
- * ranks leave no idle time: nobody could tell whether the CPU or the network set the pace.
- * The lab's programs load this; nobody else does.
+ * ranks leave no idle time, and it would not show whether the CPU or the network limits.
+ * Only the lab's programs load this.
  */
 #include <sched.h>
 #include <time.h>
