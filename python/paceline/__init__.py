@@ -46,7 +46,7 @@ __version__ = "0.1.0"
 CLASSES = 64
 """Classes are 0 to CLASSES - 1. A connection remembers the 8 last used."""
 
-# What the library returns; see include/paceline.h.
+# Return values of the library; see include/paceline.h.
 _ERANGE = -1
 _EUNBALANCED = -2
 _EFULL = -3
@@ -69,7 +69,7 @@ def _candidates():
     here = os.path.dirname(os.path.abspath(__file__))
     return [
         (None, ctypes.DEFAULT_MODE),  # what the program is linked with
-        # What the process has opened: the MPI shim may have.
+        # An instance that the process, or the MPI shim, has opened.
         ("libpaceline.so", ctypes.DEFAULT_MODE | getattr(os, "RTLD_NOLOAD", 0)),
         (os.path.join(here, "libpaceline.so"), ctypes.DEFAULT_MODE),
         (os.path.join(here, "..", "..", "..", "libpaceline.so"), ctypes.DEFAULT_MODE),
@@ -99,14 +99,14 @@ class _State:
     def __init__(self):
         self.process = os.getpid()
         self.lock = threading.Lock()
-        # Per thread: how many enters are to be left.
+        # Per thread: enters without their leave.
         self.thread = threading.local()
         # Of begin(): token to the library's own.
         self.begun = {}
         self.next_token = 0
-        # Given out where the library gives out none.
+        # Assigned where the library assigns none.
         self.given = set()
-        # Whether it was said that all of this has no effect.
+        # Whether the warning that all of this has no effect was given.
         self.told = False
 
 
@@ -179,7 +179,7 @@ def enter(class_id):
     number = _checked(class_id)
     _warn_if_in_vain()
     if _library is not None and _library.paceline_enter(number) == _EFULL:
-        # It counts this one all the same.
+        # The library counts this enter all the same.
         _library.paceline_leave()
         raise _full()
     thread = _state.thread

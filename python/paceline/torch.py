@@ -145,7 +145,7 @@ def _marked_collective(function, kind):
         try:
             future = future()
         except RuntimeError:
-            # This backend gives none: when the collective ends is not known.
+            # This backend returns none: the end of the collective is not known.
             _end(token)
             return work
         _end_with(future, token)
