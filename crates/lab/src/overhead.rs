@@ -22,8 +22,8 @@ use crate::CaseError;
 
 /// Time for slow start and buffers to settle before anything is counted.
 const SETTLING_NS: u64 = 100_000_000;
-/// An interval wider than this share of the median says that the machine was too
-/// busy to tell.
+/// With an interval wider than this share of the median the comparison is invalid: the
+/// machine was too busy.
 const WIDEST: f64 = 0.04;
 
 /// The variants.
@@ -63,7 +63,7 @@ pub struct Overhead {
     pub confidence: f64,
     /// Least ratio that passes.
     pub least_ratio: f64,
-    /// False if the interval is too wide to tell.
+    /// False if the interval is too wide.
     pub valid: bool,
     /// Whether the median ratio is at least `least_ratio`.
     pub pass: bool,

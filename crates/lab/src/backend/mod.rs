@@ -13,8 +13,8 @@ use paceline_machine::guest;
 use crate::network::bottleneck;
 use crate::workload;
 
-/// The first process of a guest that was booted for a plan, or for a command: does that
-/// and powers off.
+/// The first process of a guest that was booted for a plan, or for a command: runs it and
+/// powers off.
 pub fn guest_main() -> ! {
     guest::init_main(|plan, sink| {
         let means = plan.topology.bottleneck.unwrap_or(Means::Kernel);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The Paceline job that the senders' sockets are born in, where the variant has a
+//! The Paceline job in which the senders' sockets are made, where the variant has a
 //! policy.
 
 use std::fs;
@@ -54,7 +54,7 @@ pub struct Job {
     job: Option<job::Job>,
     /// Keeps the job's cgroup populated: an empty one is a leftover to the agent.
     holder: Child,
-    /// The job's, and the one that this process came from.
+    /// The job's, and this process's former one.
     cgroups: [PathBuf; 2],
 }
 
@@ -106,7 +106,7 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         drop(self.holder.stdin.take());
-        // What cannot be cleaned now, the next job's start cleans.
+        // The next job's start removes a remainder.
         drop(self.holder.wait());
         drop(self.job.take().map(job::Job::end));
     }

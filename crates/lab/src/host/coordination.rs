@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A coordinator for the streams of a workload, and the client of the one machine that
-//! all of the lab's hosts are: the commands that a user would start.
+//! A coordinator for the streams of a workload, and the client on the one machine of all
+//! of the lab's hosts: the commands that a user would start.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -61,7 +61,7 @@ impl Coordination {
         }
     }
 
-    /// Waits until the coordinator knows this many streams. A user starts the coordinator
+    /// Waits until the coordinator has this many streams. A user starts the coordinator
     /// before a transfer, and the start-up time of two programs in a guest is not part of the
     /// transfer.
     pub fn await_streams(&mut self, streams: usize) -> Result<(), CaseError> {
@@ -92,7 +92,7 @@ impl Coordination {
         ))
     }
 
-    /// The coordinator dies; its client goes on looking for it.
+    /// Kills the coordinator; its client goes on trying to reach it.
     pub fn kill_server(&mut self) {
         end(&mut self.server);
     }

@@ -3,9 +3,8 @@
 //! which matsuda-2005, 4.6, measured the cost of pacing.
 //!
 //! The loop runs at the scheduler's least priority (SCHED_IDLE) on the machine's one CPU,
-//! so that whatever else there is to do goes first. Turns that it does not make are time
-//! that went elsewhere, to the instruction: the kernel's own account of idle time has
-//! steps of 10 ms.
+//! so that all other work goes first. Missing turns are the CPU time of that work, to the
+//! instruction: the kernel's own account of idle time has steps of 10 ms.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -16,9 +15,9 @@ use paceline_net::Doing;
 
 use crate::CaseError;
 
-/// The loop alone, before its speed is taken.
+/// The loop alone, before its speed is measured.
 const SETTLING_NS: u64 = 20_000_000;
-/// Over which its speed is taken.
+/// Time over which its speed is measured.
 const ALONE_NS: u64 = 200_000_000;
 
 const RESTS: u32 = 0;
@@ -47,10 +46,10 @@ pub struct Stretch {
 }
 
 impl EmptyLoop {
-    /// Starts the loop and takes its speed while nothing else is to be done.
+    /// Starts the loop and measures its speed while nothing else runs.
     ///
     /// # Errors
-    /// If the machine has more than one CPU: what is sent would not take the loop's.
+    /// If the machine has more than one CPU: sending would not take the loop's.
     pub fn start() -> Result<Self, CaseError> {
         let cpus = std::thread::available_parallelism().doing("counting the CPUs")?;
         if cpus.get() > 1 {
@@ -79,7 +78,7 @@ impl EmptyLoop {
         Ok(empty_loop)
     }
 
-    /// Lets it run.
+    /// Starts a stretch.
     pub fn run(&self) -> Stretch {
         self.shared.state.store(RUNS, Relaxed);
         self.thread.unpark();
@@ -89,7 +88,7 @@ impl EmptyLoop {
         }
     }
 
-    /// Lets it rest: turns and nanoseconds since the stretch began.
+    /// Ends the stretch: turns and nanoseconds since it began.
     fn rest(&self, stretch: &Stretch) -> (u64, u64) {
         let made = self.shared.turns.load(Relaxed) - stretch.turns;
         let ns = now_ns() - stretch.begun_ns;
@@ -97,7 +96,7 @@ impl EmptyLoop {
         (made, ns)
     }
 
-    /// Lets it rest: nanoseconds that the loop lost, of how many.
+    /// Ends the stretch: nanoseconds that the loop lost, and those of the stretch.
     pub fn lost(&self, stretch: &Stretch) -> (u64, u64) {
         let made = self.rest(stretch);
         (lost_ns(made, self.alone), made.1)

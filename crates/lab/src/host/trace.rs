@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The first packets of a connection, there and back, as they pass the router beside the
-//! sender: what a time-sequence ladder is drawn from.
+//! sender: the data of a time-sequence ladder.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use paceline_net::{Error, Namespace};
 
 use paceline_net::capture::{lengths, Sampler};
 
-/// From one look at what was captured to the next: what waits keeps its whole data in memory.
+/// Interval of reads of the capture: waiting packets keep their whole data in memory.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// TCP's number in an IP header, and where that is in either version.
 const TCP: u8 = 6;

@@ -41,7 +41,7 @@ impl Windows {
 pub fn note(windows: Windows) {
     if windows.is_impossible() {
         let seen = u64::from(windows.cwnd) << 32 | u64::from(windows.ssthresh);
-        // The first one says as much as any other.
+        // The first one is enough.
         let _ = JUMPED.compare_exchange(0, seen, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

@@ -24,7 +24,7 @@ const BUCKET_PACKETS: usize = 2;
 const ECHOES: u64 = 6;
 /// An echo that takes longer is lost: several times the longest path of any experiment.
 const LOST_AFTER: Duration = Duration::from_secs(3);
-/// Trains beside the first one where that shows another rate than asked for.
+/// Trains beside the first one where that shows another rate than the requested one.
 const MORE_TRAINS: usize = 4;
 /// Payload of the train that one write makes: UDP takes up to 64 KB.
 const BYTES_PER_WRITE: usize = 60_000;
@@ -88,9 +88,9 @@ pub(super) fn sockets(network: &Network) -> Result<(UdpSocket, UdpSocket), CaseE
 
 /// Measures rate, round trip and buffer with UDP, and the largest TCP packet.
 ///
-/// A train whose rate is not the one asked for may have been late itself, on a machine that
-/// has other things to do. Then several more decide, each by the usual distance of its packets
-/// instead of by its two ends: a link of another rate reads as such again.
+/// A train with another rate than the requested one may have been late itself, on a busy
+/// machine. Then several more decide, each by the median spacing of its packets instead of by
+/// its two ends: a link of another rate shows that rate again.
 pub fn read_back(network: &Network) -> Result<LinkReading, CaseError> {
     let (sender, receiver) = sockets(network)?;
     let wanted = &network.wanted;
@@ -158,7 +158,7 @@ impl Train {
         } else {
             0
         };
-        // What the shaper's bucket lets through at once is left out.
+        // The shaper's bucket passes the first packets at once: they do not count.
         arrivals.get(from + BUCKET_PACKETS..).unwrap_or_default()
     }
 
@@ -187,8 +187,8 @@ impl Train {
         pairs.filter(|_| half > 0).map(slope).collect()
     }
 
-    /// Bytes that were queued when the first packet was dropped, to within a packet: what had
-    /// come in by then less what had gone out.
+    /// Bytes that were queued when the first packet was dropped, to within a packet: arrivals
+    /// until then less departures.
     fn buffer(&self, full: Full) -> Option<u64> {
         let accepted = (0..)
             .zip(&self.arrivals)
@@ -244,8 +244,8 @@ fn round_trip(sender: &UdpSocket, receiver: &UdpSocket) -> Result<u64, CaseError
     Ok(least)
 }
 
-/// When the packet with this number arrived; `None` if it is lost. Others, which
-/// were taken for lost before, are passed over.
+/// When the packet with this number arrived; `None` if it is lost. Skips late packets with
+/// other numbers, which counted as lost.
 fn receive_number(socket: &UdpSocket, number: u64) -> Result<Option<u64>, CaseError> {
     let mut packet = [0; 8];
     while let Some((_, time_ns)) = receive(socket, &mut packet, true)? {
@@ -322,8 +322,8 @@ fn train(
     Ok(arrivals)
 }
 
-/// What passes of twice `rate_bps` from one socket to the other, bits per second, framing
-/// included, once `burst_bytes` have passed at any rate; `None` if hardly anything does.
+/// Rate that passes of a train at twice `rate_bps` from one socket to the other, bits per
+/// second, framing included, after `burst_bytes`; `None` if hardly anything passes.
 pub(super) fn passed_bps(
     (from, to): (&UdpSocket, &UdpSocket),
     wanted: &Topology,
@@ -343,7 +343,7 @@ pub(super) fn passed_bps(
         if number % at_once == 0 {
             sleep_until(begun_ns + number * packet_ns / 2);
         }
-        // One by one: not every interface of a host here cuts what is larger.
+        // One by one: not every interface of a host here segments larger packets.
         from.send(&packet).doing("sending a packet train")?;
     }
     let queued_ns = wanted.buffer_bytes * 8_000_000_000 / rate_bps.min(wanted.rate_bps).max(1);

@@ -16,7 +16,7 @@ pub struct Changes<'n> {
     network: &'n Network<'n>,
     steps: &'n [Step],
     state: Mutex<State>,
-    /// Told when something is due earlier, or nothing will be any more.
+    /// Signalled when a change is due earlier, or at the end of all changes.
     news: Condvar,
 }
 
@@ -67,8 +67,8 @@ impl<'n> Changes<'n> {
         });
     }
 
-    /// Burst `number` comes next. What changes before it has changed on return; what
-    /// changes in it will be due from now on.
+    /// Burst `number` comes next. Changes before it are made on return; the times of
+    /// changes in it count from now on.
     pub fn next_burst(&self, number: u32) -> Result<(), CaseError> {
         let mut state = self.state();
         for (index, step) in self.steps.iter().enumerate() {

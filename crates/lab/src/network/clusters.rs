@@ -46,7 +46,7 @@ impl Far {
         let far_end = host_address(WAN_LINK, wanted.ip);
         router.ip(&(interface("wan", near_end, wanted) + &default_route(far_end)))?;
         far.ip(&(interface("wan", far_end, wanted) + &default_route(near_end)))?;
-        // Each asks for the other across the link: a long cut must not make them forget it.
+        // Neighbour entries across the link must outlast a long cut.
         let known = format!("net.ipv{}.neigh.wan.base_reachable_time_ms", wanted.ip);
         router.sysctl(&known, "86400000")?;
         far.sysctl(&known, "86400000")?;

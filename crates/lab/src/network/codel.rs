@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads back what CoDel does: a train a little faster than the link lets the wait rise
-//! slowly, and the packets that are marked or dropped say from when on that was too long.
+//! Measures CoDel: under a train a little faster than the link the queueing delay rises
+//! slowly, and the marked or dropped packets show when it exceeded the target.
 
 use std::io;
 use std::net::UdpSocket;
@@ -21,11 +21,11 @@ const CAPABLE: u8 = 0b10;
 const EXPERIENCED: u8 = 0b11;
 /// How much faster than the link the train is at most.
 const MOST_EXCESS: f64 = 0.25;
-/// Share of the queue that the train fills: what a full queue drops would be taken for
+/// Share of the queue that the train fills: drops of a full queue would count as
 /// CoDel's.
 const FILLED: f64 = 0.8;
-/// Intervals that the train lasts once the wait is too long: until the first packet one,
-/// until the second one more, and half of one to be sure.
+/// Intervals that the train lasts once the delay exceeds the target: one until the first
+/// packet, one more until the second, and half of one as a margin.
 const INTERVALS: f64 = 2.5;
 const SECOND_NS: f64 = 1e9;
 
@@ -136,8 +136,8 @@ fn receive(socket: &UdpSocket, packet: &mut [u8]) -> Result<Option<Arrival>, Cas
     }
 }
 
-/// What a train says: CoDel takes the second packet an interval after the first, and the
-/// first an interval after a packet has waited for the target.
+/// Target and interval by a train: CoDel takes the second packet an interval after the first,
+/// and the first an interval after a packet has waited for the target.
 fn read(arrivals: &[Arrival], codel: Codel, delay_ns: u64) -> Option<(u64, u64)> {
     let mut taken = (1..arrivals.len()).filter(|&at| match codel.ecn {
         true => arrivals[at].marked,

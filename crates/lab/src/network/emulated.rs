@@ -129,7 +129,7 @@ impl Bottleneck for EmulatedBottleneck {
         wanted: &Topology,
     ) -> Result<(), CaseError> {
         let place = Namespace::create("link")?;
-        // The link's own interfaces only pass on what others send.
+        // The link's own interfaces only forward.
         place.sysctl("net.ipv6.conf.all.disable_ipv6", "1")?;
         place.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
         for (host, interface, port) in [(router, "wan", "router"), (far, interface, "receiver")] {
@@ -164,7 +164,7 @@ impl Bottleneck for EmulatedBottleneck {
                 "a change of the link preceded its setup",
             ));
         };
-        // What happens by chance is part of a link; loss alone can change while it runs.
+        // Random impairments are part of a link; loss alone can change while it runs.
         let same = Impairments {
             loss: running.impairments.loss,
             ..wanted.impairments
@@ -220,8 +220,8 @@ impl Bottleneck for EmulatedBottleneck {
         Ok(())
     }
 
-    /// The buffer as the link itself counted it when it began to drop. From outside,
-    /// what waits in the buffer and what is on its way to the far end look the same.
+    /// The buffer as the link itself counted it when it began to drop. From outside, queued
+    /// packets and those in propagation look the same.
     fn read_back(&self, reading: LinkReading) -> LinkReading {
         let forward = self.report().unwrap_or_default().forward;
         let filled = forward.dropped.packets > 0;

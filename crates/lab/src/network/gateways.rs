@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A pair of gateways at the ends of the link, and what they send on it:
+//! A pair of gateways at the ends of the link, and their traffic on it:
 //!
 //! ```text
 //! sender0 eth0 --- edge0
@@ -7,7 +7,7 @@
 //! sender1 eth0 --- edge1
 //! ```
 //!
-//! Both routers run `paceline gateway serve`, this very program. The hosts know nothing of it.
+//! Both routers run `paceline gateway serve`, this very program. The hosts do not see it.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -36,7 +36,7 @@ const PORT: u16 = 7420;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// From one look at the session to the next.
 const POLL: Duration = Duration::from_millis(200);
-/// Outage that connections survive, as much as a gateway can be told: longer than any here.
+/// Outage that connections survive, a gateway's maximum setting: longer than any here.
 const SURVIVED: &str = "100s";
 
 /// The gateways, running. They end when this is dropped.
@@ -44,7 +44,7 @@ pub struct Gateways {
     near: Child,
     far: Child,
     directory: tempfile::TempDir,
-    /// What the near one had counted at the last look.
+    /// The near one's counters at the last look.
     before: GatewayRecord,
 }
 
@@ -144,7 +144,7 @@ impl Gateways {
         }))
     }
 
-    /// What the near one sent since the last call.
+    /// Counters of the near one since the last call.
     pub fn counted(&mut self) -> Result<GatewayRecord, CaseError> {
         let Some(now) = self.look()? else {
             return Err(self.failed("their session ended"));

@@ -64,7 +64,7 @@ pub fn read_back(network: &Network, rtt_ns: u64) -> Result<ImpairmentReading, Ca
     }
     if let Some(codel) = impairments.codel {
         let settled_ns = settled_ns(wanted, rtt_ns);
-        // What the line loses, and a policer drops, would be taken for CoDel's.
+        // Losses of the line and drops of a policer would count as CoDel's.
         let alone = Topology {
             impairments: Impairments {
                 loss: None,
@@ -80,7 +80,7 @@ pub fn read_back(network: &Network, rtt_ns: u64) -> Result<ImpairmentReading, Ca
         network.change(wanted, false)?;
     }
     if let Some(policer) = impairments.policer {
-        // What the line loses would be missing in the rate.
+        // Losses of the line would be missing in the rate.
         let lossless = Topology {
             impairments: Impairments {
                 loss: None,
@@ -112,7 +112,7 @@ pub fn read_back(network: &Network, rtt_ns: u64) -> Result<ImpairmentReading, Ca
     Ok(reading)
 }
 
-/// After so long all that was sent has arrived.
+/// After so long all packets have arrived.
 fn settled_ns(wanted: &Topology, rtt_ns: u64) -> u64 {
     let impairments = &wanted.impairments;
     let late_ns = impairments.reorder.map_or(0, |reorder| reorder.by_ns);

@@ -18,16 +18,16 @@ const DELAY_LINE_PACKETS: u32 = 100_000;
 /// A delay line that keeps its packets in order is one with a rate; this one is next to none.
 const IN_ORDER_BPS: u64 = 100_000_000_000;
 /// The smallest packet that waits for a rate on its way back, framing included, bytes: an
-/// ACK. What a queue holds is counted in these.
+/// ACK. The unit of a queue's capacity there.
 const LEAST_WIRE_BYTES: u64 = 90;
 /// ns per second times bits per byte.
 const BYTE_NS: u64 = 8_000_000_000;
 /// Of delay lines, and of one behind another.
 pub(super) const DELAY_HANDLE: &str = "2:";
 const OVERTAKEN_HANDLE: &str = "3:";
-/// Of what is in a shaper's queue.
+/// Of the discipline in a shaper's queue.
 const CODEL_HANDLE: &str = "4:";
-/// Largest table of a distribution (NETEM_DIST_MAX), and what stands for one sigma in it.
+/// Largest table of a distribution (NETEM_DIST_MAX), and the value of one sigma in it.
 const LARGEST_TABLE: u32 = 16_384;
 const SIGMA: i32 = 8192;
 /// The table's name.
@@ -112,7 +112,7 @@ impl DelayLine {
     }
 }
 
-/// A line of `tc` that lets packets go once in so long. Without a delay: netem begins a
+/// A line of `tc` that releases packets once in so long. Without a delay: netem begins a
 /// slot when it first sees a packet, not when that is due.
 fn slots(device: &str, slot_ns: u64) -> String {
     format!(
@@ -157,7 +157,7 @@ pub(super) fn delay(device: &str, delay_ns: u64) -> String {
     }
 }
 
-/// Lines of `tc` that lose all that waits in the queue of a device, until it has another.
+/// Lines of `tc` that drop all packets in the queue of a device, until it has another.
 fn cut_off(device: &str) -> String {
     format!("qdisc replace dev {device} root handle 9: blackhole\n")
 }
@@ -187,7 +187,7 @@ fn policer(device: &str, policer: &Policer, mtu: u32) -> String {
         rate_bps,
         burst_bytes,
     } = policer;
-    // A policer drops what is larger than its mtu.
+    // A policer drops packets above its mtu.
     let largest = mtu + 100;
     format!(
         "qdisc add dev {device} clsact\nfilter add dev {device} egress pref 1 matchall action police rate {rate_bps}bit burst {burst_bytes} mtu {largest} overhead {FRAMING_BYTES} conform-exceed drop/ok\n"

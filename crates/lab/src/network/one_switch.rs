@@ -14,9 +14,8 @@ use super::kernel_link::{delay, DELAY_HANDLE};
 /// Which host is the receiver where there is one: the first one sends.
 pub(super) const RECEIVER: usize = 1;
 
-/// Lines of `tc` for the port towards a host. netem is outside: what its queue drops is what
-/// the port's own queue within it has no room for, and that one holds only what waits for the
-/// rate.
+/// Lines of `tc` for the port towards a host. netem is outside: its drops are those of the
+/// port's own queue within it, and that one holds only packets that wait for the rate.
 pub(super) fn port(device: &str, wanted: &Topology) -> String {
     let (rate_bps, buffer, mtu) = (wanted.rate_bps, wanted.buffer_bytes, wanted.mtu);
     match wanted.one_way_delay_ns {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records how the packets of one long flow reach the bottleneck: in each millisecond, and
-//! in each round trip, as kamezawa-2004 looks at them (2.2 and 2.3).
+//! in each round trip, as in kamezawa-2004, 2.2 and 2.3.
 
 use std::net::TcpStream;
 use std::ops::Range;
@@ -44,7 +44,7 @@ impl Recording {
         })
     }
 
-    /// When the sender is to be looked at next: the end of a round trip.
+    /// When the sender is to be sampled next: the end of a round trip.
     pub fn next_ns(&self) -> u64 {
         self.start_ns + (self.slow_start.len() as u64 + 1) * self.rtt_ns
     }
@@ -72,7 +72,7 @@ impl Recording {
         for packet in &self.packets {
             let ms = (since_start(packet) / 1_000_000) as usize;
             if let Some(count) = per_ms.get_mut(ms) {
-                // With segmentation offload, as many as the interface makes of it.
+                // With segmentation offload, the interface's segments.
                 *count += u64::from(packet.payload_bytes.div_ceil(mss.max(1)));
             }
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Routes beside the link: lines of their own between router and receiver, which differ in
-//! rate, queue and round trip (kamezawa-2004, 6.1). Whoever connects to a route's address
-//! of the receiver takes it, there and back.
+//! rate, queue and round trip (kamezawa-2004, 6.1). Connections to a route's address of the
+//! receiver use it, there and back.
 
 use std::net::SocketAddr;
 
@@ -62,7 +62,7 @@ pub fn add(network: &Network, routes: &[Route]) -> Result<(), CaseError> {
     Ok(())
 }
 
-/// Takes them away again: the receiver's ends and what goes over them go with the router's.
+/// Removes them: the receiver's ends and the routes over them go with the router's ends.
 pub fn remove(network: &Network, routes: &[Route]) -> Result<(), CaseError> {
     let lines: String = (0..routes.len())
         .map(|number| format!("link del route{number}\n"))

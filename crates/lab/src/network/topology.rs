@@ -33,7 +33,7 @@ pub trait Bottleneck: Sync {
     /// Makes the interfaces `wan` in `router` and `interface` in `far`, joined by a
     /// link of the rates, delay and buffer of `wanted`, not impaired: the receiver itself, or the
     /// router of a far cluster, towards which and from which the link is the same.
-    /// Addresses are none of its business.
+    /// It sets no addresses.
     fn install(
         &self,
         router: &Namespace,
@@ -42,8 +42,8 @@ pub trait Bottleneck: Sync {
         wanted: &plan::Topology,
     ) -> Result<(), CaseError>;
 
-    /// Makes the installed link, between the same namespaces, the one of `wanted` in all but
-    /// what its interfaces are. With `cut` all packets in flight are lost.
+    /// Changes the installed link, between the same namespaces, to `wanted`; its interfaces
+    /// stay. With `cut` all packets in flight are lost.
     fn change(
         &self,
         router: &Namespace,
@@ -195,9 +195,9 @@ impl<'a> Network<'a> {
         near.chain((0..far).map(far_link))
     }
 
-    /// Makes `name` the congestion control of all connections of all hosts that do not ask
-    /// for another one. By their routes: what a namespace may have as its default is a
-    /// setting of the whole machine (net.ipv4.tcp_allowed_congestion_control).
+    /// Makes `name` the congestion control of all connections of all hosts that do not set
+    /// another one. By their routes: a namespace's default is limited by a setting of the
+    /// whole machine (net.ipv4.tcp_allowed_congestion_control).
     pub fn set_congestion(&self, name: &str) -> Result<(), CaseError> {
         for (host, link) in self.hosts().zip(self.links()) {
             let route = host_route(
@@ -210,7 +210,7 @@ impl<'a> Network<'a> {
         Ok(())
     }
 
-    /// Changes the bottleneck to the one of `wanted`; with `cut` all that is under way is
+    /// Changes the bottleneck to the one of `wanted`; with `cut` all packets in flight are
     /// lost.
     pub fn change(&self, wanted: &plan::Topology, cut: bool) -> Result<(), CaseError> {
         let far = match &self.far {
@@ -256,7 +256,7 @@ pub(super) fn attach_hosts(
         at_router += &configuration(&edge, link, true, wanted);
         hosts.push(Arc::new(host));
     }
-    // All in one: starting a program takes longer than what it does here.
+    // All in one: starting a program takes longer than its work here.
     router.ip(&at_router)?;
     if wanted.one_switch {
         let port = |index| one_switch::port(&format!("edge{index}"), wanted);
@@ -291,14 +291,14 @@ pub fn edge_shaper(verb: &str, rate_bps: u64, mtu: u32) -> String {
     shaper(verb, "eth0", rate_bps, EDGE_QUEUE_BYTES.into(), mtu)
 }
 
-/// Line of `tc` for the queueing discipline of a host's own interface: what the link's rate
-/// lets go is what the discipline lets go, as before the ring of a network card.
+/// Line of `tc` for the queueing discipline of a host's own interface: it dequeues at the
+/// link's rate, as before the ring of a network card.
 fn host_queue(wanted: &plan::Topology) -> String {
     let Some(queue) = wanted.host_queue else {
         return String::new();
     };
-    // What the shaper cut into segments fq counts one by one, a card's fq as they are
-    // written: its limits on packets are those of the link's own queue here.
+    // fq counts the shaper's segments one by one, but a card's fq whole TSO packets: its
+    // packet limits are those of the link's own queue here.
     let options = match queue {
         HostQueue::Fq => " limit 100000 flow_limit 100000",
         HostQueue::PfifoFast | HostQueue::FqCodel => "",

@@ -13,8 +13,8 @@ use super::topology::Network;
 use crate::host::windows::{self, KernelLog};
 use crate::CaseError;
 
-/// A receive buffer holds a window of half its size, for what a packet needs beside its
-/// payload (tcp_adv_win_scale of tcp(7)), and a send buffer is as large for the same reason.
+/// A receive buffer holds a window of half its size, because of the overhead of a packet
+/// beside its payload (tcp_adv_win_scale of tcp(7)); so does a send buffer.
 const BUFFER_PER_WINDOW: u64 = 2;
 
 /// Drops of each interface of a node.
@@ -32,7 +32,7 @@ pub struct Watch {
 impl Watch {
     /// The link was read back, which fills its buffer, before this.
     pub fn start(network: &Network) -> Result<Self, CaseError> {
-        // What was seen before is no matter of this run.
+        // Earlier windows are not of this run.
         windows::take_jump();
         let mut by_nodes = BTreeMap::new();
         for node in nodes(network) {
@@ -58,7 +58,7 @@ impl Watch {
             let described = queue.dev == "wan" || queue.dev.starts_with("route");
             let policed = network.wanted.impairments.policer.is_some();
             let (kind, codel) = (queue.kind.as_str(), network.wanted.impairments.codel);
-            // netem counts what the queue within it drops.
+            // netem counts the drops of the queue within it.
             let delayed = one_switch && kind == "netem";
             (kind == "tbf"
                 || delayed
@@ -243,8 +243,8 @@ fn small_buffers(network: &Network, plan: &Plan) -> Result<Option<String>, CaseE
     Ok(None)
 }
 
-/// The most that one connection of a workload needs to have under way, bytes, where all
-/// of them together are to fill the path.
+/// Largest inflight that one connection of a workload needs, bytes, where all of them
+/// together are to fill the path.
 fn window_bytes(topology: &Topology, workload: &Workload) -> u64 {
     let bytes_per_second = topology.rate_bps / 8;
     let rtt_ns = u128::from(2 * topology.one_way_delay_ns);

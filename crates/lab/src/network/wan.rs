@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a gateway gives the link to send: counted at the link's interface, before its queue.
+//! Packets that a gateway sends to the link: counted at its interface, before its queue.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
@@ -50,7 +50,7 @@ impl WanMeter {
         Ok(WanMeter { stop, counting })
     }
 
-    /// Ends: most that was given in any 10.1 ms, bytes with framing.
+    /// Ends: most bytes in any 10.1 ms, with framing.
     pub fn stop(self) -> Result<u64, CaseError> {
         drop(self.stop);
         let counted = self.counting.join();

@@ -26,7 +26,7 @@ use crate::backend::live::{self, LiveError};
 
 pub use self::rounds::Enough;
 
-/// Wall time without a word from a machine after which it is given up: ten times what
+/// Wall time without a record from a machine after which it is given up: ten times what
 /// the longest step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -221,12 +221,12 @@ fn run_sim(plans: Vec<Plan>, options: &Options, stop: &AtomicBool) -> Result<Vec
     )
 }
 
-/// Runs one case: tells how far it is, and asks whether to stop.
+/// Runs one case: reports its progress, and checks whether to stop.
 type RunCase<'c> =
     &'c (dyn Fn(&Plan, &dyn Fn(u64), &dyn Fn() -> bool) -> Result<Vec<Record>, RunError> + Sync);
 
-/// Each plan once, as many at once as was asked for. Those that an interrupted run has done
-/// with the same `inputs` are not done again.
+/// Each plan once, `jobs` at once. Those that an interrupted run has done with the same
+/// `inputs` are not done again.
 fn run_cases(
     plans: Vec<Plan>,
     options: &Options,
@@ -246,7 +246,7 @@ fn run_cases(
         .map(|plan| unfinished.find(plan, 0))
         .collect::<Result<Vec<_>, _>>()?;
     let progress = Progress::new(&plans, 1, options.progress);
-    // Shards are taken in the order of the file; results are put where they belong.
+    // Shards run in the order of the file; results are stored by their index.
     let mut queue = VecDeque::new();
     for (index, records) in before.iter().enumerate() {
         match records {
@@ -309,7 +309,7 @@ fn run_cases(
     }
 }
 
-/// Round after round, until the variants can be told from each other or the budget ends.
+/// Round after round, until the intervals are narrow enough or the budget ends.
 fn run_live(
     experiment: &Experiment,
     origin: &Origin,

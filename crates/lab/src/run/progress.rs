@@ -36,8 +36,8 @@ struct State {
     last_line: Instant,
 }
 
-/// At the mean speed so far. Steps differ by minutes: a speed of the last ones alone, as
-/// the bar itself would have it, foretells years after a long one.
+/// At the mean speed so far. Steps differ by minutes: by the last ones alone, as in the bar's
+/// own estimate, years would be left after a long one.
 fn time_left(gone: Duration, done: u64, total: u64) -> Duration {
     match done {
         0 => Duration::ZERO,

@@ -44,7 +44,7 @@ impl Default for Enough {
 }
 
 impl Enough {
-    /// Says in the results how sure they are after so many rounds.
+    /// Adds to the results their precision after so many rounds.
     pub fn tell(&self, rounds: u32, least_sure: &Ratio, results: &mut Results) {
         let Ratio {
             variant,
@@ -72,8 +72,8 @@ impl Enough {
         ));
     }
 
-    /// How many rounds there will be in all, as far as one can tell: as many as are done
-    /// if no other one is to begin.
+    /// Estimate of the total number of rounds: those that are done, if no other one is to
+    /// begin.
     pub fn rounds(&self, so_far: &SoFar) -> u32 {
         let done = so_far.done;
         let Some(half_width) = so_far.half_width.filter(|_| done >= LEAST) else {
@@ -90,7 +90,7 @@ impl Enough {
         let wanted = (wanted.ceil() as u32).max(done + 1).min(MOST.max(done));
         let own = done - so_far.before;
         let affordable = match own {
-            // Nobody knows how long one takes.
+            // The duration of a round is not known.
             0 => 1,
             _ => {
                 let each = so_far.gone.as_secs_f64() / f64::from(own);

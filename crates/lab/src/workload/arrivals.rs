@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! When programs read how much, all receivers of a workload together.
+//! Bytes read by the programs over time, all receivers of a workload together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An endless flow beside what is measured.
+//! An endless flow beside the measured one.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
@@ -16,7 +16,7 @@ pub(super) struct Beside {
     sender: TcpStream,
     receiver: TcpStream,
     threads: Vec<JoinHandle<()>>,
-    /// From when on it counts, and what had arrived by then.
+    /// From when on it counts, and the bytes that had arrived by then.
     since_ns: u64,
     before: u64,
 }

@@ -148,7 +148,7 @@ pub fn run(
     let mut lost_ns = 0;
     let traffic = Traffic::start(case)?;
     let mut meter = CpuMeter::start()?;
-    // What else the machine does between bursts is none of the workload's.
+    // Other CPU time between bursts is not the workload's.
     meter.pause()?;
     let mut active_ns = 0;
     let mut payload = 0;
@@ -221,7 +221,7 @@ pub fn run(
     }
     let mut cpu = meter.stop(workload, active_ns, payload)?;
     if empty_loop.is_some() {
-        // With the loop no CPU is idle, and the loop knows better.
+        // With the loop no CPU is idle, and its measurement is exact.
         (cpu.busy_ns, cpu.unsure_ns) = (lost_ns, 0);
     }
     case.record(&Record::Cpu(cpu))

@@ -33,7 +33,7 @@ pub(super) enum Traffic {
 }
 
 impl Traffic {
-    /// Starts what the plan asks for, if anything, and lets it run for a while.
+    /// Starts the plan's other traffic, if it has any, and lets it run for a while.
     pub fn start(case: &Case) -> Result<Option<Self>, CaseError> {
         let Some(cross) = &case.plan.topology.cross else {
             return Ok(None);
@@ -74,7 +74,7 @@ impl Traffic {
         Ok(Some(traffic))
     }
 
-    /// Ends it, and records what it was.
+    /// Ends it, and records it.
     pub fn stop(self, case: &mut Case, workload: usize) -> Result<(), CaseError> {
         let mut record = CrossRecord {
             workload,
@@ -110,7 +110,7 @@ impl Traffic {
     }
 }
 
-/// What short flows are.
+/// Parameters of short flows.
 struct Flows {
     listener: TcpListener,
     address: SocketAddr,
@@ -120,7 +120,7 @@ struct Flows {
     mean_ns: f64,
 }
 
-/// What they did.
+/// Their results.
 struct Done {
     size_bytes: u64,
     flows_ns: Vec<u64>,
@@ -147,7 +147,7 @@ impl Short {
         }
     }
 
-    /// Waits for those in progress; the second time nothing is left to tell.
+    /// Waits for those in progress; `None` the second time.
     fn end(&mut self) -> Option<Result<Done, Error>> {
         self.ended.store(true, Ordering::Relaxed);
         let ended = self.opener.take()?.join();
@@ -163,7 +163,7 @@ impl Drop for Short {
     }
 }
 
-/// What a thread returned.
+/// The result of a thread.
 fn joined<T>(thread: Option<ScopedJoinHandle<T>>) -> Option<T> {
     let ended = thread?.join();
     Some(ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

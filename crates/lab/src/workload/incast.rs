@@ -85,7 +85,7 @@ struct Round {
     longest_pause_ns: u64,
 }
 
-/// Asks every sender for `answer_bytes`, one right after the other, and waits for
+/// Requests `answer_bytes` from every sender, one right after the other, and waits for
 /// all answers.
 fn ask_all(streams: &mut [TcpStream], answer_bytes: u64) -> Result<Round, CaseError> {
     let mut left = vec![answer_bytes; streams.len()];

@@ -18,7 +18,7 @@ use crate::host::cpu::CpuMeter;
 use crate::host::trace::Trace;
 use crate::CaseError;
 
-/// What a receiver reads at once, at most: all that its buffer holds.
+/// Bytes that a receiver reads at once, at most: all that its buffer holds.
 const READ_BYTES: usize = 4 << 20;
 
 /// A connection whose two ends are both in the job: ACKs are the receiver's.
@@ -84,8 +84,8 @@ fn run_once(
     let time_ns = now_ns() - begin_ns;
     let mut cpu = meter.stop(workload, time_ns, messages.payload_bytes())?;
     if messages.size_bytes < case.plan.topology.frame().payload && messages.gap_ns == 0 {
-        // Hosts that write less than a segment at once are as fast as their CPU, on any
-        // machine; how busy this one was says nothing of the link.
+        // Hosts that write less than a segment at once are limited by their CPU, on any
+        // machine: its use does not invalidate the measurement.
         (cpu.busy_ns, cpu.unsure_ns) = (0, 0);
     }
     let after = Counters::of(&pair.sender)?;

@@ -42,7 +42,7 @@ impl Case<'_> {
         (self.sink)(record).map_err(CaseError::Sink)
     }
 
-    /// Says that it goes on: this ends a run that was interrupted.
+    /// Reports that the case is alive; fails if the run was interrupted.
     fn heartbeat(&mut self) -> Result<(), CaseError> {
         let done = self.done;
         self.record(&Record::Progress { done })

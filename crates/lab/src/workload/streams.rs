@@ -38,7 +38,7 @@ struct Stream {
 /// Runs the workload: stream k is of host k / `per_host`.
 pub fn run(case: &mut Case, workload: usize, streams: &Streams) -> Result<(), CaseError> {
     for host in 0..streams.distant_hosts {
-        // What the receiver sends back takes the longer way for both.
+        // The receiver's packets take the longer way for both.
         case.network.router.tc(&format!(
             "qdisc add dev edge{host} root netem delay {}us limit 100000\n",
             streams.distant_rtt_ns / 1000

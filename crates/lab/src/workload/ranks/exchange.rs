@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Bytes to each of several sockets and bytes from each, all at once, as the progress engine
-//! of an MPI library does it: whatever has come is taken, from whomever. A rank that
-//! waited for one after the other would let the rest fill its receive buffers; their
-//! windows close, and where the ACK that opens one again is lost, the sender waits for
-//! its next window probe, for seconds.
+//! of an MPI library does it: it receives from any socket with data. A rank that waited for
+//! one after the other would let the rest fill its receive buffers; their windows close, and
+//! where the ACK that opens one again is lost, the sender waits for its next window probe,
+//! for seconds.
 
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
@@ -47,7 +47,7 @@ impl Left<'_> {
     }
 }
 
-/// Receives what has come, without waiting: `None` if nothing has, 0 at the end of the stream.
+/// Receives without waiting: `None` without data, 0 at the end of the stream.
 pub(super) fn take(stream: &TcpStream, buffer: &mut [u8]) -> Result<Option<u64>, CaseError> {
     match recv(stream.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
         Ok(count) => Ok(Some(count as u64)),
@@ -67,7 +67,7 @@ pub(super) fn give(stream: &TcpStream, bytes: u64) -> Result<u64, CaseError> {
     }
 }
 
-/// Exchanges all that is left. `promptly` is told when nothing is left but to receive.
+/// Exchanges all that is left. `promptly` gets true when only receives are left.
 pub(super) fn exchange(
     left: &mut Vec<Left>,
     buffer: &mut [u8],
@@ -84,7 +84,7 @@ pub(super) fn exchange(
     Ok(())
 }
 
-/// Places in `left` of those with which something can be done, and what.
+/// Places in `left` of the ready ones, and their events.
 fn wait_for_any(left: &[Left]) -> Result<Vec<(usize, PollFlags)>, CaseError> {
     let sources = left
         .iter()
@@ -92,7 +92,7 @@ fn wait_for_any(left: &[Left]) -> Result<Vec<(usize, PollFlags)>, CaseError> {
     ready(sources.collect())
 }
 
-/// Waits for any of `sources`: their places, and what has happened to them.
+/// Waits for any of `sources`: the places of the ready ones, and their events.
 pub(super) fn ready(mut sources: Vec<PollFd>) -> Result<Vec<(usize, PollFlags)>, CaseError> {
     poll(&mut sources, PollTimeout::NONE).doing("waiting for any rank")?;
     let events = sources

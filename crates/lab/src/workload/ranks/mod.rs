@@ -117,8 +117,8 @@ fn run_once(
     case.record(&Record::Cpu(meter.stop(workload, active_ns, payload)?))
 }
 
-/// Starts a capture of what has passed the link between two clusters, or the port of the
-/// first host of one.
+/// Starts a capture of the packets behind the link between two clusters, or behind the port
+/// of the first host of one.
 fn watch(network: &Network) -> Result<Sampler, CaseError> {
     Ok(match &network.far {
         Some(far) => Sampler::at(&far.router, "wan")?,
@@ -149,8 +149,8 @@ pub(super) fn serve_pages() -> Result<PageServer, CaseError> {
         })
 }
 
-/// Rank 0 tells of each transfer; what passes the link meanwhile is watched where it
-/// has come through. Nanoseconds in which something was to be sent.
+/// Rank 0 reports each transfer; a capture behind the link counts the packets meanwhile.
+/// Returns the nanoseconds of the transfers.
 fn follow_switch(
     case: &mut Case,
     workload: usize,
@@ -198,8 +198,8 @@ fn follow_switch(
     Ok(active_ns)
 }
 
-/// All ranks tell when they were through with each of so many rounds, which count from one of
-/// them on; what passes the link is watched from a third one on. Nanoseconds in which something was to be sent: all of them.
+/// All ranks report when they completed each of so many rounds, which count from one of them
+/// on; the capture counts from a third one on. Returns the nanoseconds of all of these.
 fn follow_rounds(
     case: &mut Case,
     workload: usize,
@@ -220,8 +220,8 @@ fn follow_rounds(
     }
     let finished = finish(processes)?;
     let done_ns = last_of_each_part(&finished, start_ns);
-    // The first rank's: what others still send of rounds before costs them time, and
-    // nothing of what counts was sent earlier.
+    // The first rank's: data of earlier rounds that others still send costs them time, and
+    // no data of the counted rounds was sent earlier.
     let from_ns = match from_round {
         0 | 1 => 0,
         from => finished
@@ -252,7 +252,7 @@ fn follow_rounds(
     Ok((active_ns, finished))
 }
 
-/// When the last rank was through with each part, nanoseconds since the start.
+/// When the last rank completed each part, nanoseconds since the start.
 fn last_of_each_part(finished: &[Finished], start_ns: u64) -> Vec<u64> {
     let parts = finished.first().map_or(0, |rank| rank.done_ns.len());
     (0..parts)
@@ -278,9 +278,9 @@ fn run_record(
     }
 }
 
-/// All ranks tell how far they were when; what passes the link in the last iteration is
-/// watched. Nanoseconds in which something was to be sent: what is left of the run when
-/// the ranks' computing is taken out, on the average.
+/// All ranks report the times of their progress; the capture counts the last iteration.
+/// Returns the nanoseconds of communication: the run's less the ranks' mean time of
+/// computing.
 fn follow_skeleton(
     case: &mut Case,
     workload: usize,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Jacobi's method on a matrix in striped files (ligon-1999, 4.3.3): each rank's host also
 //! serves a part of the file to all ranks, over connections of their own, as an I/O daemon of
-//! PVFS does. What a host has of a rank's slab is read and written in one request; its own part
-//! it has without the network. Files are in the hosts' memory: no disk takes any time.
+//! PVFS does. A host's part of a rank's slab is read and written in one request; a rank's own
+//! host needs no network for its part. Files are in the hosts' memory: no disk takes any time.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,7 +23,7 @@ use crate::CaseError;
 
 /// I/O servers listen here on their hosts.
 const PORT: u16 = 7001;
-/// A request: what it is, and bytes of the data.
+/// A request: its kind, and bytes of the data.
 const REQUEST_BYTES: usize = 16;
 const READ: u64 = 1;
 const WRITE: u64 = 2;
@@ -39,8 +39,8 @@ pub struct Server {
     listener: TcpListener,
 }
 
-/// The file as a rank has it: connections to the servers of all other hosts, and what its own
-/// host serves.
+/// The file as a rank has it: connections to the servers of all other hosts, and its own
+/// host's part.
 pub struct Files {
     servers: Vec<TcpStream>,
     served: Vec<TcpStream>,
@@ -117,7 +117,7 @@ impl Files {
         Ok(())
     }
 
-    /// What this host sent as a client and as a server.
+    /// Segments that this host sent as a client and as a server.
     pub fn sent(&self) -> Result<Sent, CaseError> {
         Sent::over(self.servers.iter().chain(&self.served))
     }
@@ -133,7 +133,7 @@ impl Files {
     }
 }
 
-/// When this rank was through with each iteration: CLOCK_MONOTONIC, nanoseconds.
+/// When this rank completed each iteration: CLOCK_MONOTONIC, nanoseconds.
 pub fn run(
     mesh: &mut Mesh,
     files: &mut Files,

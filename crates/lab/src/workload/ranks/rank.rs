@@ -102,11 +102,11 @@ pub fn is_rank() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }
 
-/// Is a rank, and ends the process.
+/// Runs as a rank, and ends the process.
 pub fn rank_main() -> ! {
     let mut lines = io::stdin().lines();
     if let Err(error) = serve(&mut lines) {
-        // Who does not listen any more does not need to know.
+        // A lab that has closed the pipe does not need the event.
         drop(tell(&Event::Failed(error.to_string())));
         std::process::exit(1);
     }
@@ -157,7 +157,7 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
             out_of_core::run(&mut mesh, files, plan, phases.as_ref(), begins)?
         }
     };
-    // What is under way to others is to arrive, and to be counted.
+    // Data in flight to others is to arrive, and to be counted.
     tell(&Event::Ready)?;
     let Some(Order::End) = order(lines)? else {
         return Ok(());
@@ -252,7 +252,7 @@ fn run_switch(mesh: &mut Mesh, switch: &Switch, phases: Option<&Phases>) -> Resu
     Ok(())
 }
 
-/// When this rank was through with each round: CLOCK_MONOTONIC, nanoseconds.
+/// When this rank completed each round: CLOCK_MONOTONIC, nanoseconds.
 fn all_to_all(
     mesh: &mut Mesh,
     plan: &AllToAll,
@@ -273,8 +273,8 @@ fn all_to_all(
     Ok(done_ns)
 }
 
-/// The all-to-all of matsuda-2005, 4.2: only what passes the link between the
-/// clusters, pair by pair, each with every one of the other side.
+/// The all-to-all of matsuda-2005, 4.2: only the messages over the link between the
+/// clusters, pair by pair, each rank with every one of the other side.
 fn exchange_across(mesh: &mut Mesh, bytes: u64) -> Result<(), CaseError> {
     let half = mesh.size() / 2;
     let here = mesh.rank() % half;

@@ -10,8 +10,8 @@ use super::messages::Mesh;
 use super::rank::{enter, leave};
 use crate::CaseError;
 
-/// Runs it. When this rank was through with what comes before the loop, with each
-/// iteration, and with what comes after the loop: CLOCK_MONOTONIC, nanoseconds.
+/// Runs it. When this rank completed the part before the loop, each iteration, and the
+/// part after the loop: CLOCK_MONOTONIC, nanoseconds.
 /// `begins` is called at each iteration.
 pub fn run(
     mesh: &mut Mesh,
@@ -35,7 +35,7 @@ pub fn run(
     Ok(done_ns)
 }
 
-/// The plan's skeleton, for the ranks that there are.
+/// The plan's skeleton, for its number of ranks.
 pub fn of(plan: &plan::Skeleton) -> Result<Skeleton, CaseError> {
     Skeleton::new(
         plan.benchmark,

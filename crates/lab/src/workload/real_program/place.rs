@@ -70,7 +70,7 @@ impl Place {
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
-            // What ends this process from the terminal ends the program by way of it.
+            // A signal of the terminal to this process ends the program through it.
             .process_group(0);
         Ok(())
     }

@@ -74,7 +74,7 @@ impl<'a> Running<'a> {
         let entrance = self.site.entrance(host)?;
         let directory = CString::new(place.work().as_os_str().as_bytes())
             .map_err(|_| CaseError::Unexpected("a temporary directory has a NUL in its name"))?;
-        // SAFETY: system calls only, on what was made before the fork.
+        // SAFETY: system calls only, on data made before the fork.
         unsafe {
             command.pre_exec(move || {
                 node::join(&entrance)?;
@@ -116,12 +116,12 @@ impl Drop for Running<'_> {
             drop(child.kill());
             drop(child.wait());
         }
-        // Before the job ends, which they are in. What stays, the next command ends.
+        // Before the end of the job, which they are in. The next command ends a remainder.
         drop(self.site.end_all());
     }
 }
 
-/// Whether something listens on a TCP port of the host that this is called in. It reads the
+/// Whether a TCP port of the calling thread's host has a listener. It reads the
 /// kernel's table of sockets (proc(5), /proc/net/tcp): a connection to find out would be the
 /// only one that a server like NPtcp serves.
 ///

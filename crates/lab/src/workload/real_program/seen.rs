@@ -88,7 +88,7 @@ impl<'a> Seen<'a> {
         }
         for connection in &job.connections {
             let expected = self.congestion.expected.as_ref();
-            // Neither what is not established yet nor a loopback has it.
+            // Connections not established yet and loopback ones do not have it.
             let governed = connection.reason == "none" && connection.state == "established";
             if let Some(expected) = expected.filter(|_| governed) {
                 if connection.congestion != *expected {
