@@ -14,8 +14,7 @@ use paceline_experiment::record::{LinkReading, Record};
 use paceline_policy::Policy;
 use paceline_simulator::sender::config::{Algorithm, SenderConfig, Stack};
 
-/// Simulated time after which a workload is taken to have come to a stop, nanoseconds: an
-/// hour.
+/// Simulated time after which a workload counts as stalled, nanoseconds: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// Why a case cannot be simulated.
@@ -48,7 +47,7 @@ pub enum SimulatedError {
     Interrupted,
 }
 
-/// Tells how far a case is, and asks whether it is to stop.
+/// Callbacks of a case: its progress, and whether to stop.
 pub struct Watch<'w> {
     /// Steps that are done, as in [`Record::Progress`].
     pub step: &'w dyn Fn(u64),
@@ -59,7 +58,7 @@ pub struct Watch<'w> {
 /// Keeps the plans that can be simulated. Returns notes about the others.
 ///
 /// # Errors
-/// Why none can be, or what is wrong with a policy.
+/// Why none can be, or the error of a policy.
 pub fn leave_out(plans: &mut Vec<Plan>) -> Result<Vec<String>, SimulatedError> {
     let mut said = Vec::new();
     let mut first = None;

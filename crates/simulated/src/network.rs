@@ -20,7 +20,7 @@ pub struct Flows<'f> {
     pub sender: &'f SenderConfig,
     /// Their applications.
     pub source: SourceConfig,
-    /// Which host each is of, and when it starts, nanoseconds.
+    /// Host of each, and when it starts, nanoseconds.
     pub each: Vec<(u32, u64)>,
 }
 
@@ -52,7 +52,7 @@ impl<'t> Network<'t> {
         })
     }
 
-    /// A new world with these flows and no path state. What is drawn differs with `seed`.
+    /// A new world with these flows and no path state. Random draws differ with `seed`.
     pub fn world(&self, flows: &[Flows], seed: u64) -> World {
         let topology = self.topology;
         let packet = flows.first().map_or(0, |flows| flows.sender.packet_bytes);

@@ -15,9 +15,9 @@ use paceline_simulator::world::{Coordination, World};
 use crate::network::{Flows, Network};
 use crate::{kind, SimulatedError, Watch, LONGEST_NS};
 
-/// How often is looked whether something has ended or moved on, nanoseconds.
+/// Interval of the checks for progress, nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
-/// Within so much the programs of a workload begin, nanoseconds: not all threads of a
+/// Time within which the programs of a workload begin, nanoseconds: not all threads of a
 /// machine wake up at once.
 const TOGETHER_NS: u64 = 1_000_000;
 /// Time of a host to write a segment, nanoseconds: of connections that begin together each waits for those
@@ -62,8 +62,8 @@ fn arrived(world: &World) -> u64 {
 }
 
 impl Runner<'_, '_> {
-    /// A message of so many bytes in segments of one size, as few as it takes, and who
-    /// sends such.
+    /// A message of `bytes` in the fewest segments of one size: the sender of that segment size,
+    /// and their number.
     fn message(&self, sender: &SenderConfig, bytes: u64) -> (SenderConfig, u32) {
         let segments = bytes.div_ceil(self.plan.topology.frame().payload).max(1);
         let mut sender = sender.clone();
@@ -91,7 +91,7 @@ impl Runner<'_, '_> {
         Ok(())
     }
 
-    /// A reply of a byte tells the sender that a burst has arrived.
+    /// The receiver answers a complete burst with one byte.
     pub fn burst(
         &mut self,
         workload: usize,
@@ -155,7 +155,7 @@ impl Runner<'_, '_> {
         Ok(())
     }
 
-    /// The receiver asks one host after the other; a round ends when it has all answers.
+    /// The receiver requests from one host after the other; a round ends with the last answer.
     pub fn incast(
         &mut self,
         workload: usize,
@@ -418,7 +418,7 @@ impl Runner<'_, '_> {
     }
 }
 
-/// Of each stream what has arrived, and its inflight unless it is complete.
+/// Of each stream the delivered bytes, and its inflight unless it is complete.
 fn look(world: &World, size: u64) -> Vec<(u64, Option<u32>)> {
     let group = &world.groups[0];
     let flows = &world.flows[group.flows.start as usize..group.flows.end as usize];
