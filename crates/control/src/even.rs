@@ -13,8 +13,8 @@ pub struct Even {
 }
 
 impl Even {
-    /// Tells the law that a transmission is about to happen. The orders have the window, and
-    /// an ssthresh where slow start ends; zero means that the value stays as it is.
+    /// Called before a transmission. The orders have the window, and an ssthresh where slow
+    /// start ends; zero means no change.
     pub fn before_send(&mut self, path: &mut pl_path, tcp: &pl_tcp) -> pl_orders {
         let mut orders = pl_orders::default();
         // SAFETY: valid references to plain structs; the C function keeps none.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Paceline's control laws on the host.
 //!
-//! The laws are C (`bpf/control/*.h`), and the kernel side includes the
-//! very text that is compiled here: what is tested or simulated with this crate
-//! is what runs in the kernel. `docs/startup-law.md` explains the law.
+//! The laws are C (`bpf/control/*.h`), and the kernel side includes the same
+//! source: tests and simulations with this crate run the code of the kernel.
+//! `docs/startup-law.md` explains the law.
 //!
-//! A law reads no clock and holds no lock. The caller passes in what it sees of
-//! the connection ([`pl_tcp`]) and carries out the [`pl_orders`] that come back.
+//! A law reads no clock and holds no lock. The caller passes in its view of the
+//! connection ([`pl_tcp`]) and carries out the [`pl_orders`] that come back.
 //!
 //! ```
 //! use paceline_abi::{pl_path, pl_policy, pl_target};
@@ -58,7 +58,7 @@ pub enum State {
     Idle,
     /// Sending at the target, no ACK yet.
     Paced,
-    /// The ACKs of what was paced are coming in.
+    /// The ACKs of the paced segments are coming in.
     Measured,
     /// The base algorithm alone, until the next idle moment.
     Base,
@@ -72,8 +72,8 @@ pub struct Startup {
 }
 
 impl Startup {
-    /// Tells the law that a transmission is about to happen. Returns what pace
-    /// and window it has; zero means that the value stays as it is.
+    /// Called before a transmission. Returns its pacing rate and window; zero means
+    /// no change.
     ///
     /// `path` belongs to all connections of one job to one destination.
     pub fn before_send(
@@ -90,7 +90,7 @@ impl Startup {
         orders
     }
 
-    /// Tells the law of an ACK; the counters in `tcp` are those after it.
+    /// Called for an ACK; the counters in `tcp` are those after it.
     pub fn on_ack(&mut self, path: &mut pl_path, policy: &pl_policy, tcp: &pl_tcp) -> pl_orders {
         let mut orders = pl_orders::default();
         // SAFETY: as above.
@@ -141,13 +141,13 @@ impl Startup {
         self.start.waits != 0
     }
 
-    /// Whether a message that is under way has, or had, its host's turn.
+    /// Whether a message in flight has, or had, its host's turn.
     pub fn has_turn(&self) -> bool {
         self.start.turn != 0
     }
 
     /// ssthresh after a loss, in segments, where the base would set it to `base`, and `lost`
-    /// segments are taken for lost.
+    /// segments are marked lost.
     pub fn ssthresh_after_loss(
         &mut self,
         path: &mut pl_path,
@@ -184,10 +184,9 @@ impl Startup {
         }
     }
 
-    /// Whether the law wants this ACK. In a bulk transfer under the base algorithm
-    /// there is nothing to measure, nor while a message that fits the initial window
-    /// is under way, and within a round trip that is followed its RTT, which is noted
-    /// here, is all: the kernel side skips the call then.
+    /// Whether the law needs a call for this ACK. The kernel side skips the call in a bulk
+    /// transfer under the base algorithm, and while a message that fits the initial window
+    /// is in flight. Within a round trip that the law follows, only the RTT is noted here.
     pub fn wants_ack(&mut self, tcp: &pl_tcp) -> bool {
         // SAFETY: as above.
         unsafe { bindings::paceline_wants_ack(&mut self.start, tcp) != 0 }
@@ -205,13 +204,13 @@ impl Startup {
         now_us < self.start.breaker_until_us
     }
 
-    /// All that the law keeps of the connection.
+    /// The law's state of the connection.
     pub fn raw(&self) -> &pl_start {
         &self.start
     }
 }
 
-/// The phases of one connection. [`Default`] is one in class 0 that knows no other.
+/// The phases of one connection. [`Default`] is in class 0, without state of another.
 #[derive(Debug, Clone, Default)]
 pub struct Phases {
     phases: pl_phases,
@@ -246,15 +245,15 @@ impl Phases {
         orders
     }
 
-    /// The phase under which this connection knew the class of `phase` before that
-    /// got another meaning.
+    /// The phase of which this connection has state, and whose class has got another
+    /// meaning since.
     pub fn stale(&self, phase: u32) -> Option<u32> {
         // SAFETY: as above.
         let stale = unsafe { bindings::paceline_phase_stale(&self.phases, phase) };
         (stale != 0).then_some(stale)
     }
 
-    /// All that the law keeps of the connection.
+    /// The law's state of the connection.
     pub fn raw(&self) -> &pl_phases {
         &self.phases
     }
@@ -266,8 +265,8 @@ pub fn phase_class(phase: u32) -> u32 {
     unsafe { bindings::paceline_phase_class(phase) }
 }
 
-/// What is still believed of a path's rate, bytes of payload per second; 0 when
-/// it is not known or forgotten.
+/// A path's remembered rate, bytes of payload per second; 0 when it is not known or has
+/// expired.
 pub fn remembered(path: &pl_path, policy: &pl_policy, now_us: u64) -> u64 {
     // SAFETY: valid references to plain structs; the C function keeps none.
     unsafe { bindings::paceline_remembered(path, policy, now_us) }
@@ -281,8 +280,8 @@ pub fn exact_rtt(rtt_us: u32, least: u32) -> u32 {
     unsafe { bindings::paceline_exact_rtt(rtt_us, least) }
 }
 
-/// The pace of the next packet under the spacing law, bytes of payload per second; `None`:
-/// it is not held back. `started`: the start-up law paces the connection at this moment.
+/// Pacing rate of the next packet under the spacing law, bytes of payload per second;
+/// `None`: no pacing. `started`: the start-up law paces the connection at this moment.
 pub fn spacing_rate(policy: &pl_policy, tcp: &pl_tcp, started: bool) -> Option<u64> {
     // SAFETY: as above.
     let rate = unsafe { bindings::paceline_spacing_rate(policy, tcp, i32::from(started)) };

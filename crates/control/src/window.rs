@@ -5,17 +5,16 @@ use paceline_abi::pl_uwnd;
 
 use crate::bindings::{self, pl_orders, pl_tcp, pl_window};
 
-/// The bounds of one connection's window, from outside. [`Default`] is a connection that
-/// nothing bounds.
+/// The bounds of one connection's window, from outside. [`Default`] is a connection without
+/// bounds.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     window: pl_window,
 }
 
 impl Window {
-    /// Tells the law that a transmission is about to happen. `tcp.cwnd` is the base's cwnd
-    /// ([`Window::base_cwnd`]). The orders' window is the effective cwnd; it never is 0
-    /// unless the base's is.
+    /// Called before a transmission. `tcp.cwnd` is the base's cwnd ([`Window::base_cwnd`]).
+    /// The orders' window is the effective cwnd, which is 0 only if the base's is.
     pub fn before_send(&mut self, uwnd: &pl_uwnd, tcp: &pl_tcp) -> pl_orders {
         let mut orders = pl_orders::default();
         // SAFETY: valid references to plain structs; the C function keeps none.
@@ -35,7 +34,7 @@ impl Window {
         unsafe { bindings::paceline_window_before_growth(&mut self.window, cwnd) }
     }
 
-    /// What the base is to see while it looks at an ACK.
+    /// The cwnd for the base while it handles an ACK.
     pub fn before_ack(&self, cwnd: u32) -> u32 {
         // SAFETY: as above.
         unsafe { bindings::paceline_window_before_ack(&self.window, cwnd) }
@@ -53,7 +52,7 @@ impl Window {
         unsafe { bindings::paceline_window_lost(&mut self.window, cwnd, packets_out) }
     }
 
-    /// The loss was none, and the base goes back to `cwnd`: what it is to go back to.
+    /// The loss was spurious, and the base restores `cwnd`: the window to restore instead.
     pub fn undo(&mut self, cwnd: u32) -> u32 {
         // SAFETY: as above.
         unsafe { bindings::paceline_window_undo(&mut self.window, cwnd) }
@@ -65,7 +64,7 @@ impl Window {
         unsafe { bindings::paceline_window_set(&mut self.window) }
     }
 
-    /// All that the law keeps of the connection.
+    /// The law's state of the connection.
     pub fn raw(&self) -> &pl_window {
         &self.window
     }
