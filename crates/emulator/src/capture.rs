@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Packet capture at both ends of a link, as pcapng.
 //!
-//! A thread of its own writes; the link's thread never waits for it. What does not
-//! fit between the two is not captured, and counted.
+//! A thread of its own writes; the link's thread never waits for it. Packets that exceed
+//! the queue between the two are counted, not captured.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -30,9 +30,9 @@ const NANOSECONDS: u8 = 9;
 /// Where a packet was seen, in the order of the file's interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// It came to the link.
+    /// At its arrival at the link.
     In = 0,
-    /// It left it; the time is the one at which it was due.
+    /// As it left the link; the time is its due time.
     Out = 1,
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CoDel: RFC 8289, sections 4.4 and 5, as Linux has it (include/net/codel_impl.h): a packet
-//! is judged as the line turns to it, by how long it waited. What is ECN-capable is marked
-//! instead of dropped where that is wanted (RFC 3168).
+//! is judged at dequeue, by its sojourn time. With `ecn` ECN-capable packets are marked
+//! instead of dropped (RFC 3168).
 
 use crate::config::Codel;
 
-/// A state of dropping that ended less than so many intervals ago goes on where it was: 16 in
+/// A dropping state that ended less than so many intervals ago resumes its count: 16 in
 /// RFC 8289's appendix A and in Linux.
 const REMEMBERED_INTERVALS: u64 = 16;
 
@@ -21,23 +21,23 @@ pub enum Verdict {
 /// The first packet of a queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Waiting {
-    /// For how long it waited, nanoseconds.
+    /// Its sojourn time, nanoseconds.
     pub waited: u64,
     /// Bytes.
     pub size: u32,
     /// Bytes that wait behind it.
     pub behind: u64,
-    /// Its transport knows ECN.
+    /// Its transport is ECN-capable.
     pub capable: bool,
 }
 
 /// State of one queue. Times are nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct CodelQueue {
-    /// When the wait will have been above the target for an interval; `None`: it is not above.
+    /// When the delay will have exceeded the target for an interval; `None`: it does not.
     over_at: Option<u64>,
     dropping: bool,
-    /// When the next one goes, while `dropping`.
+    /// Time of the next drop, while `dropping`.
     next_at: u64,
     /// Packets dropped or marked in this state, and how many there were as it began.
     count: u32,
@@ -48,7 +48,7 @@ pub(crate) struct CodelQueue {
     largest: u32,
 }
 
-/// The packet behind a dropped one takes its turn, and is judged for it.
+/// Whether the packet before was dropped: the next one takes its turn, and its judgement.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Dropped {
     /// It was not.
@@ -120,7 +120,7 @@ impl CodelQueue {
         self.next_at = self.after(codel, now);
     }
 
-    /// The control law: the more went, the closer they come.
+    /// The control law: the more drops, the shorter the time between them.
     fn after(&self, codel: &Codel, at: u64) -> u64 {
         at + (codel.interval_ns as f64 / f64::from(self.count.max(1)).sqrt()) as u64
     }

@@ -37,8 +37,8 @@ pub struct LinkConfig {
     pub loss: Option<Loss>,
     /// Packets that are overtaken.
     pub reorder: Option<Reorder>,
-    /// What has come over the line and its delay waits for so long, from the first packet
-    /// on, and then arrives together, nanoseconds; 0: nothing waits.
+    /// Packets behind the line and its delay are held for so long, from the first packet on,
+    /// and then arrive together, nanoseconds; 0: none are held.
     pub slot_ns: u64,
     /// Share of packets that arrive twice, 0 to 1.
     pub duplicate: f64,
@@ -68,7 +68,7 @@ pub enum Buffer {
     Packets(u64),
 }
 
-/// How far a packet's delay is from the link's. Packets keep their order: who would
+/// Difference of a packet's delay from the link's. Packets keep their order: one that would
 /// overtake arrives together with the one before.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Jitter {
@@ -154,7 +154,7 @@ pub struct Reorder {
 pub struct Step {
     /// Since the link's start, nanoseconds.
     pub at_ns: u64,
-    /// What.
+    /// The change.
     pub change: Change,
 }
 
@@ -169,7 +169,7 @@ pub struct Change {
     pub buffer: Option<Buffer>,
     /// Loss on the line.
     pub loss: Option<Loss>,
-    /// All that waits, is on the line or on its way is lost.
+    /// All packets in the buffer, on the line or in propagation are lost.
     pub cut: bool,
     /// For so long from now on the line begins to send nothing, nanoseconds.
     pub outage_ns: Option<u64>,
@@ -177,7 +177,7 @@ pub struct Change {
 
 impl LinkConfig {
     /// A line of `rate_bits` bits per second over Ethernet, `delay_ns` nanoseconds
-    /// long, behind `buffer`; nothing else happens on it.
+    /// long, behind `buffer`, without impairments.
     pub fn new(rate_bits: u64, delay_ns: u64, buffer: Buffer) -> Self {
         LinkConfig {
             line: Line::Rate(rate_bits),

@@ -15,7 +15,7 @@ fn field(frame: &[u8]) -> Option<(LaxNetSlice<'_>, IpEcn)> {
     Some((net, ecn))
 }
 
-/// Whether the transport of a frame knows ECN: a router may mark it.
+/// Whether the transport of a frame is ECN-capable: a router may mark it.
 pub(crate) fn is_capable(frame: &[u8]) -> bool {
     field(frame).is_some_and(|(_, ecn)| ecn != IpEcn::ZERO)
 }

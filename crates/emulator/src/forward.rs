@@ -2,10 +2,10 @@
 //! The thread that moves packets between two ports.
 //!
 //! It reads both rings, gives each packet with its own arrival time to the [`Link`] of its
-//! direction, sends due packets and sleeps until the next packet is. As arrival times come from
-//! the kernel and departures are computed, rings may be read late: only sending late is
-//! lateness. So while packets are on their way the thread does not wake for arrivals but for
-//! deliveries, and looks at the rings at least every half delay.
+//! direction, sends due packets and sleeps until the next one is due. As arrival times come
+//! from the kernel and departures are computed, rings may be read late: only late sending is
+//! lateness. So while packets are in flight the thread does not wake for arrivals but for
+//! deliveries, and reads the rings at least every half delay.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -22,8 +22,8 @@ use crate::path::Path;
 use crate::realtime::{become_realtime, clock, clocks, Oversleep, Watch};
 use crate::{Change, EmulatorError, LinkConfig, Port, Report};
 
-/// Longest time between two looks at the rings while packets are on their
-/// way, nanoseconds. The rings hold much more than arrives in that time.
+/// Longest time between two reads of the rings while packets are in flight,
+/// nanoseconds. The rings hold much more than the arrivals of that time.
 const READ_INTERVAL_NS: u64 = 500_000;
 /// With less slack than this, arrivals wake the thread, nanoseconds.
 const LEAST_SLACK_NS: u64 = 50_000;
@@ -115,12 +115,12 @@ impl Emulator {
     /// Joins two ports and starts forwarding.
     ///
     /// # Errors
-    /// When a direction is not possible, or there is no thread to be had.
+    /// When a direction is not possible, or no thread can be started.
     pub fn start(first: Port, second: Port, settings: Settings) -> Result<Emulator, EmulatorError> {
         Emulator::start_captured(first, second, settings, None)
     }
 
-    /// As [`Emulator::start`], and what comes and goes is captured.
+    /// As [`Emulator::start`], with a capture of arrivals and departures.
     ///
     /// # Errors
     /// As [`Emulator::start`].
@@ -276,16 +276,16 @@ impl Forwarder {
         }
     }
 
-    /// Reads the arrived packets. Until the times returned all arrivals are known, by
-    /// direction: nothing later may leave yet, or a packet still in the ring would find another
-    /// buffer than it met. Also how far CLOCK_REALTIME is ahead of the link's clock.
+    /// Reads the arrived packets. Returns, by direction, the time until which all arrivals are
+    /// known: later departures must wait, or a packet still in the ring would find another
+    /// backlog. Also how far CLOCK_REALTIME is ahead of the link's clock.
     fn read_rings(&mut self) -> ([u64; 2], u64) {
         let mut seen = [0; 2];
         let mut last_ahead = 0;
         for ((port, path), seen) in self.ports.iter_mut().zip(&mut self.paths).zip(&mut seen) {
-            // The ring speaks CLOCK_REALTIME. Read anew each time, a step of that
-            // clock moves only the packets of one round, and never before the
-            // packet ahead of them or beyond now.
+            // The ring's times are CLOCK_REALTIME. As the offset is read each time, a
+            // step of that clock moves only the packets of one round, and never before
+            // the packet ahead of them or beyond now.
             let (now, ahead) = clocks();
             (*seen, last_ahead) = (now, ahead);
             for count in 1.. {
@@ -304,7 +304,7 @@ impl Forwarder {
         (seen, last_ahead)
     }
 
-    /// Carries out what [`Control`] asked for; false when that was to stop.
+    /// Carries out the orders of [`Control`]; false after an order to stop.
     fn obey(&mut self, rests: u64) -> bool {
         loop {
             match self.inbox.try_recv() {
@@ -313,7 +313,7 @@ impl Forwarder {
                     self.paths[direction as usize].change(now, &change);
                 }
                 Ok(Order::Report(reply)) => {
-                    // Whoever asked may have gone.
+                    // The requester may have gone.
                     let _ = reply.send(self.report(rests));
                 }
                 Err(TryRecvError::Empty) => return true,
@@ -322,7 +322,7 @@ impl Forwarder {
         }
     }
 
-    /// Sleeps until a packet is due, the rings want a look or there are orders.
+    /// Sleeps until a packet is due, the rings are to be read or there are orders.
     fn wait(&mut self) -> Result<(), EmulatorError> {
         let due = self.paths.iter().filter_map(Path::next_event).min();
         let slack = self.paths.iter().map(|path| path.delay_ns() / 2).min();

@@ -34,7 +34,7 @@ pub(crate) struct Fate {
     pub lost: bool,
     /// It arrives twice.
     pub twice: bool,
-    /// Those behind it may overtake it: it is later by so much, nanoseconds.
+    /// Later packets may overtake it: additional delay, nanoseconds.
     pub held_ns: Option<u64>,
     /// Difference of its delay from the link's, nanoseconds.
     pub jitter_ns: i64,
@@ -105,7 +105,7 @@ impl Impairments {
     }
 }
 
-/// Nothing is drawn for what never or always happens.
+/// Draws no number for a share of 0 or 1.
 fn chance(random: &mut Pcg64Mcg, share: f64) -> bool {
     share > 0.0 && (share >= 1.0 || random.random::<f64>() < share)
 }

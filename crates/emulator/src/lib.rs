@@ -3,8 +3,8 @@
 //!
 //! Ethernet frames that arrive at one interface leave at the other, later:
 //! each direction has its own rate, delay and drop-tail buffer, as the
-//! hardware emulator of matsuda-2005, 3.1 had. It is simple and it is honest:
-//! it measures its own lateness and says when a run is invalid
+//! hardware emulator of matsuda-2005, 3.1 had. It is simple: it measures its
+//! own lateness, and reports when a run is invalid
 //! ([`Report::problems`]).
 //!
 //! - [`Link`] is the arithmetic of one direction, without clock or socket.
@@ -111,7 +111,7 @@ pub enum EmulatorError {
         /// Why not.
         source: io::Error,
     },
-    /// The link ended by itself; stopping it tells why.
+    /// The link ended by itself; stopping it returns the reason.
     #[error("the link has ended")]
     Ended,
     /// The forwarding thread panicked.

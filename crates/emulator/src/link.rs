@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One direction of a link as arithmetic: a buffer in front of a line with a rate,
-//! a delay, and what may happen by chance.
+//! a delay, and random impairments.
 //!
 //! Nothing here reads a clock. A packet that arrives at `t` leaves the line at
 //! `max(t, departure of the packet before it) + (size + framing) * 8 / rate`
@@ -29,7 +29,7 @@ pub enum Cause {
     Policer,
     /// Random early detection.
     Red,
-    /// CoDel, as the line turned to it.
+    /// CoDel, at dequeue.
     Codel,
     /// Lost on the line.
     Line,
@@ -54,7 +54,7 @@ pub struct Delivered<T> {
     pub size: u32,
     /// When its last bit left the line, nanoseconds.
     pub departure: u64,
-    /// When it was due, nanoseconds. Never after the time that was asked for.
+    /// When it was due, nanoseconds. Never after the argument of [`Link::deliver`].
     pub due: u64,
     /// How often it arrives: 0 if it was dropped or the line lost it, 2 if it was duplicated.
     pub copies: u8,
@@ -68,7 +68,7 @@ struct Queued<T> {
     packet: T,
     size: u32,
     arrival: u64,
-    /// The line turns to it.
+    /// When the line begins to send it.
     start: u64,
     departure: u64,
     delivery: u64,
@@ -111,7 +111,7 @@ impl<T> Held<T> {
     }
 }
 
-/// A policer's tokens, as the time that it takes to fill with them: so does the kernel.
+/// A policer's tokens, as the time in which they accrue, as in the kernel.
 #[derive(Debug)]
 struct Bucket {
     tokens: u64,
@@ -131,7 +131,7 @@ impl Policer {
 }
 
 impl Bucket {
-    /// Whether there are tokens for so many bytes, which then are gone.
+    /// Takes the tokens for so many bytes; false if there are too few.
     fn takes(&mut self, policer: &Policer, now: u64, bytes: u64) -> bool {
         let filled = self.tokens.saturating_add(now.saturating_sub(self.since));
         let tokens = filled.min(policer.depth_ns());
@@ -160,7 +160,7 @@ pub struct Link<T> {
     /// The first that has not left is on the line, and CoDel has judged it.
     judged: bool,
     bucket: Bucket,
-    /// When what arrives now and before may arrive, where it waits for a slot.
+    /// End of the present slot, at which its packets arrive, where packets wait for slots.
     slot: u64,
     backlog: u64,
     peak_backlog: u64,
@@ -233,9 +233,9 @@ impl<T> Link<T> {
         self.backlog
     }
 
-    /// A packet of `size` bytes arrives, of a transport that knows no ECN. If it is dropped,
+    /// A packet of `size` bytes arrives, of a transport without ECN. If it is dropped,
     /// it is handed back with the cause. A time before the last one counts as the last one.
-    /// Where CoDel drops packets ahead of it, it leaves earlier than it says here.
+    /// Where CoDel drops packets ahead of it, it leaves earlier than returned here.
     pub fn arrive(&mut self, now: u64, size: u32, packet: T) -> Result<Schedule, (T, Cause)> {
         self.arrive_capable(now, size, false, packet)
     }
@@ -282,14 +282,14 @@ impl<T> Link<T> {
         })
     }
 
-    /// When [`Link::deliver`] or a step of the link has something to do next.
+    /// Time of the next delivery or step of the link.
     pub fn next_event(&self) -> Option<u64> {
         let front = self.queue.front().map(|first| match first.fate.held_ns {
             Some(_) => first.departure,
             None => first.delivery,
         });
         let held = self.held.peek().map(|held| held.queued.delivery);
-        // Only what waits can be moved by a step.
+        // A step can move waiting packets only.
         let waiting = self.departed < self.queue.len();
         let step = self.step_at().filter(|_| waiting);
         [front, held, step].into_iter().flatten().min()
@@ -297,7 +297,7 @@ impl<T> Link<T> {
 
     /// The next packet that has left the link by `now`.
     pub fn deliver(&mut self, now: u64) -> Option<Delivered<T>> {
-        // What CoDel drops moves all that is behind it.
+        // A drop of CoDel moves all packets behind it.
         if self.config.codel.is_some() || self.step_at().is_some_and(|at| at <= now) {
             self.advance(now);
         }
@@ -342,7 +342,7 @@ impl<T> Link<T> {
         })
     }
 
-    /// Another rate, delay, buffer or loss from `now` on, or an outage. The frame on
+    /// Changes rate, delay, buffer or loss from `now` on, or begins an outage. The frame on
     /// the line keeps its rate, those behind it take the new one. A shorter delay
     /// overtakes nothing: order is kept.
     pub fn change(&mut self, now: u64, change: &Change) {
@@ -418,7 +418,7 @@ impl<T> Link<T> {
         }
     }
 
-    /// All from that one on leave the line anew.
+    /// Recomputes the departures from that packet on.
     fn depart_again(&mut self, first: usize) {
         for at in first..self.queue.len() {
             let Queued { arrival, size, .. } = self.queue[at];
@@ -426,7 +426,7 @@ impl<T> Link<T> {
         }
     }
 
-    /// All that have not left the line are due anew.
+    /// Recomputes the due times of all packets that have not left the line.
     fn deliver_again(&mut self) {
         let before = self.queue.range(..self.departed);
         self.last_delivery = before
@@ -442,7 +442,7 @@ impl<T> Link<T> {
         }
     }
 
-    /// All that is inside is lost, and the line is free.
+    /// All packets of the link are lost, and the line is free.
     fn cut(&mut self, now: u64) {
         for queued in &mut self.queue {
             queued.fate = Fate {
@@ -484,7 +484,7 @@ impl<T> Link<T> {
         u64::from(size).saturating_add_signed(self.config.framing_bytes.into())
     }
 
-    /// When the line turns to the next packet, and when that has left.
+    /// When the line begins to send the next packet, and when that has left.
     fn depart(&mut self, arrival: u64, size: u32) -> (u64, u64) {
         let bytes = self.on_the_line(size);
         let start = arrival.max(self.last_departure);
@@ -532,7 +532,7 @@ impl<T> Link<T> {
         }
     }
 
-    /// The line turns to the next packet, and CoDel looks at it.
+    /// The line begins to send the next packet: CoDel judges it.
     fn judge(&mut self) {
         let (Some(codel), false) = (self.config.codel, self.judged) else {
             return;

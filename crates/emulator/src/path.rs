@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One direction between two ports: the link's arithmetic, the frames' memory and
-//! what is recorded.
+//! the recording.
 
 use std::collections::VecDeque;
 
@@ -47,7 +47,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Allocates and touches what a full link needs.
+    /// Allocates and touches the memory of a full link.
     pub fn new(config: LinkConfig, frame_limit: u32, observe: Observe, tap: Option<Tap>) -> Path {
         let bins = || Bins::new(observe.longest_ns, observe.bin_ns);
         let report = DirectionReport {
@@ -79,7 +79,7 @@ impl Path {
         }
     }
 
-    /// From now on the link's time runs.
+    /// Starts the link's time.
     pub fn start(&mut self, now: u64) {
         self.started_ns = now;
         self.link = Link::new(self.link.config().clone(), now);
@@ -195,7 +195,7 @@ impl Path {
                     let bytes = delivered.packet.bytes();
                     tap.packet(Point::Out, delivered.due + ahead, delivered.size, bytes);
                 }
-                // Of a twin neither: it is not what was offered.
+                // A twin counts in neither: it was not offered.
                 if delivered.copies > 0 {
                     let departure = delivered.departure.saturating_sub(self.started_ns);
                     self.report.carried.add(delivered.size);

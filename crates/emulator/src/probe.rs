@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Measures a link from outside: numbered packets go in at both ends, and what comes
-//! out is compared with the arithmetic of [`Link`], packet by packet.
+//! Measures a link from outside: numbered packets go in at both ends, and their arrivals
+//! are compared with the arithmetic of [`Link`], packet by packet.
 //!
-//! Works on any link, not only on ours. What is found includes the probe's own
-//! errors: it stamps a packet before the system call that sends it.
+//! Works on any link, not only on ours. The results include the probe's own errors:
+//! it stamps a packet before the system call that sends it.
 
 use std::collections::VecDeque;
 
@@ -49,7 +49,7 @@ pub struct Seen {
     pub reordered: u64,
     /// Packets that the kernel lost on the way to the probe itself.
     pub missed: u64,
-    /// Packets that the arithmetic says the buffer drops.
+    /// Drops of the buffer by the arithmetic.
     pub expected_drops: u64,
     /// How far from its expected time a packet arrived, nanoseconds: later.
     pub late: Lateness,
@@ -62,17 +62,17 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Packets that did not come out although the arithmetic says they do; negative:
-    /// more came out than it says.
+    /// Packets that are missing by the arithmetic; negative: more came out than by the
+    /// arithmetic.
     pub fn lost(&self) -> i64 {
         self.sent as i64 - self.expected_drops as i64 - self.received as i64
     }
 
     /// The rate over each window of `millis` milliseconds that lies between two moments
     /// of the run, in milliseconds: bits per second of frames that take `wire_share` times
-    /// their size on the line. In rising order. Only windows over which the arithmetic has
-    /// the line busy at `rate_bits` to a thousandth: where the sender stood still, no link
-    /// could have carried more.
+    /// their size on the line. In rising order. Only windows over which the line is busy at
+    /// `rate_bits` to a thousandth by the arithmetic: where the sender stalled, no link could
+    /// have carried more.
     pub fn rates(
         &self,
         millis: usize,
@@ -101,14 +101,14 @@ impl Seen {
     }
 }
 
-/// How long the machine keeps a thread from running that is scheduled as the emulator's
-/// and does nothing but read the clock: no emulator on it can be more punctual.
+/// Stalls of a thread with the emulator's scheduling that only reads the clock: no emulator
+/// on this machine can be more punctual.
 #[derive(Debug, Clone)]
 pub struct Stalls {
-    /// For the end of each millisecond: for how long the thread had stood still by then,
-    /// nanoseconds; 0 where it ran.
+    /// For the end of each millisecond: duration of the thread's stall until then, nanoseconds;
+    /// 0 where it ran.
     since_ns: Vec<u64>,
-    /// Longest time that it stood still, nanoseconds.
+    /// Its longest stall, nanoseconds.
     pub longest_ns: u64,
 }
 
@@ -143,8 +143,8 @@ impl Stalls {
         stalls
     }
 
-    /// Of the windows of `millis` milliseconds, the share whose length such a thread gets
-    /// right to a part of `1 / parts`: what stands still at its start or end is late by then.
+    /// Share of the windows of `millis` milliseconds whose length such a thread gets right to a
+    /// part of `1 / parts`: a stall at a window's start or end makes that late.
     pub fn punctual(&self, millis: usize, parts: u64) -> f64 {
         let limit = millis as u64 * BIN_NS / parts;
         let windows = self.since_ns.len().saturating_sub(millis);
@@ -269,8 +269,8 @@ impl Side {
     }
 }
 
-/// Sends `load` into both ends of a link that should be `expected` each way, and says
-/// what came out at the other end, by direction. Takes the calling thread, busily.
+/// Sends `load` into both ends of a link that should be `expected` each way. Returns the
+/// arrivals at the other end, by direction. Keeps the calling thread's CPU busy.
 pub fn measure(ends: [Port; 2], expected: [&LinkConfig; 2], load: Load) -> [Seen; 2] {
     let mut ends = ends;
     let started = clock(libc::CLOCK_MONOTONIC);
@@ -307,8 +307,8 @@ pub fn measure(ends: [Port; 2], expected: [&LinkConfig; 2], load: Load) -> [Seen
     })
 }
 
-/// A link's configuration without its losses: what [`measure`] compares with, when the
-/// load is below the link's rate and the senders' bursts are what a buffer must hold.
+/// A link's configuration without its losses: the reference of [`measure`], when the load
+/// is below the link's rate and the buffer holds the senders' bursts.
 pub fn without_losses(config: &LinkConfig) -> LinkConfig {
     LinkConfig {
         buffer: Buffer::Bytes(u64::MAX / 2),

@@ -10,12 +10,12 @@ const LEAST_MARGIN_NS: u64 = 5_000;
 /// most of a CPU from 20,000 packets per second on.
 const MOST_MARGIN_NS: u64 = 100_000;
 /// Window over which the thread watches its own CPU time, nanoseconds; also its period
-/// under SCHED_DEADLINE. A rest takes some 50 us where timers are late by that much, so
-/// the window is as long as makes that a twentieth of it: what is due in a rest is late.
+/// under SCHED_DEADLINE. A rest takes some 50 us where timers are late by that much, a
+/// twentieth of the window: packets that are due in a rest are late.
 const WATCH_NS: u64 = 1_000_000;
 /// CPU time in one such window after which the thread rests for the remainder,
-/// nanoseconds: 94 %, where the kernel grants 95 % to deadlines and real-time
-/// priorities, and stops for longer who takes more.
+/// nanoseconds: 94 %. The kernel grants 95 % to deadlines and real-time priorities,
+/// and stops a thread that takes more for longer.
 const BUSY_NS: u64 = WATCH_NS / 100 * 94;
 /// Shortest rest to ask for, nanoseconds: enough for the thread to leave the CPU at all.
 const LEAST_REST_NS: u64 = 1_000;
@@ -27,9 +27,9 @@ const PRIORITY: libc::c_int = 10;
 ///
 /// SCHED_DEADLINE comes first. From Linux 6.12 on ordinary threads have a deadline server
 /// (kernel/sched/deadline.c), which takes a CPU from real-time priorities for 50 ms at a
-/// time where it believes them starved; its deadline is a second away, and a sooner one
-/// goes before it. Where the bandwidth is not free, or the thread may not run on every
-/// CPU, a real-time priority remains.
+/// time when they look starved; its deadline is a second away, and a sooner one goes
+/// before it. Where the bandwidth is not free, or the thread may not run on every CPU, a
+/// real-time priority remains.
 pub(crate) fn become_realtime() -> bool {
     // SAFETY: plain system calls about the calling thread; the attributes are live.
     unsafe {
@@ -54,8 +54,8 @@ pub(crate) fn become_realtime() -> bool {
     }
 }
 
-/// Watches the thread's own CPU time: one that never sleeps is stopped by the kernel,
-/// and for longer than the rests take by which it avoids that.
+/// Watches the thread's own CPU time: the kernel stops a thread that never sleeps, for
+/// longer than the rests that avoid this.
 pub(crate) struct Watch {
     since: u64,
     cpu_since: u64,
@@ -73,7 +73,7 @@ impl Watch {
         }
     }
 
-    /// Rests where the thread has used what it may of this window.
+    /// Rests where the thread has used its CPU time of this window.
     pub(crate) fn rest_if_busy(&mut self, oversleep: &mut Oversleep) {
         let now = clock(libc::CLOCK_MONOTONIC);
         let elapsed = now - self.since;
@@ -93,8 +93,8 @@ impl Watch {
     }
 }
 
-/// How long after the time that was asked for the thread wakes: it asks for as much
-/// earlier, and spins for the rest. A virtual machine's timer is late by 40 us and more.
+/// Lateness of the thread's wake-ups: it sets its timer earlier by as much, and spins for
+/// the rest. A virtual machine's timer is late by 40 us and more.
 #[derive(Default)]
 pub(crate) struct Oversleep {
     /// Moving average, nanoseconds.
@@ -113,8 +113,8 @@ impl Oversleep {
     }
 }
 
-/// CLOCK_MONOTONIC, and how far CLOCK_REALTIME is ahead of it. Between two readings
-/// of clocks anything may come: of three tries the closest counts.
+/// CLOCK_MONOTONIC, and how far CLOCK_REALTIME is ahead of it. The thread may be interrupted
+/// between two readings of clocks: of three tries the closest counts.
 pub(crate) fn clocks() -> (u64, u64) {
     let tries = std::array::from_fn::<_, 3, _>(|_| {
         let before = clock(libc::CLOCK_MONOTONIC);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A link's recording as files: `load` (traffic and queue per bin) and `drops` (what did not
-//! arrive, one by one), each as CSV and as Parquet.
+//! A link's recording as files: `load` (traffic and queue per bin) and `drops` (lost packets,
+//! one by one), each as CSV and as Parquet.
 
 use std::fs::File;
 use std::io;

@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::config::Red;
 
-/// The packet that an idle line is taken to have sent over and over, bytes: the 1993
+/// Size of the packets that an idle line could have sent, bytes: the 1993
 /// paper's "small packet", at the size that ns and Linux take by default.
 const MEAN_PACKET_BYTES: u64 = 1000;
 

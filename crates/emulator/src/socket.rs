@@ -159,7 +159,7 @@ impl Server {
                     if stopping.load(Ordering::Relaxed) {
                         return;
                     }
-                    // One that hangs up in between has had its reasons.
+                    // A client may hang up in between.
                     let _ = serve(&stream, &control);
                 }
             })?;
@@ -200,8 +200,8 @@ fn claim(path: &Path) -> io::Result<UnixListener> {
         }
         _ => {}
     }
-    // Under another name until it listens and only its owner may connect: who asks meanwhile
-    // finds the dead one or this one, and no moment without either.
+    // Under another name until it listens and only its owner may connect: a client always
+    // finds the dead one or this one.
     let new = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
     let _ = fs::remove_file(&new);
     let claimed = UnixListener::bind(&new).and_then(|listener| {
@@ -238,7 +238,7 @@ fn serve(stream: &UnixStream, control: &Control) -> io::Result<()> {
     }
 }
 
-/// Asks the link that listens at `path`.
+/// Sends a request to the link that listens at `path`.
 ///
 /// # Errors
 /// When no process listens there, or its answer is invalid.

@@ -145,7 +145,7 @@ impl Histogram {
     }
 }
 
-/// Half of what [`Recent`] looks back at most.
+/// Half of the longest time that [`Recent`] covers.
 const RECENT_HALF_NS: u64 = 5_000_000_000;
 
 /// The lateness of the last 5 to 10 s.
@@ -267,7 +267,7 @@ pub struct DirectionReport {
     /// `carried` by the time the last bit left the line, before the delay.
     #[serde(skip)]
     pub carried_bins: Bins,
-    /// The most that waited in the buffer, as arrivals found it.
+    /// The largest backlog of the buffer, as arrivals found it.
     #[serde(skip)]
     pub backlog_bins: Bins,
     /// Packets that did not arrive, one by one, up to the requested number.

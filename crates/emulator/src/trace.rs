@@ -4,15 +4,15 @@
 //! the last one the trace begins anew.
 //!
 //! mahimahi counts an IP packet and the four bytes that its TUN device puts before it,
-//! so a frame counts with [`FRAMING`] bytes more than it has. What an opportunity
-//! leaves is for the next packet, if that is waiting; else it is gone.
+//! so a frame counts with [`FRAMING`] bytes more than it has. The rest of an opportunity
+//! is for the next packet, if that is waiting; else it is lost.
 
 use crate::EmulatorError;
 
 /// Bytes that one opportunity takes: mahimahi's PACKET_SIZE.
 pub const OPPORTUNITY_BYTES: u32 = 1504;
 
-/// What to add to an Ethernet frame so that it counts as in mahimahi: the header of
+/// Bytes to add to an Ethernet frame so that it counts as in mahimahi: the header of
 /// the TUN device, 4, in place of Ethernet's, 14.
 pub const FRAMING: i32 = 4 - 14;
 
@@ -111,7 +111,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// What was left is gone, and nothing leaves before `from`.
+    /// Drops the rest of an opportunity; nothing leaves before `from`.
     pub fn skip_to(&mut self, trace: &Trace, from: u64) {
         self.left = 0;
         self.next = self.next.max(trace.first_from(from));
@@ -170,7 +170,7 @@ mod tests {
         let mut line = Position::default();
         assert_eq!(line.depart(&trace, 0, 100), MS);
         assert_eq!(line.depart(&trace, MS + 1, 100), 2 * MS);
-        // 3 ms and every round after it, until somebody comes.
+        // 3 ms and every round after it, until a packet comes.
         assert_eq!(line.depart(&trace, 300 * MS + 1, 100), 301 * MS);
         assert_eq!(line.depart(&trace, 303 * MS, 100), 303 * MS);
     }
