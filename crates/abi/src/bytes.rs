@@ -110,7 +110,7 @@ pub fn from_bytes<T: Plain>(bytes: &[u8]) -> Result<T, WrongLength> {
     Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// `text` in an ABI text field, NUL-terminated; what does not fit is cut at a
+/// `text` in an ABI text field, NUL-terminated; a longer one is cut at a
 /// character's end.
 pub fn name_to_array<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
