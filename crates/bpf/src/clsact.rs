@@ -12,7 +12,7 @@ use libbpf_rs::{TcAttachPoint, TC_EGRESS, TC_INGRESS};
 
 use crate::netlink;
 
-/// Filters of the least number see a packet first.
+/// Filters of the lowest priority number get a packet first.
 pub const PRIORITY: u32 = 1;
 
 /// Whether the discipline was made, and not there already.
@@ -29,7 +29,7 @@ pub fn make(interface: u32) -> io::Result<bool> {
     }
 }
 
-/// Removes the discipline unless filters, of anybody, are attached there.
+/// Removes the discipline unless any filters are attached there.
 pub fn remove(interface: u32) {
     match netlink::filters(interface) {
         Ok(0) => {
@@ -69,7 +69,7 @@ pub fn program_id(interface: u32, handle: u32, point: TcAttachPoint) -> Option<u
     (result == 0).then_some(options.prog_id)
 }
 
-/// Takes the filter with this handle off.
+/// Detaches the filter with this handle.
 pub fn detach(interface: u32, handle: u32, point: TcAttachPoint) {
     // SAFETY: both structs live across the call.
     let result = unsafe { sys::bpf_tc_detach(&hook(interface, point), &options(handle)) };

@@ -32,7 +32,7 @@ const ETHERNET: [u16; 2] = [1, 772];
 /// And these none at all: tunnels of IP, WireGuard, tun.
 const BARE_IP: [u16; 5] = [0xfffe, 519, 768, 769, 776];
 
-/// What a frame begins with.
+/// The first header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// An Ethernet header.
@@ -92,7 +92,7 @@ impl Interface {
         self.hardware_type
     }
 
-    /// None for what is not known here.
+    /// None for other hardware types.
     pub fn link(&self) -> Option<Link> {
         if ETHERNET.contains(&self.hardware_type) {
             Some(Link::Ethernet)

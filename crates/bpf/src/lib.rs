@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all of Paceline that loads BPF programs shares.
+//! Common code of the crates that load BPF programs.
 //!
 //! - [`permission`]: whether this process may;
-//! - [`messages`]: what libbpf says meanwhile;
-//! - [`refusal`]: what to do where the kernel does not let it;
+//! - [`messages`]: libbpf's log messages;
+//! - [`refusal`]: advice where the kernel refuses;
 //! - [`interface`]: a network interface by its name;
 //! - [`clsact`]: filters of an interface, before TCX;
 //! - [`options`]: the filters that keep TCP options out of a job's connections.

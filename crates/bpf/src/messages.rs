@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What libbpf and the verifier say goes to the log, not to the user's terminal.
+//! Messages of libbpf and the verifier go to the log, not to the user's terminal.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -7,11 +7,11 @@ use std::sync::Once;
 use libbpf_rs::PrintLevel;
 
 thread_local! {
-    /// Warnings of what this thread is at.
+    /// Warnings during this thread's present work.
     static HEARD: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// libbpf's words go to the log from now on.
+/// Routes libbpf's messages to the log from now on.
 pub fn route_libbpf_messages() {
     static ROUTED: Once = Once::new();
     ROUTED.call_once(|| {
@@ -32,7 +32,7 @@ pub fn route_libbpf_messages() {
     });
 }
 
-/// What `work` returns, and what libbpf warned of in this thread meanwhile.
+/// The result of `work`, and libbpf's warnings in this thread meanwhile.
 pub fn hear<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     HEARD.set(Some(Vec::new()));
     let returned = work();

@@ -24,7 +24,7 @@ struct Request {
     info: u32,
 }
 
-/// How many filters, of anybody, both sides of the interface have.
+/// Number of filters of any owner on both sides of the interface.
 ///
 /// # Errors
 /// When the kernel does not answer.

@@ -3,8 +3,8 @@
 //! (`bpf/options.bpf.c`).
 //!
 //! They belong to the job, which may outlive the command that started it, so they are attached
-//! for good and not by links. Nothing is noted elsewhere: what each is for is in its own
-//! constants, which [`clean`] reads from the kernel.
+//! for good and not by links. Nothing is stored elsewhere: each filter's purpose is in its
+//! own constants, which [`clean`] reads from the kernel.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -45,7 +45,7 @@ const ETHERNET_BYTES: u32 = 14;
 /// struct pl_options_config.
 const CONFIG_BYTES: usize = 40;
 
-/// What a job asks for.
+/// A job's request.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// Id of its cgroup.
@@ -108,7 +108,7 @@ impl Error {
     }
 }
 
-/// What a program is for, and where it is: struct pl_options_config.
+/// Purpose and place of a program: struct pl_options_config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Config {
     job: u64,
@@ -145,11 +145,11 @@ impl Config {
     }
 }
 
-/// Attaches what a job wants, to the interface of the network namespace of the process
+/// Attaches a job's filters to the interface of the network namespace of the process
 /// `process`; none: of the caller. `jobs` is the kernel side's map of jobs.
 ///
 /// # Errors
-/// [`Error`]; [`clean`] takes off what may be attached then.
+/// [`Error`]; [`clean`] then detaches any filters.
 pub fn attach(wanted: &Wanted<'_>, process: Option<u32>, jobs: BorrowedFd<'_>) -> Result<()> {
     messages::route_libbpf_messages();
     let path = match process {
@@ -247,7 +247,7 @@ fn program<'o>(object: &'o Object, name: &'static str) -> Result<libbpf_rs::Prog
 fn attach_tcx(object: &Object, config: &Config) -> Result<io::Result<()>> {
     let options = sys::bpf_prog_attach_opts {
         sz: size_of::<sys::bpf_prog_attach_opts>() as sys::size_t,
-        // First of all: another program may have the last word on a packet.
+        // Before all others: another program may end the processing of a packet.
         flags: sys::BPF_F_BEFORE,
         ..Default::default()
     };
@@ -306,7 +306,7 @@ fn attach_classic(object: &Object, config: &Config) -> Result<Attached> {
     Ok(Ok(()))
 }
 
-/// Takes the filters of jobs off that are gone, in whichever network namespace they are.
+/// Detaches the filters of jobs that are gone, in all network namespaces.
 pub fn clean(is_job: impl Fn(u64) -> bool) {
     let options = ProgInfoQueryOptions::default().include_map_ids(true);
     for info in ProgInfoIter::with_query_opts(options) {
@@ -370,7 +370,7 @@ fn detach(
     }
 }
 
-/// What a loaded program is for, from its constants. They stand in a map of their own.
+/// Purpose of a loaded program, by its constants. They are in a map of their own.
 fn config_of(program: &ProgramInfo) -> Option<Config> {
     let maps = program.map_ids.iter();
     maps.filter_map(|id| MapHandle::from_map_id(*id).ok())
@@ -379,7 +379,7 @@ fn config_of(program: &ProgramInfo) -> Option<Config> {
         .and_then(|value| Config::from_bytes(&value))
 }
 
-/// A network namespace as stat(2) tells it from others.
+/// Identity of a network namespace, by stat(2).
 fn id(namespace: &File) -> io::Result<(u64, u64)> {
     let metadata = namespace.metadata()?;
     Ok((metadata.dev(), metadata.ino()))

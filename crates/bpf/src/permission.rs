@@ -7,7 +7,7 @@
     "{action} needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN together: sudo paceline ..."
 )]
 pub struct NotPermitted {
-    /// What was asked for.
+    /// The command.
     pub action: &'static str,
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why a kernel that can do all that Paceline needs does not let it.
+//! Why a kernel with all needed features refuses Paceline.
 
 use std::error::Error;
 use std::fs;
 
-/// What the kernel is locked down against; `none` where it is not.
+/// Lockdown mode of the kernel; `none` without lockdown.
 pub const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 /// The active mode, if the kernel has lockdown: `none [integrity] confidentiality`.
@@ -20,8 +20,8 @@ fn active(modes: &str) -> Option<String> {
     Some(mode.to_owned())
 }
 
-/// What to do about a refusal of bpf(2), after its error's own words; empty where those say
-/// it all.
+/// Advice on a refusal of bpf(2), after its error's own text; empty where that is
+/// enough.
 pub fn hint(error: &libbpf_rs::Error) -> &'static str {
     hint_for(number(error), lockdown().as_deref())
 }
