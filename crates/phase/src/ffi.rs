@@ -48,14 +48,14 @@ fn look() -> Option<&'static Phases> {
     let socket = socket.as_deref().unwrap_or(Path::new(HOST_SOCKET));
     let found = match Page::ask(socket) {
         Ok(page) => Box::into_raw(Box::new(Phases::new(page))),
-        // A program runs the same without Paceline, and says nothing about it.
+        // A program runs the same without Paceline, without a message.
         Err(_) => absent(),
     };
     match PHASES.compare_exchange(ptr::null_mut(), found, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => watch_forks(),
         Err(_) if found != absent() => {
             // Another thread was first. The agent gave both the same page.
-            // SAFETY: made above, and nobody else has seen it.
+            // SAFETY: made above, and not shared.
             drop(unsafe { Box::from_raw(found) });
         }
         Err(_) => {}
@@ -63,7 +63,7 @@ fn look() -> Option<&'static Phases> {
     phases()
 }
 
-/// A forked child is a process of its own: it begins in class 0 and asks for a page
+/// A forked child is a process of its own: it begins in class 0 and requests a page
 /// of its own when it first enters a class.
 fn watch_forks() {
     thread_local! {

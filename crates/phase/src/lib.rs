@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Phases of a process: `include/paceline.h` says what they are for.
+//! Phases of a process: `include/paceline.h` describes their use.
 //!
 //! As a shared library this is `libpaceline.so`, with the functions of that header
 //! ([`ffi`]). Rust programs use [`Phases`] on a [`Page`] of their own.

@@ -4,9 +4,10 @@
 //! An atomic exchange takes some 20 ns on a common machine, and a switch has two
 //! critical sections. Most MPI programs communicate from one thread. So the lock is
 //! biased: the first thread that takes it owns it, and takes it again with plain
-//! stores. The first other thread revokes that for good: it says so, has the kernel
-//! put a memory barrier into every running thread (membarrier(2)), after which the
-//! owner either has seen it or is seen inside, and waits until it is out.
+//! stores. The first other thread revokes that for good: it sets the owner to shared
+//! and has the kernel put a memory barrier into every running thread (membarrier(2)).
+//! After that the owner either has seen this or is seen inside, and the other thread
+//! waits until it is out.
 
 use std::sync::atomic::{compiler_fence, AtomicBool, AtomicUsize, Ordering};
 
@@ -25,7 +26,7 @@ pub(crate) struct Lock {
     owner: AtomicUsize,
     /// The owner is inside; only the owner writes it.
     owner_inside: AtomicBool,
-    /// Somebody is inside who took the lock as a shared one.
+    /// A thread is inside that took the lock as a shared one.
     taken: AtomicBool,
 }
 
@@ -60,13 +61,13 @@ impl Lock {
     #[inline]
     fn enter_as_owner(&self, me: usize) -> bool {
         self.owner_inside.store(true, Ordering::Relaxed);
-        // Orders the two for the CPU as well: the revoker's membarrier sees to it.
+        // The revoker's membarrier orders the two for the CPU as well.
         compiler_fence(Ordering::SeqCst);
         let mine = self.owner.load(Ordering::Relaxed) == me;
         if !mine {
             self.owner_inside.store(false, Ordering::Release);
         }
-        // What the former owner of a shared lock did is seen below, in hold_slowly.
+        // Stores of the former owner of a shared lock are acquired in hold_slowly.
         mine
     }
 
@@ -86,8 +87,8 @@ impl Lock {
             .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
-            // The holder may have lost its CPU: with more threads than CPUs, to
-            // spin on would be to wait for a time slice.
+            // The holder may have lost its CPU: with more threads than CPUs, spinning
+            // on would take a time slice.
             std::thread::yield_now();
         }
         if self.owner.swap(SHARED, Ordering::AcqRel) != SHARED {
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     struct Shared(UnsafeCell<u64>);
-    // SAFETY: only touched by who holds the lock of the test.
+    // SAFETY: only the holder of the test's lock touches it.
     unsafe impl Sync for Shared {}
 
     impl Shared {
@@ -152,7 +153,7 @@ mod tests {
             let lock = Lock::new();
             let sum = Shared(UnsafeCell::new(0));
             std::thread::scope(|scope| {
-                // Whoever is first owns it, and is well under way when others come.
+                // The first thread owns it, and is well under way when others come.
                 for (me, times) in [(16, EACH), (32, EACH / 10), (48, EACH / 10)] {
                     let (sum, lock) = (&sum, &lock);
                     scope.spawn(move || sum.add(lock, me, times));

@@ -36,7 +36,7 @@ impl Page {
     /// Maps a page that the agent made. The descriptor is not needed afterwards.
     ///
     /// # Errors
-    /// What the system says to mapping it.
+    /// The system's error of the mapping.
     pub fn map(descriptor: OwnedFd) -> io::Result<Self> {
         let length = NonZeroUsize::new(size_of::<pl_phase_page>()).expect("not empty");
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -58,7 +58,7 @@ impl Page {
     /// A page that nobody reads: for benchmarks and tests.
     ///
     /// # Errors
-    /// What the system says to mapping it.
+    /// The system's error of the mapping.
     pub fn unshared() -> io::Result<Self> {
         let length = NonZeroUsize::new(size_of::<pl_phase_page>()).expect("not empty");
         // SAFETY: as above.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which class a process is in: the one entered last and not left, of all threads.
+//! The class of a process: the one entered last and not left, of all threads.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -60,12 +60,12 @@ impl std::error::Error for Unbalanced {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub(crate) u32);
 
-/// Who is to end an active operation.
+/// The owner of an active operation, which ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// The thread of that key, by leaving.
     Thread(usize),
-    /// Whoever has the token.
+    /// The holder of the token.
     Token(u32),
 }
 
@@ -83,7 +83,7 @@ pub struct Phases {
     state: UnsafeCell<State>,
 }
 
-// SAFETY: `state` is only touched by who holds `lock`.
+// SAFETY: only the holder of `lock` touches `state`.
 unsafe impl Sync for Phases {}
 
 #[derive(Debug)]
@@ -95,7 +95,7 @@ struct State {
     beyond: u32,
     next_token: u32,
     generations: [u32; CLASSES as usize],
-    /// Bit k: class k was given out by `new_class`.
+    /// Bit k: `new_class` has assigned class k.
     given: u64,
 }
 
@@ -138,7 +138,7 @@ impl Phases {
         self.locked(|state, page, me| state.enter(Owner::Thread(me), class, page))
     }
 
-    /// Leaves what the calling thread entered last.
+    /// Leaves the class that the calling thread entered last.
     ///
     /// # Errors
     /// [`Unbalanced`].
@@ -172,7 +172,7 @@ impl Phases {
         })
     }
 
-    /// Ends what [`Phases::begin`] began.
+    /// Ends an operation of [`Phases::begin`].
     ///
     /// # Errors
     /// [`Unbalanced`].
@@ -180,8 +180,8 @@ impl Phases {
         self.locked(|state, page, _| state.end(Owner::Token(token.0), page))
     }
 
-    /// A class that nobody has, from the highest number downwards, with nothing
-    /// remembered of it; `None` when all but class 0 are given out.
+    /// An unassigned class, from the highest number downwards, without state from an
+    /// earlier use; `None` when all but class 0 are assigned.
     pub fn new_class(&self) -> Option<u32> {
         self.locked(|state, page, _| {
             let class = (1..CLASSES)
@@ -193,10 +193,10 @@ impl Phases {
         })
     }
 
-    /// Gives a class back: what was learned in it is forgotten.
+    /// Frees a class: its state is forgotten.
     ///
     /// # Errors
-    /// [`EnterError::OutOfRange`] where it was not given out.
+    /// [`EnterError::OutOfRange`] where it was not assigned.
     pub fn free_class(&self, class: u32) -> Result<(), EnterError> {
         self.locked(|state, page, _| {
             if class >= CLASSES || state.given & (1 << class) == 0 {
@@ -208,7 +208,7 @@ impl Phases {
         })
     }
 
-    /// The thread of that key is over: what it has not left is left now.
+    /// The thread of that key has ended: leaves its remaining classes.
     fn thread_ends(&self, key: usize) {
         let _held = self.lock.hold(key);
         // SAFETY: the lock is held until the end of this function.
@@ -290,7 +290,7 @@ impl State {
 }
 
 mod thread {
-    //! Threads by the address of a variable of theirs, which is told when they end.
+    //! Threads by the address of a variable of theirs, which is dropped when they end.
 
     use std::cell::Cell;
     use std::ptr;
@@ -320,7 +320,7 @@ mod thread {
             .unwrap_or(ENDING)
     }
 
-    /// Has `phases` told when the calling thread ends; `None`: nobody.
+    /// Sets the phases that the calling thread leaves at its end; `None`: none.
     #[inline]
     pub(crate) fn tell_when_it_ends(phases: Option<&'static Phases>) {
         let _ = MARK.try_with(|mark| mark.0.set(phases));
