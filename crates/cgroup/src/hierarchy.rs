@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cgroup v2 hierarchy: where it is, the caller's place in it, and the
-//! directories that jobs live in.
+//! directories of jobs.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,8 +16,8 @@ use crate::lock::Lock;
 
 /// Name that every job's directory starts with.
 const JOB_PREFIX: &str = "paceline.";
-/// Extended attribute of every job's directory, which root alone can set: others may call
-/// theirs what they like.
+/// Extended attribute of every job's directory, which root alone can set: users may give
+/// their directories any name.
 const JOB_MARK: &str = "trusted.paceline";
 
 /// A mounted cgroup v2 hierarchy, alone or beside v1 hierarchies.
@@ -133,7 +133,7 @@ impl Hierarchy {
         match open_by_id(&self.mount, id) {
             Ok(_) => true,
             // Only a certain answer counts: a job must not be cleaned away
-            // because this process may not look.
+            // because this process lacks the right to read it.
             Err(error) => !matches!(error.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)),
         }
     }
@@ -293,7 +293,7 @@ impl Cgroup {
 
 /// Calls `visit` for each directory below `path`, parents first.
 fn walk(path: &Path, visit: &mut dyn FnMut(&Path)) {
-    // Cgroups come and go while this runs: what cannot be read is gone.
+    // Cgroups come and go while this runs: an unreadable one is gone.
     let Ok(entries) = fs::read_dir(path) else {
         return;
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The cgroup v2 hierarchy: where it is, the directories that jobs live in
+//! The cgroup v2 hierarchy: where it is, the directories of jobs
 //! ([`Seat`]), and the lock that serialises every change of jobs on this host.
 
 #![deny(unsafe_code)]

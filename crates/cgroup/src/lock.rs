@@ -8,8 +8,8 @@
 //!    process leaves a file behind, and the next process takes and removes it.
 //! 2. The directory that the cgroup hierarchy is mounted at: one inode for all mount
 //!    namespaces, and so also for a `paceline` in a container with a /run of its own. Any
-//!    user can lock it, so nobody waits for a user: whoever holds it keeps Paceline in such
-//!    containers from holding it, too, and those with the same /run need it not.
+//!    user can lock it, so `paceline` does not wait for a user's lock. Then containers are
+//!    without this lock; processes with the same /run do not need it.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,10 +23,10 @@ use nix::sys::stat::{major, minor};
 
 use crate::error::{Error, Result};
 
-/// Held by whoever changes jobs, of all that share this /run.
+/// The lock of processes with this /run.
 const FILE: &str = "/run/paceline.lock";
-/// Between two attempts at the directory. Whoever holds that loads BPF programs: tenths of
-/// a second.
+/// Between two attempts at the directory. Its holder loads BPF programs: tenths of a
+/// second.
 const RETRY: Duration = Duration::from_millis(20);
 /// No `paceline` holds it for so long: it is held by a program that a user has made root's.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is held: who waits for this file finds that it is another's, or none.
+        // While it is held: a waiter for this file then finds another one, or none.
         if let Some((path, _)) = &self.file {
             if let Err(error) = fs::remove_file(path) {
                 tracing::debug!("cannot remove {}: {error}", path.display());
@@ -111,7 +111,7 @@ fn lock_file(path: &Path) -> Result<Option<Flock<File>>> {
             }
             Err((_, errno)) => return Err(failed(errno.into())),
         };
-        // Whoever had it may have removed it.
+        // Its former holder may have removed it.
         match fs::symlink_metadata(path) {
             Ok(there) if (there.dev(), there.ino()) == (opened.dev(), opened.ino()) => {
                 return Ok(Some(locked))
@@ -155,7 +155,7 @@ fn lock_directory(directory: &Path) -> Result<Option<Flock<File>>> {
     }
 }
 
-/// The processes that took the lock on `file`, as far as this process may know.
+/// The processes that took the lock on `file`, as far as this process may see.
 fn holders(file: &File) -> Vec<u32> {
     let Ok(metadata) = file.metadata() else {
         return Vec::new();
@@ -166,7 +166,7 @@ fn holders(file: &File) -> Vec<u32> {
     holders_in(&locks, &inode)
 }
 
-/// `1: FLOCK ADVISORY WRITE PROCESS DEVICE:INODE 0 EOF`; who waits has `->` before FLOCK.
+/// `1: FLOCK ADVISORY WRITE PROCESS DEVICE:INODE 0 EOF`; waiters have `->` before FLOCK.
 fn holders_in(locks: &str, inode: &str) -> Vec<u32> {
     let holder = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -178,8 +178,8 @@ fn holders_in(locks: &str, inode: &str) -> Vec<u32> {
     locks.lines().filter_map(holder).collect()
 }
 
-/// Whether a process could not have started a job. One that is gone, or that this process
-/// may not look at, is not known to be.
+/// Whether a process could not have started a job. False for one that is gone, or that this
+/// process may not inspect.
 fn is_unprivileged(process: u32) -> bool {
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/user")).ok();
     let capabilities = fs::read_to_string(format!("/proc/{process}/status"))

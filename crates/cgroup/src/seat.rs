@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::Error;
 use crate::hierarchy::{Cgroup, Hierarchy};
 
-/// Where a job lives.
+/// The cgroup of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seat {
     /// In a cgroup that is made for it below this one.
@@ -44,8 +44,8 @@ impl Seat {
     }
 }
 
-/// Whether the system says that a cgroup may have no child: it is read-only, or has as many
-/// as `cgroup.max.descendants` allows.
+/// Whether a cgroup may have no child, by the system's error: it is read-only, or has as
+/// many as `cgroup.max.descendants` allows.
 pub fn is_undividable(error: &Error) -> bool {
     match error {
         Error::CgroupReadOnly { .. } => true,
