@@ -20,7 +20,7 @@ const IN: &str = "pl_burst_in";
 const OUT: &str = "pl_burst_out";
 const XDP: &str = "pl_burst_xdp";
 
-/// By which hook packets are to be counted.
+/// The requested hook.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Attach {
     /// TCX, or cls_bpf where the kernel has no TCX.
@@ -34,7 +34,7 @@ pub enum Attach {
     Classic,
 }
 
-/// By which hook packets are counted.
+/// The hook in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// TCX links.
@@ -96,7 +96,7 @@ fn link_is_attached(link: &OwnedFd) -> bool {
     }
 }
 
-/// Attaches what `load` loads of the programs that are named to it.
+/// Attaches the programs that `load` loads.
 pub(super) fn attach(
     options: &Options,
     load: impl Fn(&[&str]) -> Result<Object>,
@@ -114,7 +114,7 @@ pub(super) fn attach(
     }
 }
 
-/// What a kernel says to a kind of attachment that it does not know.
+/// The error of a kernel that does not have a kind of attachment.
 fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
@@ -140,7 +140,7 @@ fn attach_tcx(
     let points = points(options.direction);
     let object = load(&points.iter().map(|point| point.0).collect::<Vec<_>>())?;
     let links = points.iter().map(|(name, place, _)| {
-        // First of all: another program may have the last word on a packet.
+        // Before all others: another program may end the processing of a packet.
         create_link(&object, name, &options.interface, *place, sys::BPF_F_BEFORE).map_err(
             |source| {
                 let hint = match is_unknown(&source) {

@@ -20,12 +20,12 @@ pub enum Error {
     #[error(transparent)]
     NoInterface(#[from] paceline_bpf::interface::Error),
 
-    /// What is asked for cannot be had at this interface.
+    /// The request is not possible at this interface.
     #[error("{interface}: {why}")]
     Interface {
         /// Its name.
         interface: String,
-        /// What is in the way, and what would be right.
+        /// The obstacle, and the right form.
         why: String,
     },
 

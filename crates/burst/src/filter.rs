@@ -26,10 +26,10 @@ pub struct Filter {
     terms: layout::Filter,
 }
 
-/// What is wrong with a filter.
+/// Errors of a filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// A word that is none.
+    /// A word that is no term.
     #[error("{word:?} is not a filter term: use {TERMS}")]
     Unknown {
         /// The word.
@@ -45,17 +45,17 @@ pub enum FilterError {
         /// A right one.
         example: &'static str,
     },
-    /// A value that is none.
+    /// An invalid value.
     #[error("{word:?} is no {what}, as in \"{example}\"")]
     Value {
         /// The word.
         word: String,
-        /// What it should be.
+        /// Its kind.
         what: &'static str,
         /// A right one.
         example: &'static str,
     },
-    /// The same thing said twice.
+    /// A term given twice.
     #[error("{term:?} is given twice: the two terms contradict or repeat each other")]
     Twice {
         /// The second.
@@ -300,7 +300,7 @@ fn ports(text: &str) -> Result<Ports, FilterError> {
     })
 }
 
-/// Refuses what no packet can be.
+/// Refuses a filter that no packet can match.
 fn check(terms: &layout::Filter) -> Result<(), FilterError> {
     let no = |one, other| Err(FilterError::Contradiction { one, other });
     let mut families = [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `bpf/burst.h` in Rust. Both sides check the sizes.
 
-/// A number or protocol that is not asked for.
+/// No filter on this number or protocol.
 pub const ANY: u16 = 0xffff;
 /// Any VLAN tag.
 pub const TAGGED: u16 = 0xfffe;
@@ -23,7 +23,7 @@ pub struct Address {
     /// Network order; IPv4 in the first four; already under the mask.
     pub bits: [[u8; 4]; 4],
     pub mask: [[u8; 4]; 4],
-    /// 4, 6, or 0: not asked for.
+    /// 4, 6, or 0: no filter.
     pub family: u32,
 }
 

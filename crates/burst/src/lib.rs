@@ -2,8 +2,8 @@
 //! Packets per window of time at an interface, counted by the kernel
 //! (`bpf/burst.bpf.c`).
 //!
-//! The programs have nothing to do with jobs: they belong to the one process that
-//! asked, and are gone with it. Nothing is pinned.
+//! The programs are independent of jobs: they belong to the requesting process,
+//! and are gone with it. Nothing is pinned.
 
 #![deny(unsafe_code)]
 
@@ -30,28 +30,28 @@ pub use paceline_bpf::interface::Interface;
 /// The compiled bpf/burst.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/burst.bpf.o"));
 
-/// Shortest window, nanoseconds: a packet that takes longer from the clock to its
-/// counter than this would be the rule, not the exception.
+/// Shortest window, nanoseconds: packets mostly take less from the clock to their
+/// counter than this.
 pub const LEAST_WINDOW_NS: u64 = 100_000;
 /// Longest window, nanoseconds: an hour.
 pub const MOST_WINDOW_NS: u64 = 3_600_000_000_000;
 /// A window is read so long after its end, nanoseconds: a packet may have read the
 /// clock before the end and not be counted yet, while its CPU handles an interrupt or
-/// is not given to this virtual machine.
+/// does not run this virtual machine.
 const GRACE_NS: u64 = 20_000_000;
 
-/// Which packets of the interface.
+/// Direction of the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Those that it received.
     In,
-    /// Those that were given to it to send, before its queue.
+    /// Those that it is to send, before its queue.
     Out,
     /// Both, summed.
     Both,
 }
 
-/// What is to be counted.
+/// Options of a count.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where.
@@ -71,10 +71,10 @@ pub struct Options {
     pub attach: Attach,
 }
 
-/// What was counted in a window.
+/// Counts of a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets: segments, unless whole packets were asked for.
+    /// Packets: segments, unless [`Options::whole_packets`] is set.
     pub packets: u64,
     /// Bytes of frames as on the wire, with their link header, without FCS and gap.
     pub bytes: u64,
@@ -85,11 +85,11 @@ pub struct Counts {
 pub struct Window {
     /// CLOCK_MONOTONIC at its start, nanoseconds.
     pub start_ns: u64,
-    /// `None` if this process looked too late, after the counters were used again.
+    /// `None` if this process read too late, after the counters were used again.
     pub counts: Option<Counts>,
 }
 
-/// Running counters. Dropping it takes them away, and so does the end of the process.
+/// Running counters. Dropping it removes them, and so does the end of the process.
 #[derive(Debug)]
 pub struct Meter {
     attachment: attach::Attachment,
@@ -107,8 +107,8 @@ impl Meter {
     ///
     /// # Errors
     /// [`Error::NotPermitted`] without root's capabilities, [`Error::Interface`] where
-    /// the interface or the kernel cannot do what is asked, [`Error::Bpf`] where the
-    /// kernel refuses the programs.
+    /// the interface or the kernel does not support the request, [`Error::Bpf`] where
+    /// the kernel refuses the programs.
     ///
     /// # Panics
     /// If the window is out of range.
@@ -144,7 +144,7 @@ impl Meter {
             Some(since) => since / options.window_ns + 1,
             None => 0,
         };
-        // What is attached and mapped keeps the kernel's objects; `object` may go.
+        // Attachments and mappings keep the kernel's objects; `object` may go.
         Ok(Meter {
             attachment,
             ring,
@@ -178,10 +178,10 @@ impl Meter {
     /// The windows that are over and were not taken yet, in order.
     ///
     /// # Errors
-    /// [`Error::Interface`] when the interface is gone, or the programs were taken off
-    /// it.
+    /// [`Error::Interface`] when the interface is gone, or the programs were detached
+    /// from it.
     pub fn take(&mut self) -> Result<Vec<Window>> {
-        // Before the look at the counters: what was taken off before then may lack packets.
+        // Before the read of the counters: windows after a detachment may lack packets.
         let now = monotonic_ns();
         self.attachment.check(&self.interface)?;
         let mut windows = Vec::new();

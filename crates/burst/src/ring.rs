@@ -65,7 +65,7 @@ impl Ring {
         })
     }
 
-    /// What all CPUs counted in a window that is over; `None` if its slots were used
+    /// Counts of all CPUs in a window that is over; `None` if its slots were used
     /// again since.
     pub fn read(&self, window: u64) -> Option<Counts> {
         let mut counts = Counts::default();
