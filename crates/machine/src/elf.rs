@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Takes what only a debugger needs off a program: the guest unpacks its image
+//! Removes the debugger's parts of a program: the guest unpacks its image
 //! instruction by instruction.
 
 /// Cuts a 64-bit little-endian ELF file after the last byte that a program header

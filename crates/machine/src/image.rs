@@ -24,7 +24,7 @@ const IMAGES_KEPT: usize = 8;
 /// The program that runs, for a command in the guest.
 const OWN_NAME: &str = "/usr/bin/paceline";
 
-/// What QEMU boots.
+/// The files that QEMU boots.
 #[derive(Clone)]
 pub struct Image {
     /// The kernel.
@@ -53,7 +53,7 @@ impl Entry {
 }
 
 /// The image for this program and a kernel, from the cache if it is there.
-/// Several processes may ask at once: one builds, the others wait.
+/// Several processes may call this at once: one builds, the others wait.
 ///
 /// # Errors
 /// If a kernel cannot be found, a program is missing, or the cache cannot be
@@ -137,7 +137,7 @@ fn contents(kernel: &Kernel) -> Result<Vec<Entry>, VirtualError> {
         (find_program("ip")?, "/usr/sbin/ip"),
         (find_program("tc")?, "/usr/sbin/tc"),
     ];
-    // Only gateways need it, and say so.
+    // Only gateways need it, and report its absence.
     programs.extend(find_program("nft").map(|nft| (nft, "/usr/sbin/nft")));
     for (path, name) in &programs {
         libraries.extend(libraries_of(path)?);
@@ -159,9 +159,9 @@ fn contents(kernel: &Kernel) -> Result<Vec<Entry>, VirtualError> {
     Ok(entries)
 }
 
-/// What a command in the guest needs of this machine beside the image: each of `files` at
-/// its own path, programs with their libraries, directories with what is below them. The
-/// program that runs is there under its own path and as `paceline`.
+/// Files of this machine for a command in the guest, beside the image: each of `files` at
+/// its own path, programs with their libraries, directories with their content. The program
+/// that runs is there under its own path and as `paceline`.
 ///
 /// # Errors
 /// If one of them cannot be read.
@@ -195,7 +195,7 @@ pub fn files_for_guest(files: &[PathBuf]) -> Result<Vec<Entry>, VirtualError> {
     Ok(entries)
 }
 
-/// A file of this machine as `name` in the guest, without what only a debugger needs.
+/// A file of this machine as `name` in the guest, without a debugger's parts.
 fn entry(path: &Path, name: &str) -> Result<Entry, VirtualError> {
     let mut content = fs::read(path).wrong("read", path)?;
     let mode = fs::metadata(path).wrong("look at", path)?.permissions();

@@ -3,8 +3,8 @@
 //! The same run gives the same bytes on any machine, busy or idle; it needs no
 //! root and touches nothing outside its cache and its temporary directory.
 //!
-//! [`guest`] is its inside: the same program, as the first process of that kernel. What it
-//! does there by a plan it is given by who calls it.
+//! [`guest`] is its inside: the same program, as the first process of that kernel. Its
+//! caller passes in the work by a plan.
 
 #![deny(unsafe_code)]
 
@@ -32,7 +32,7 @@ pub enum VirtualError {
     /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
         /// To which file.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum VirtualError {
         /// What the system said.
         source: io::Error,
     },
-    /// A program said no.
+    /// A program failed.
     #[error("{program} failed: {message}")]
     Program {
         /// Its name.
@@ -58,7 +58,7 @@ pub enum VirtualError {
     /// No package could be looked up or fetched, and none is in the cache.
     #[error("the cache holds no kernel, and \"{command}\" failed: {message}\nrun \"sudo apt-get update\" first, or give a directory with a linux-image package: --kernel DIR")]
     Apt {
-        /// What was run.
+        /// The command.
         command: String,
         /// Its standard error.
         message: String,
@@ -75,7 +75,7 @@ pub enum VirtualError {
         /// As given.
         directory: PathBuf,
     },
-    /// Packages without what a bootloader takes.
+    /// Packages without a file for the bootloader.
     #[error("no vmlinuz in {}", packages.join(", "))]
     NoBootFile {
         /// Their files' names.
@@ -96,7 +96,7 @@ pub enum VirtualError {
         shard: String,
         /// How long.
         seconds: u64,
-        /// What the guest's kernel said.
+        /// Last output of the guest's kernel.
         console: String,
     },
     /// The guest stopped before its last record.
@@ -106,10 +106,10 @@ pub enum VirtualError {
         shard: String,
         /// QEMU's exit.
         status: std::process::ExitStatus,
-        /// What the guest's kernel or QEMU said.
+        /// Last output of the guest's kernel or QEMU.
         console: String,
     },
-    /// The guest said what went wrong.
+    /// The guest reported an error.
     #[error("{shard}: {message}")]
     Guest {
         /// Which shard.
@@ -124,7 +124,7 @@ pub enum VirtualError {
         shard: String,
         /// The line.
         line: String,
-        /// What is wrong with it.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// The user stopped the run.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which CPU a machine's threads share, and in which order they run on it.
+//! The CPU that a machine's threads share, and their order on it.
 //!
-//! QEMU's main loop moves an idle guest's clock on to its next timer. It takes a guest
-//! for idle that has halted but whose last instructions are not yet counted
-//! (`icount_start_warp_timer` beside `rr_cpu_thread_fn`, QEMU 7.2 to 8.2): if it looks
-//! at that moment, the clock goes too far by those instructions, and the run is not
-//! the same as the last one. Such a moment passes without a system call. So both
-//! threads get one CPU, where the main loop goes first: it runs when the other
-//! thread has woken it, or waits, and never in between.
+//! QEMU's main loop moves an idle guest's clock on to its next timer. A halted guest
+//! counts as idle even if its last instructions are not yet counted
+//! (`icount_start_warp_timer` beside `rr_cpu_thread_fn`, QEMU 7.2 to 8.2): if the main
+//! loop runs at that moment, the clock goes too far by those instructions, and the run
+//! is not reproducible. The other thread makes no system call in that time. So both
+//! threads get one CPU, where the main loop has priority: it runs when the other thread
+//! has woken it, or waits, and never in between.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -33,7 +33,7 @@ impl Processor {
     /// caller's own, where the kernel found room for it, comes first.
     ///
     /// # Errors
-    /// If the kernel does not say which CPUs there are.
+    /// If the kernel does not list its CPUs.
     pub fn take() -> io::Result<Self> {
         Self::take_of(PLACE)
     }
@@ -62,7 +62,7 @@ impl Processor {
         })
     }
 
-    /// What a child does with it before it becomes QEMU.
+    /// Code for a child to run before it becomes QEMU: binds it to the CPU.
     pub fn confine(&self) -> io::Result<impl Fn() -> io::Result<()> + use<>> {
         let mut only = CpuSet::new();
         only.set(self.cpu)?;
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(first, on(&taken[count..]), "each has two");
         first.dedup();
         assert_eq!(first.len(), count);
-        // What one gives back is the next one's.
+        // A freed place is the next one's.
         let freed = taken.remove(0).cpu;
         assert_eq!(take().cpu, freed);
     }

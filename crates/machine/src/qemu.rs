@@ -24,9 +24,9 @@ use crate::guest::{clock, Task, TASK};
 /// Found on the PATH.
 const PROGRAM: &str = "qemu-system-x86_64";
 const DIRECTORY_PREFIX: &str = "paceline-lab-";
-/// What the kernel's console says then (arch/x86/kernel/traps.c).
+/// Text of the kernel's console at a double fault (arch/x86/kernel/traps.c).
 const DOUBLE_FAULT: &str = "double fault";
-/// docs/experiments.md has the whole story.
+/// See docs/experiments.md.
 const QEMU_FAULT: &str = "A double fault is most likely one of QEMU before 8.0 (CMPXCHG16B): \
      take QEMU 8.0 or later, or another --seed.";
 const CONSOLE_LINES_SHOWN: usize = 20;
@@ -50,22 +50,22 @@ const COMMAND_LINE: [&str; 9] = [
 ];
 /// The timestamp counter under `-icount shift=0`: it counts nanoseconds.
 const TSC_KHZ: u32 = 1_000_000;
-/// How often the records are looked at. Does not reach the guest.
+/// Interval of reads of the records. Does not reach the guest.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The environment variable that says what is logged, as the guest's program reads it.
+/// The environment variable of the log filter, as the guest's program reads it.
 const LOG: &str = "PACELINE_LOG";
 
-/// What a machine needs beside its task.
+/// Settings of a machine beside its task.
 #[derive(Clone)]
 pub struct Machine {
-    /// What it boots.
+    /// The image that it boots.
     pub image: Image,
     /// One instruction takes 2^shift ns of its time.
     pub shift: i8,
-    /// Wall time without a word from the guest after which it is given up.
+    /// Wall time without output from the guest after which it is given up.
     pub patience: Duration,
-    /// What the program in the guest logs, a filter of `tracing`. With one, all that the
+    /// Log filter (`tracing`) of the program in the guest. With one, all that the
     /// guest's console shows is repeated on standard error.
     pub log: Option<String>,
 }
@@ -73,7 +73,7 @@ pub struct Machine {
 /// A hash of all that goes into a run on this machine, but for the plan.
 ///
 /// # Errors
-/// If QEMU cannot be asked for its version, or does not say it.
+/// If QEMU cannot be run for its version, or does not print it.
 pub fn inputs(machine: &Machine) -> Result<u64, VirtualError> {
     let qemu = Command::new(PROGRAM)
         .arg("--version")
@@ -99,10 +99,10 @@ pub fn inputs(machine: &Machine) -> Result<u64, VirtualError> {
 }
 
 /// Runs `plan` in a machine of its own. `progress` gets the steps done so far;
-/// the machine is ended early once `stop` says so.
+/// the machine is ended early once `stop` returns true.
 ///
 /// # Errors
-/// If QEMU cannot be started, the guest fails, dies or says nothing for too long.
+/// If QEMU cannot be started, the guest fails, dies or is silent for too long.
 pub fn run(
     machine: &Machine,
     plan: &Plan,
@@ -120,13 +120,13 @@ pub fn run(
 }
 
 /// Runs `command` in a machine of its own, with `files` beside the image's. `print` gets
-/// what it prints, while it runs; the machine is ended early once `stop` says so.
+/// its output, while it runs; the machine is ended early once `stop` returns true.
 ///
 /// Returns the command's exit status, or 128 plus the signal that ended it.
 ///
 /// # Errors
-/// If QEMU cannot be started, the command cannot be started, or the guest dies or says
-/// nothing for too long.
+/// If QEMU cannot be started, the command cannot be started, or the guest dies or is
+/// silent for too long.
 pub fn execute(
     machine: &Machine,
     command: &GuestCommand,
@@ -218,16 +218,16 @@ fn attend(
     }
 }
 
-/// Removes what runs that were killed left in the temporary directory.
+/// Removes the temporary files of killed runs.
 pub fn clean_stale() {
     scratch::clean_stale(&std::env::temp_dir(), DIRECTORY_PREFIX);
 }
 
-/// The kernel's command line for a machine of that speed, whose program logs so much.
+/// The kernel's command line for a machine of that speed and log filter.
 ///
-/// QEMU's clock counts a nanosecond per instruction at least. A machine that is faster
-/// is one whose kernel takes the timestamp counter for a faster one, so that all its time
-/// passes more slowly; the timer that wakes it is told as much by [`clock::slow_down`].
+/// QEMU's clock counts a nanosecond per instruction at least. The kernel of a faster machine
+/// gets a TSC frequency above the real one, so that all its time passes more slowly;
+/// [`clock::slow_down`] slows the local APIC's timer down by the same factor.
 fn command_line(shift: i8, log: Option<&str>) -> String {
     let mut words: Vec<String> = COMMAND_LINE.map(str::to_owned).into();
     match shift {
@@ -302,7 +302,7 @@ impl Files {
     }
 }
 
-/// The last lines that are not empty, and what is known of a fault that they show.
+/// The last lines that are not empty, and an explanation of a fault that they show.
 fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text
         .lines()

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Time in a guest that is faster than an instruction per nanosecond.
+//! Time in a guest that executes more than an instruction per nanosecond.
 //!
 //! The kernel measured the local APIC's timer against clocks that QEMU keeps and that
-//! are not slowed down. Dividing its input once more makes it as slow as the timestamp
-//! counter is taken to be. Without this each timer would fire too early, several times.
+//! are not slowed down. A larger divisor of its input slows it down by the factor of the
+//! TSC frequency that the kernel got. Without this each timer would fire too early,
+//! several times.
 
 use std::fs::File;
 use std::io;
@@ -12,17 +13,17 @@ use std::os::fd::AsFd;
 
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 
-/// Tells the first process how many times 2 the guest is faster, by its environment.
+/// Environment variable of the first process: the guest is 2 to this power times faster.
 pub const FASTER: &str = "PACELINE_FASTER";
 /// Where the local APIC is, as the architecture has it unless it is moved.
 const APIC_BASE: i64 = 0xfee0_0000;
 const APIC_BYTES: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 /// Its Divide Configuration Register, for the timer.
 const DIVIDE_CONFIGURATION: usize = 0x3e0;
-/// What it must hold to divide by 16 as Linux has it, by 32, by 64, by 128.
+/// Its values to divide by 16, as Linux has it, by 32, by 64 and by 128.
 const DIVIDE_BY_16: [u32; 4] = [0b0011, 0b1000, 0b1001, 0b1010];
 
-/// Slows the timer down by what the environment says; nothing where it says nothing.
+/// Slows the timer down by the factor in the environment, if there is one.
 pub fn slow_down() -> io::Result<()> {
     let Some(faster) = std::env::var_os(FASTER) else {
         return Ok(());
@@ -51,7 +52,7 @@ pub fn slow_down() -> io::Result<()> {
         register.write_volatile(*divide);
         was
     };
-    // SAFETY: what was mapped above, and no pointer into it is left.
+    // SAFETY: the mapping of above, and no pointer into it is left.
     unsafe { munmap(page, APIC_BYTES.get()) }?;
     if was != DIVIDE_BY_16[0] {
         return Err(io::Error::other(format!(

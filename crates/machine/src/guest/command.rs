@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A command that the guest runs instead of an experiment. What it prints reaches the host
+//! A command that the guest runs instead of an experiment. Its output reaches the host
 //! while it runs.
 
 use std::fs::File;
@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{mount_new, GuestError};
 
-/// How often output and end are looked at: guest time, which passes at once when idle.
+/// Interval of checks for output and end: guest time, which passes at once when idle.
 const POLL: Duration = Duration::from_millis(10);
-/// Where a command's output goes first. What it starts and leaves behind may hold a file
-/// open for ever without keeping the guest from its end, which a pipe would.
+/// Files of a command's output. A process that it leaves behind may hold a file open for
+/// ever, and the guest still ends; with a pipe it would not.
 const OUTPUTS: [(Stream, &str); 2] = [
     (Stream::Output, "/paceline/stdout"),
     (Stream::Error, "/paceline/stderr"),
@@ -35,7 +35,7 @@ pub struct Command {
     pub environment: Vec<(String, String)>,
 }
 
-/// Runs `command`; hands on what it prints and how it ended.
+/// Runs `command`; passes on its output and its exit status.
 pub fn run(command: &Command, sink: Sink) -> Result<(), GuestError> {
     for (kind, place) in [("devpts", "/dev/pts"), ("tmpfs", "/dev/shm")] {
         mount_new(kind, place)?;
@@ -83,7 +83,7 @@ pub fn run(command: &Command, sink: Sink) -> Result<(), GuestError> {
     }
 }
 
-/// Takes in every process that has ended, as the first process must; the exit status of
+/// Waits for every process that has ended, as the first process must; the exit status of
 /// `child`, or 128 plus its signal, once it is among them.
 fn reap(child: Pid) -> nix::Result<Option<i32>> {
     let mut status = None;
@@ -116,7 +116,7 @@ impl Output {
         }
     }
 
-    /// Hands on the whole lines that are new; at the `end`, what is left, too.
+    /// Passes on the new whole lines; at the `end`, a partial one, too.
     fn hand_on(&mut self, end: bool, sink: Sink) -> Result<(), GuestError> {
         self.file
             .read_to_end(&mut self.line)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What runs inside the virtual backend's guest: this program as its first
+//! The inside of the virtual backend's guest: this program as its first
 //! process. It mounts, loads the kernel modules, does its task and powers off.
 
 pub mod clock;
@@ -44,7 +44,7 @@ const TCP_MEM_PAGES: &str = "262144 327680 393216";
 /// The serial line that carries the records; the first one is the console.
 const RECORDS: &str = "/dev/ttyS1";
 
-/// What a guest is booted for.
+/// The task of a guest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
@@ -61,7 +61,7 @@ pub fn is_guest_init() -> bool {
         && Path::new("/").join(TASK).exists()
 }
 
-/// What a guest does by its plan, saying what came of it.
+/// The work of a guest by its plan, with its records.
 pub type Work = fn(&Plan, Sink) -> Result<(), Box<dyn Error>>;
 
 /// Why a guest did not do its task.
@@ -73,12 +73,12 @@ pub enum GuestError {
     /// A command without words.
     #[error("a command has a program")]
     NoProgram,
-    /// What was to be done by the plan failed.
+    /// The work by the plan failed.
     #[error("{0}")]
     Work(#[source] Box<dyn Error>),
 }
 
-/// Does the task, by `work` if it is a plan, tells the host, powers off.
+/// Does the task, by `work` if it is a plan, reports to the host, powers off.
 pub fn init_main(work: Work) -> ! {
     if let Err(error) = run(work) {
         eprintln!("paceline: {error}");

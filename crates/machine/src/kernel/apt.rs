@@ -20,8 +20,8 @@ const SECURITY_MIRROR: &str = "http://deb.debian.org/debian-security";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Lists that are older are fetched again.
 const LISTS_LAST: Duration = Duration::from_secs(24 * 3600);
-/// What a suite's apt keeps of the machine's settings: how to fetch, through which proxy,
-/// and whether an old mirror may be used; but not which other files to fetch.
+/// Settings of the machine that a suite's apt keeps: how to fetch, through which proxy,
+/// and whether an old mirror may be used; but not the other files to fetch.
 const KEPT_SETTINGS: &str = "Acquire::";
 const OTHER_FILES: [&str; 3] = [
     "Acquire::IndexTargets",
@@ -175,8 +175,8 @@ fn sources_of(suite: Suite, host: &[(String, String)], keyring: bool) -> String 
     text
 }
 
-/// What apt reads instead of the machine's configuration, whose hooks are meant for the
-/// machine's own packages.
+/// apt's configuration in place of the machine's, whose hooks are meant for the machine's
+/// own packages.
 fn configuration_of(directory: &Path, host: &str) -> String {
     let mut text = String::new();
     for line in host.lines() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which kernel a guest boots, as `--kernel` names it.
+//! The kernel of a guest, as `--kernel` names it.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Directory of packages to use instead of the distribution's, where no `--kernel` says
-/// otherwise.
+/// Directory of packages to use instead of the distribution's, where there is no
+/// `--kernel`.
 pub const PACKAGES_VARIABLE: &str = "PACELINE_KERNEL_DEB_DIR";
 
 /// A suite of Debian whose kernel a guest can boot.
@@ -41,9 +41,9 @@ pub const SUITES: [Suite; 4] = [
 /// Where the kernel comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// What this machine's distribution ships today, by the lists that its apt has.
+    /// Today's kernel of this machine's distribution, by the lists that its apt has.
     Distribution,
-    /// What a suite of Debian ships today.
+    /// Today's kernel of a suite of Debian.
     Suite(Suite),
     /// A directory of packages.
     Directory(PathBuf),

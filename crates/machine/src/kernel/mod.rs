@@ -52,7 +52,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// What the bootloader takes.
+    /// The file for the bootloader.
     pub fn boot_file(&self) -> PathBuf {
         self.directory.join("vmlinuz")
     }
@@ -121,7 +121,7 @@ fn of_directory(kernels: &Path, directory: &Path) -> Result<Kernel, VirtualError
             directory: directory.to_owned(),
         });
     };
-    // Somebody builds packages: the same name may be another kernel.
+    // A user's own package may have the same name and another kernel.
     let mut contents = Vec::new();
     for path in &packages {
         let data = fs::metadata(path).wrong("look at", path)?;
@@ -195,8 +195,8 @@ fn field<'a>(record: &'a str, name: &str) -> Option<&'a str> {
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// The kernel `name` of the cache, unpacked from what `packages` fetches if it is
-/// not there yet.
+/// The kernel `name` of the cache; if it is not there yet, unpacked from the result of
+/// `packages`.
 fn unpacked(
     kernels: &Path,
     name: &str,

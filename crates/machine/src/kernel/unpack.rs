@@ -58,7 +58,7 @@ fn boot_file(tree: &Path) -> Option<PathBuf> {
         })
 }
 
-/// `names` and what they depend on, but for those `seen`, dependencies first, decompressed.
+/// `names` and their dependencies, but for those `seen`, dependencies first, decompressed.
 /// Dependencies are read from the modules themselves: a package that was not
 /// installed has no modules.dep.
 fn modules_in_order(
@@ -72,7 +72,7 @@ fn modules_in_order(
     }
     let mut ordered = Vec::new();
     for name in names {
-        // What is not a module is built in, or the guest says what is missing.
+        // Others are built in, or the guest reports the missing one.
         add_module(name, &paths, seen, &mut ordered)?;
     }
     Ok(ordered)
