@@ -42,8 +42,8 @@ pub struct Network {
     pub switches: Vec<Node>,
     /// One for each link.
     pub wans: Vec<RunningWan>,
-    /// The congestion control that connections had when the network was new, where one was
-    /// asked for.
+    /// The congestion control that connections had when the network was new, where the
+    /// topology sets one.
     pub congestion: Option<String>,
     /// Measurements of each new link: forward, reverse.
     pub measured: Vec<[Measured; 2]>,
@@ -106,7 +106,7 @@ impl Network {
         for (at, cluster) in self.topology.clusters.iter().enumerate() {
             let switch = self.switch(at);
             prepare_router(switch)?;
-            // A bridge that looks at multicast could delay IPv6's neighbours.
+            // Multicast snooping of the bridge could delay IPv6's neighbours.
             switch.ip(&format!(
                 "link set lo up\nlink add {BRIDGE} type bridge mcast_snooping 0\n{}",
                 interface(BRIDGE, address::switch(at), 24)
@@ -117,7 +117,7 @@ impl Network {
                 let port = port(number);
                 let host = node.network();
                 allow_ipv6(host)?;
-                // All in one: starting a program takes longer than what it does here.
+                // All in one: starting a program takes longer than its work here.
                 lines += &format!(
                     "link add {port} type veth peer name {HOST_DEVICE} netns {}\n\
                      link set {port} master {BRIDGE}\nlink set {port} up\n",
@@ -148,7 +148,7 @@ impl Network {
         let device = wan_device(index);
         let (from, to) = (self.switch(wan.from), self.switch(wan.to));
         let running = RunningWan::start(wan, &device, from, to)?;
-        // What a kernel sends by itself would be lost while the other end is down.
+        // Packets of the kernel itself would be lost while the other end is down.
         let quiet = |router: &Namespace, quiet: &str| match has_ipv6() {
             true => router.sysctl(&format!("net.ipv6.conf.{device}.disable_ipv6"), quiet),
             false => Ok(()),
@@ -162,8 +162,8 @@ impl Network {
             let own = interface(&device, address::wan(index, is_from), 30);
             let other = address::wan(index, !is_from);
             let [mac, other_mac] = [is_from, !is_from].map(|end| address::wan_mac(index, end));
-            // As on a line between two routers, nobody is asked for over it: a
-            // connection's first packet would wait for a round trip more.
+            // Permanent neighbour entries: with resolution over the line a connection's
+            // first packet would wait for a round trip more.
             let mut lines = format!("link set dev {device} address {mac}\n{own}");
             lines += &format!("neigh add {} lladdr {other_mac} dev {device}\n", other.v4);
             if has_ipv6() {
@@ -174,7 +174,7 @@ impl Network {
         Ok(running)
     }
 
-    /// Makes a cluster's router send on what is for others.
+    /// Sets up a cluster's router to forward to other clusters.
     fn route(&self, at: usize) -> Result<(), Error> {
         let (topology, router) = (&self.topology, self.switch(at));
         let beyond = |link: usize| address::wan(link, topology.wans[link].from != at);
@@ -185,7 +185,7 @@ impl Network {
                 lines += &route(&v4, &v6, beyond(link), "");
             }
         }
-        // Ways that were asked for are by both ends of a packet's: a table for each link.
+        // Requested ways depend on both ends of a packet's way: a table for each link.
         let mut rules = [String::new(), String::new()];
         let mut tables = BTreeSet::new();
         for way in &topology.ways {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From a topology file to a topology: what types cannot say.
+//! From a topology file to a topology: checks beyond its types.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ impl Topology {
         Self::parse(&text, path)
     }
 
-    /// Checks `text`, which `path` is the place of.
+    /// Checks `text`, the content of `path`.
     ///
     /// # Errors
     /// As [`Topology::load`].
@@ -136,7 +136,7 @@ fn name(text: &str) -> Result<(), String> {
     ))
 }
 
-/// `lab exec` knows hosts and switches by their names.
+/// `lab exec` finds hosts and switches by their names.
 fn nodes_are_unique(clusters: &[Cluster], place: &Place<'_>) {
     let mut nodes: BTreeMap<String, &str> = BTreeMap::new();
     for (index, cluster) in clusters.iter().enumerate() {
@@ -152,7 +152,7 @@ fn nodes_are_unique(clusters: &[Cluster], place: &Place<'_>) {
     }
 }
 
-/// Routes know links by their names.
+/// Routes name links by their names.
 fn links_are_unique(wans: &[Wan], place: &Place<'_>) {
     for (index, wan) in wans.iter().enumerate() {
         let name = &wan.name;
@@ -246,7 +246,7 @@ fn ways(
     Ok(ways)
 }
 
-/// Only the build of the lab can tell whether this machine has it.
+/// Only the build of the lab shows whether this machine has it.
 fn congestion(text: &str) -> Result<(), String> {
     let fits = (1..=LONGEST_CONGESTION).contains(&text.len())
         && text

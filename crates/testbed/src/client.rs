@@ -33,7 +33,7 @@ pub enum Down {
     },
 }
 
-/// The labs of this network namespace, and what they are.
+/// The labs of this network namespace, and their states.
 ///
 /// # Errors
 /// Where one does not answer. One that goes meanwhile is left out.
@@ -53,10 +53,10 @@ pub fn list() -> Result<Vec<State>, TestbedError> {
     Ok(states)
 }
 
-/// The lab that is meant: the one that is named, or the only one.
+/// The named lab, or the only one.
 pub fn find(lab: Option<&str>) -> Result<String, TestbedError> {
     let known = names()?;
-    // One that is named is asked who it is, and refused for its answer.
+    // A named lab may be a socket of another user, whose answer is refused later.
     let all = socket::labs().map_err(doing("looking for labs"))?;
     match (lab, &known[..]) {
         (Some(lab), _) if all.iter().any(|known| known == lab) => Ok(lab.to_owned()),
@@ -105,8 +105,8 @@ pub fn enter(lab: &str, name: &str) -> Result<(), TestbedError> {
         _ => return Err(gone(lab)),
     };
     node::enter(&descriptors).map_err(doing("entering a node"))?;
-    // From here on this process bears the mark. If the keeper was ended before, it may
-    // have been looked for already.
+    // From here on this process bears the mark. If the keeper was ended before, the search
+    // for processes with it may be over already.
     match is_open(&stream) {
         true => Ok(()),
         false => Err(gone(lab)),
@@ -114,7 +114,7 @@ pub fn enter(lab: &str, name: &str) -> Result<(), TestbedError> {
 }
 
 /// Takes a lab down, with all processes inside; without a name the only one. Also ends
-/// what is left of labs whose keeper was killed. That there is no such lab is success.
+/// the processes of labs whose keeper was killed. That there is no such lab is success.
 ///
 /// # Errors
 /// Where it cannot, or several labs are up and none is named.
@@ -179,7 +179,7 @@ impl Connection {
             Err(error) => return Err(doing("connecting to the lab's keeper")(error)),
         };
         let peer = socket::peer(&stream).map_err(doing("identifying the lab's keeper"))?;
-        // What it answers with may be entered as root.
+        // This process may enter the answer's namespaces as root.
         if peer.uid() != 0 {
             return Err(TestbedError::NotTrusted {
                 lab: lab.to_owned(),
@@ -230,10 +230,10 @@ fn no_such_lab(asked: &str) -> TestbedError {
     }
 }
 
-/// The labs of this network namespace: anybody can take such a name, but only root's are labs.
+/// The labs of this network namespace: any user can take such a name, but only root's are labs.
 fn names() -> Result<Vec<String>, TestbedError> {
     let mut labs = socket::labs().map_err(doing("looking for labs"))?;
-    // One that has gone meanwhile has no owner, nor has one that takes no calls.
+    // One that has gone meanwhile has no owner, nor has one that accepts no connections.
     labs.retain(|lab| matches!(socket::owner(lab), Ok(0)));
     Ok(labs)
 }

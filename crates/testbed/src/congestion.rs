@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A congestion control for all connections of the hosts that ask for none: by their routes.
-//! What a namespace may have as its default is a setting of the whole machine
-//! (net.ipv4.tcp_allowed_congestion_control), and so is which one that is.
+//! A congestion control for all connections of the hosts that set none: by their routes. The
+//! defaults that a namespace may have are a setting of the whole machine
+//! (net.ipv4.tcp_allowed_congestion_control), and so is the default.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -37,8 +37,8 @@ pub fn set(topology: &Topology, hosts: &[Node], name: &str) -> Result<(), Error>
     Ok(())
 }
 
-/// What connections from each host to the next one, and from the last to the first, have at
-/// both ends and in each family: the name, or, where they differ, all names.
+/// The congestion control of connections from each host to the next one, and from the last to
+/// the first, at both ends and in each family: the name, or, where they differ, all names.
 pub fn read(topology: &Topology, hosts: &[Node]) -> Result<Option<String>, Error> {
     let hosts: Vec<(IpAddr, IpAddr, &Node)> = topology
         .hosts()
@@ -62,8 +62,8 @@ pub fn read(topology: &Topology, hosts: &[Node]) -> Result<Option<String>, Error
     Ok(Some(found.join(" ")).filter(|names| !names.is_empty()))
 }
 
-/// Of a new connection from one host to another: at its sender and at its receiver. Of one to
-/// itself, by way of the loopback, nothing is asked.
+/// Of a new connection from one host to another: at its sender and at its receiver. A
+/// connection to itself, over the loopback, is not tested.
 fn between(from: &Node, to: &Node, address: IpAddr) -> Result<Vec<String>, Error> {
     if std::ptr::eq(from, to) {
         return Ok(Vec::new());

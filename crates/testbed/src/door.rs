@@ -12,7 +12,7 @@ use paceline_net::{Doing, Error};
 use super::node::Node;
 use super::socket::{self, Reply, Request};
 
-/// A client that says nothing is not waited for longer.
+/// Longest wait for a silent client.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The requests.
@@ -23,12 +23,12 @@ pub trait Holder {
     fn describe(&self) -> Reply;
 }
 
-/// Listens, and lets in.
+/// The listeners, and the processes on their way in.
 #[derive(Debug)]
 pub struct Door {
     listeners: Vec<UnixListener>,
-    /// Processes that have got a node and are not inside yet: if this process ends before, it
-    /// sees that by its end of this.
+    /// Connections of processes that have a node's descriptors and are not inside yet: if this
+    /// process ends before, they see it by their closed connection.
     entering: Vec<UnixStream>,
 }
 
@@ -59,7 +59,7 @@ impl Door {
         for source in listeners.chain(others) {
             sources.push(PollFd::new(source, PollFlags::POLLIN));
         }
-        // It fails when a signal comes, which is for the next look.
+        // It fails at a signal, which the next call handles.
         let _ = poll(&mut sources, PollTimeout::NONE);
         let ready: Vec<bool> = sources
             .iter()
@@ -74,7 +74,7 @@ impl Door {
             .retain(|_| !inside.next().copied().unwrap_or_default());
         for (index, _) in callers.iter().enumerate().filter(|(_, ready)| **ready) {
             if let Ok((stream, _)) = self.listeners[index].accept() {
-                // One that goes away before its answer has its own reasons.
+                // A client may go away before its answer.
                 let _ = self.answer(holder, stream);
             }
         }

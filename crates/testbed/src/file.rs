@@ -15,7 +15,7 @@ pub const MOST_CLUSTERS: usize = 32;
 pub const MOST_WANS: usize = 32;
 /// Slower than this the one packet that a line always holds is minutes long.
 const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
-/// Beyond what this machine can carry, and within what the kernel's queues take.
+/// Beyond this machine's capacity, and within the range of the kernel's queues.
 const MOST_RATE: Rate = Rate::from_bits_per_second(100_000_000_000);
 /// A full Ethernet frame: a smaller queue holds nothing.
 const LEAST_BUFFER: Size = Size::from_bytes(1514);
@@ -140,7 +140,7 @@ pub enum Via {
     Several(Vec<String>),
 }
 
-/// What experiments have, too.
+/// The same default as in experiments.
 fn gigabit() -> LineRate {
     LineRate(Rate::from_bits_per_second(1_000_000_000))
 }

@@ -23,7 +23,7 @@ use super::read_back;
 use super::socket::{self, Reply};
 use super::{doing, require_root, State, TestbedError, Topology};
 
-/// The hidden command of `paceline lab` that [`keep`] is behind.
+/// The hidden command of `paceline lab` that calls [`keep`].
 pub const COMMAND: &str = "keep";
 /// The order to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ enum Outcome {
 /// while the lab is being built it goes with that.
 ///
 /// # Errors
-/// What was in the way; nothing is left then.
+/// The obstacle; nothing is left then.
 pub fn up(topology: &Topology, topology_file: &str, lab: &str) -> Result<State, TestbedError> {
     require_root("up")?;
     if !socket::is_name(lab) {
@@ -98,7 +98,7 @@ pub fn up(topology: &Topology, topology_file: &str, lab: &str) -> Result<State, 
     .inspect_err(|_| drop(keeper.wait()))
 }
 
-/// Keeps a lab as it is told on stdin, and says on stdout how that went. Returns only
+/// Keeps the lab of the order on stdin, and reports the outcome on stdout. Returns only
 /// when the lab could not be made.
 ///
 /// # Errors
@@ -110,8 +110,8 @@ pub fn keep() -> Result<(), TestbedError> {
     go_with(order.starter).map_err(doing("starting a session"))?;
     let outcome = match Keeper::start(&order) {
         Ok((keeper, state)) => {
-            // From here on it may outlive who started it; if that is gone already,
-            // nobody has been told of the lab, and it goes, too.
+            // From here on it may outlive its starter. If that is gone already, the
+            // report fails, and the lab goes, too.
             set_pdeathsig(None).map_err(doing("clearing the parent-death signal"))?;
             let stands = Outcome::Stands(Box::new(state));
             socket::write(io::stdout(), &stands).map_err(doing("reporting the lab"))?;
@@ -135,7 +135,7 @@ fn go_with(starter: u32) -> io::Result<()> {
     std::env::set_current_dir("/")
 }
 
-/// Leaves nothing of the terminal's, or the caller's pipes, open.
+/// Closes the terminal and the caller's pipes.
 fn detach() -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&nothing)?;

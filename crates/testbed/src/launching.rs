@@ -8,9 +8,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::memfd::{memfd_create, MFdFlags};
 
-/// The program of the process that holds the nodes, under a path without spaces, whatever
-/// becomes of the file. `/proc/HOLDER/fd/N` names this script to launchers, which take a
-/// program without arguments, in all of the lab's namespaces.
+/// The program of the process that holds the nodes, under a path without spaces that outlives
+/// the file. Launchers take a program without arguments: `/proc/HOLDER/fd/N` is the path of
+/// this script in all of the lab's namespaces.
 const SHELL: &str = "#!/bin/sh\nexec /proc/HOLDER/exe lab shell \"$@\"\n";
 
 /// Files that only this process has.

@@ -3,11 +3,11 @@
 //! of finite buffers, and links of a given rate, delay and buffer between them.
 //!
 //! - [`topology`] is the file, checked ([`mod@file`], [`check`], [`routes`], [`address`]);
-//! - [`build`] makes it of [`node`]s and [`wan`]s, [`probe`] and [`read_back`] say what
-//!   it is like, as a [`state`];
-//! - [`keeper`] is the process that holds it, [`client`] what other commands do with it
-//!   over [`socket`]s, which the keeper's [`door`] has, [`mpi`] and [`launching`] how an MPI
-//!   launcher is told of it;
+//! - [`build`] makes it of [`node`]s and [`wan`]s, [`probe`] and [`read_back`] measure it
+//!   and return a [`state`];
+//! - [`keeper`] is the process that holds it, [`client`] has the other commands on it over
+//!   [`socket`]s of the keeper's [`door`], [`mpi`] and [`launching`] set up an MPI launcher
+//!   for it;
 //! - [`site`] makes such nodes of an experiment's hosts, for launchers;
 //! - [`mark`] finds the processes inside.
 //!
@@ -88,7 +88,7 @@ pub enum TestbedError {
         /// Their names.
         known: String,
     },
-    /// A lab's name is not what a name is.
+    /// Not a valid lab's name.
     #[error(
         "\"{name}\" is not a lab name: write letters, digits, \"-\", \"_\" and \".\", at most {}",
         socket::LONGEST_NAME
@@ -107,7 +107,7 @@ pub enum TestbedError {
         /// Its nodes.
         known: String,
     },
-    /// Somebody without root's rights listens at a lab's address.
+    /// A user without root's rights listens at a lab's address.
     #[error("process {process} of user {user}, not of root, answers as lab \"{lab}\"")]
     NotTrusted {
         /// The name.
@@ -123,7 +123,7 @@ pub enum TestbedError {
         /// The lab.
         lab: String,
     },
-    /// The keeper says why.
+    /// The keeper's message.
     #[error("{0}")]
     Keeper(String),
     /// The keeper ended without a report.
@@ -148,7 +148,7 @@ pub enum TestbedError {
     },
 }
 
-/// Adds what was being done to an error of the system.
+/// Adds the action that failed to an error of the system.
 pub(crate) fn doing<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> TestbedError {
     move |error| TestbedError::System {
         doing: what,

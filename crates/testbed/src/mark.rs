@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which processes are inside of a lab. A node's mounts carry the lab's mark as the
+//! The processes inside of a lab. A node's mounts carry the lab's mark as the
 //! source of a tmpfs, and the kernel shows the mounts of each process. Unlike an inode
 //! or a process's number it is never used again, and unlike a variable or a cgroup a
 //! process cannot lose it on the way, by `su` for example.
@@ -14,10 +14,10 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
 /// Prefix of every mark.
 const PREFIX: &str = "paceline-lab:";
-/// A killed process may end its system call first, and what it had started while it
-/// was looked for is found in the next round.
+/// A killed process may end its system call first; processes that it started during the
+/// search are found in the next round.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// Between two checks.
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// A lab, as no other lab has ever been: its name, and its keeper by number and start.
@@ -55,7 +55,7 @@ impl Mark {
             )
     }
 
-    /// Reads what [`Display`](std::fmt::Display) has written.
+    /// Parses the form of [`Display`](std::fmt::Display).
     pub fn parse(source: &str) -> Option<Self> {
         let mut parts = source.strip_prefix(PREFIX)?.split(':');
         let mark = Mark {
@@ -164,8 +164,8 @@ fn processes_that(bear: impl Fn(u32) -> bool) -> Vec<u32> {
         .collect()
 }
 
-/// Kills a process if `applies` to it: asked while a descriptor of the process makes
-/// sure that its number is still its own.
+/// Kills a process if `applies` to it. That is called with an open pidfd, so that the
+/// number is still that process's.
 fn kill_if(process: u32, applies: impl FnOnce() -> bool) -> bool {
     match Process::open(process) {
         Ok(descriptor) => applies() && descriptor.kill().is_ok(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How an MPI launcher is told of a lab: by the variables of its environment, which
-//! its command line overrules.
+//! Settings of an MPI launcher for a lab: variables of its environment, which its
+//! command line overrides.
 
 use std::process::{Command, Stdio};
 
@@ -53,8 +53,8 @@ impl Launcher {
         })
     }
 
-    /// What it needs to know in order to start ranks on the hosts that `launching` lists,
-    /// when it is started on the first of them.
+    /// Its environment to start ranks on the hosts that `launching` lists, when it is started
+    /// on the first of them.
     pub fn environment(&self, launching: &LaunchPaths) -> Vec<(&'static str, String)> {
         let fixed = |pairs: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
             pairs
@@ -74,8 +74,8 @@ impl Launcher {
                     // Ranks take turns over the hosts, as many as there are.
                     ("OMPI_MCA_rmaps_base_mapping_policy", "node"),
                     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-                    // Each host believes to have all of this machine's CPUs for itself:
-                    // bound, all hosts' first ranks would share the first one.
+                    // Each host sees all of this machine's CPUs: with binding, the first
+                    // ranks of all hosts would share the first one.
                     ("OMPI_MCA_hwloc_base_binding_policy", "none"),
                     ("OMPI_MCA_mpi_yield_when_idle", "1"),
                 ]);

@@ -16,11 +16,11 @@ use paceline_net::{Doing, Error, Namespace};
 
 /// The interface of a host.
 pub const HOST_DEVICE: &str = "eth0";
-/// Holds what is to be mounted while it is prepared. It is there on every system, and
-/// what is mounted over it is seen in the new mount namespace only, and not for long.
+/// Where mounts are prepared. It exists on every system, and a mount over it is visible
+/// in the new mount namespace only, and not for long.
 const SCRATCH: &str = "/tmp";
 /// The part of /sys that a node has itself. All of it would hide the cgroup file systems and
-/// whatever else is mounted there.
+/// other mounts there.
 const OWN_SYSFS: [&str; 2] = ["class/net", "devices/virtual/net"];
 
 /// A host or a switch.
@@ -106,7 +106,7 @@ impl Node {
     }
 }
 
-/// Mounts what is the node's own, in a mount namespace that is.
+/// Mounts the node's own files, in its own mount namespace.
 fn mount_own(hosts: &str, mark: &str) -> io::Result<()> {
     const NOTHING: Option<&str> = None;
     let at_scratch = |source: &str, kind: &str| {
@@ -117,8 +117,8 @@ fn mount_own(hosts: &str, mark: &str) -> io::Result<()> {
         let from = Path::new(SCRATCH).join(from);
         mount(Some(&from), to, NOTHING, MsFlags::MS_BIND, NOTHING)
     };
-    // What the machine mounts and unmounts later happens here, too; nothing of what
-    // happens here reaches the machine.
+    // Later mounts and unmounts of the machine happen here, too; those here do not reach
+    // the machine.
     let flags = MsFlags::MS_SLAVE | MsFlags::MS_REC;
     mount(NOTHING, "/", NOTHING, flags, NOTHING)?;
 

@@ -83,7 +83,7 @@ fn cell(text: impl AsRef<str>) -> Markup {
     html! { (text.as_ref()) }
 }
 
-/// A cell that holds what the machine told, if it did.
+/// A cell that holds a value of the machine, if there is one.
 fn told(text: Option<String>) -> Markup {
     cell(text.as_deref().unwrap_or("not told"))
 }

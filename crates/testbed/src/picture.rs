@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The topology as a drawing: clusters as boxes with a dot for each host, and the links
-//! between them with what was asked for and what was read back.
+//! between them with the requested and the measured values.
 
 use std::f64::consts::TAU;
 
@@ -141,8 +141,8 @@ fn link(
     label(canvas, wan, color, middle);
 }
 
-/// What is written on a link, on white: its name, and two lines for each direction that
-/// is different.
+/// The text on a link, on white: its name, and two lines for each direction that is
+/// different.
 fn label(canvas: &mut Canvas, wan: &Wan, color: &str, middle: (f64, f64)) {
     let mut lines = Vec::new();
     if different(&wan.forward, &wan.reverse) {

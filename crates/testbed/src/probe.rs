@@ -119,7 +119,7 @@ fn rate(sender: &UdpSocket, receiver: &UdpSocket, line: Line) -> Result<Option<u
         return Ok(None);
     }
     let interval_ns = interval(&times, packet_ns);
-    // A train that came in no faster than it came out says how fast it was sent.
+    // A train that came in no faster than it came out shows the sender's rate.
     if interval_ns <= 0.0 || sending_ns as f64 >= 0.9 * interval_ns * count as f64 {
         return Ok(None);
     }

@@ -15,7 +15,7 @@ use super::probe::Measured;
 use super::state::{Kind, Line, Node, Port, Reading, Route, State, Traffic, Wan};
 use super::topology;
 
-/// All there is to say of a lab that stands.
+/// The state of a lab that stands.
 pub fn state(
     lab: &str,
     topology_file: &str,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! By which links a cluster reaches each other one: the fewest, unless the file asks
-//! for others. What is asked for binds the packets of that pair of clusters and no
-//! others, so that routers look at where a packet comes from, too.
+//! The links by which a cluster reaches each other one: the fewest, unless the file sets
+//! others. Such a way is for the packets of that pair of clusters only, so routers use the
+//! source address, too.
 
 use std::collections::VecDeque;
 

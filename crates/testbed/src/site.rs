@@ -21,7 +21,7 @@ use super::socket::Reply;
 /// The hidden command of `paceline lab` that [`Guard`] starts.
 pub const GUARD_COMMAND: &str = "guard";
 
-/// A host, by the name that launchers know it by.
+/// A host, by its name for launchers.
 pub struct Host<'a> {
     /// Such as `near0`.
     pub name: String,
@@ -53,7 +53,7 @@ impl Holder for Nodes {
 }
 
 impl Site {
-    /// Makes nodes of `hosts`, one at least. None of them is found from outside: the
+    /// Makes nodes of `hosts`, one at least. None of them is visible from outside: the
     /// sockets are in the hosts' own networks.
     pub fn open(hosts: &[Host]) -> Result<Self, Error> {
         let lab = format!("run-{}", std::process::id());
@@ -102,12 +102,12 @@ impl Site {
         Ok([duplicate(network)?, duplicate(names)?, duplicate(mounts)?])
     }
 
-    /// Ends all that runs inside; how many processes that were.
+    /// Ends all processes inside. Returns their number.
     pub fn end_all(&self) -> Result<usize, Error> {
         end_inside(&self.mark).doing("ending the processes on the hosts")
     }
 
-    /// Has another process do the same, and remove `directory`, if this one is killed.
+    /// Starts a process that does the same, and removes `directory`, if this one is killed.
     pub fn guard(&self, directory: &std::path::Path) -> Result<Guard, Error> {
         use std::os::unix::process::CommandExt;
         let child = Command::new("/proc/self/exe")
@@ -115,7 +115,7 @@ impl Site {
             .args(["lab", GUARD_COMMAND, &self.mark.to_string()])
             .arg(directory)
             .stdin(Stdio::piped())
-            // What ends this process from the terminal is not for the guard.
+            // A signal of the terminal to this process must not end the guard.
             .process_group(0)
             .spawn()
             .doing("starting a guard for the program")?;
@@ -128,12 +128,12 @@ impl Drop for Site {
         if self.stop.write(1).is_ok() {
             drop(self.thread.take().map(JoinHandle::join));
         }
-        // Whatever is left, the next command ends.
+        // The next command ends a remainder.
         drop(self.end_all());
     }
 }
 
-/// A process that cleans up if this one cannot. Nothing is left to do when it is dropped.
+/// A process that cleans up if this one is killed. Dropping it ends it without an action.
 pub struct Guard(std::process::Child);
 
 impl Drop for Guard {
@@ -146,8 +146,8 @@ impl Drop for Guard {
     }
 }
 
-/// Runs the guard. Returns whether the process that started it ended without a word, and what
-/// it had to end is ended and removed.
+/// Runs the guard. Returns whether its starter was killed; then all processes are ended and
+/// the directory is removed.
 ///
 /// # Errors
 /// Where something does not end, or the directory stays.

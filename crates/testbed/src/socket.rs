@@ -4,8 +4,8 @@
 //! keeper has one in its own namespace and one in each node's, so that commands inside
 //! reach it, and no other lab.
 //!
-//! Any user may connect to such a socket or take its name: each side checks who the other one
-//! is.
+//! Any user may connect to such a socket or take its name: each side checks the other one's
+//! user.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Write};
@@ -98,8 +98,8 @@ fn lab_of_line(line: &str) -> Option<String> {
     is_name(lab).then(|| lab.to_owned())
 }
 
-/// The user of a lab's listening socket, without waiting for an answer: whoever it is may give
-/// none.
+/// The user of a lab's listening socket, without waiting for an answer, which the process may
+/// never give.
 pub fn owner(lab: &str) -> io::Result<u32> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let caller = new_socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

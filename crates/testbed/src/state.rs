@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The state of a lab that is up: requested values, measured values, and the traffic that went
-//! through it. `paceline lab list --json` prints it.
+//! The state of a lab that is up: requested values, measured values, and the traffic
+//! so far. `paceline lab list --json` prints it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -29,10 +29,10 @@ pub struct State {
     pub ports: Vec<Port>,
     /// The links between clusters.
     pub wans: Vec<Wan>,
-    /// By which links each cluster reaches each other one.
+    /// The links by which each cluster reaches each other one.
     pub routes: Vec<Route>,
-    /// Congestion control of connections that ask for none, as connections of every host in
-    /// each family have it; absent where none was asked for.
+    /// Congestion control of connections that set none, as read from connections of every
+    /// host in each family; absent where the topology sets none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<Reading<String>>,
     /// Sysctls written on every host, by name.
@@ -55,7 +55,7 @@ impl State {
 pub struct Reading<T> {
     /// The value in the topology.
     pub asked: T,
-    /// None where it could not be told.
+    /// None where it could not be read.
     pub read: Option<T>,
 }
 

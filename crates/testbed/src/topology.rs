@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A topology that was read and checked: what a lab is built from.
+//! A topology that was read and checked: the input of a lab's build.
 
 use std::path::PathBuf;
 
@@ -30,11 +30,11 @@ pub struct Topology {
     /// In the order of the file.
     pub wans: Vec<Wan>,
     /// `next_hop[at][to]` is the link by which the cluster `at` reaches `to`, unless
-    /// `ways` says otherwise; none from a cluster to itself.
+    /// `ways` has another one; none from a cluster to itself.
     pub next_hop: Vec<Vec<Option<usize>>>,
-    /// Ways that were asked for, at most one from a cluster to another.
+    /// Requested ways, at most one from a cluster to another.
     pub ways: Vec<Way>,
-    /// Congestion control of connections that ask for none; absent: the machine's default.
+    /// Congestion control of connections that set none; absent: the machine's default.
     #[serde(default)]
     pub congestion: Option<String>,
     /// Names with dots, and values, to be written on every host.
@@ -80,7 +80,7 @@ impl Wan {
     }
 }
 
-/// A way that was asked for: the links from one cluster to another.
+/// A requested way: the links from one cluster to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
     /// Index of the cluster where it begins.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A link between two routers: the emulator, in a namespace of its own. All that a
-//! lab does with [`paceline_emulator`] is here.
+//! lab's use of [`paceline_emulator`] is here.
 //!
 //! ```text
 //! FROM's router wanN --- from [emulator] to --- wanN TO's router
@@ -29,12 +29,12 @@ pub struct RunningWan {
 }
 
 impl RunningWan {
-    /// Makes the interface `device` in both routers and the link between them. To give
-    /// the interfaces addresses and bring them up is left to the caller: what the
-    /// kernel sends by itself then would wait for the link to begin, and be late.
+    /// Makes the interface `device` in both routers and the link between them. The caller
+    /// gives the interfaces their addresses and brings them up afterwards: packets of the
+    /// kernel itself would otherwise wait for the link to begin, and be late.
     pub fn start(wan: &Wan, device: &str, from: &Namespace, to: &Namespace) -> Result<Self, Error> {
         let place = Namespace::create(&wan.name)?;
-        // The link's own interfaces only pass on what others send.
+        // The link's own interfaces only forward.
         if super::has_ipv6() {
             for scope in ["all", "default"] {
                 place.sysctl(&format!("net.ipv6.conf.{scope}.disable_ipv6"), "1")?;
