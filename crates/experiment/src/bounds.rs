@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The physical limit of each metric: what a sender that knew the path from the
-//! start could do.
+//! The physical limit of each metric: the result of a sender that knows the path
+//! from the start.
 
 /// Preamble, Ethernet header, frame check sequence and gap.
 const ETHERNET_BYTES: u64 = 38;

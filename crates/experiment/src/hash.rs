@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What was made of the same inputs is found again by their hash.
+//! Hashes of inputs, by which their results are found again.
 
 use std::hash::Hasher;
 
-/// Tells contents apart; not meant to withstand an attacker. What is kept under a hash
-/// is thrown away if the hash function ever changes.
+/// A hash of contents; not meant to withstand an attacker. Results under a hash are
+/// lost if the hash function ever changes.
 pub fn hash_of(parts: &[&[u8]]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     for part in parts {

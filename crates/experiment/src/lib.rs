@@ -2,10 +2,10 @@
 //! An experiment as data: nothing here runs one, or opens a socket.
 //!
 //! - [`mod@file`]: the TOML, checked, and its shards;
-//! - [`plan`]: what goes into the run of a shard;
-//! - [`record`]: what comes out of it;
-//! - [`skeleton`]: the benchmarks that a plan may ask for, as messages and pauses;
-//! - [`bounds`]: the physical limits of what is measured.
+//! - [`plan`]: the input of a shard's run;
+//! - [`record`]: its output;
+//! - [`skeleton`]: the benchmarks that a plan may have, as messages and pauses;
+//! - [`bounds`]: the physical limits of the metrics.
 
 #![forbid(unsafe_code)]
 

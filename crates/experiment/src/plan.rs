@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The plan of one case: an experiment reduced to one variant on one link, in plain numbers, as
-//! it is handed to the guest.
+//! The plan of one case: an experiment reduced to one variant on one link, in plain numbers:
+//! the guest's input.
 
 mod cross;
 mod gateway;
@@ -34,7 +34,7 @@ pub struct Plan {
     pub variant: String,
     /// Scenario, empty if the experiment has only one.
     pub scenario: String,
-    /// Seed of whatever is random.
+    /// Seed of all random draws.
     pub seed: u64,
     /// The network.
     pub topology: Topology,
@@ -60,7 +60,7 @@ pub struct Topology {
     pub far_hosts: u32,
     /// All hosts are at one switch: there is no link but theirs, and each port towards a
     /// host has the rate, the delay and the queue of the bottleneck.
-    // What is usual is left out here and below, so that other plans are what they were.
+    // Usual values are left out here and below, so that the text of other plans stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_switch: bool,
     /// A host for a gateway stands at each end of the link: the router, and one more, which
@@ -147,7 +147,7 @@ pub struct Adaptation {
     /// parameters; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinate: Option<Choice>,
-    /// What runs on both hosts for gateways; absent: they forward.
+    /// The gateway on both of its hosts; absent: they forward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Gateway>,
     /// Written on every host before the workloads.
@@ -164,7 +164,7 @@ pub enum PolicySource {
     Text {
         /// For messages.
         file: String,
-        /// The whole of it.
+        /// Its content.
         text: String,
     },
 }
@@ -204,14 +204,14 @@ pub struct RealProgram {
     pub starter: Starter,
     /// The initial contents of its working directory; absent: none.
     pub directory: Option<PathBuf>,
-    /// Hash of what is in there, so that other files are another plan.
+    /// Hash of its files, so that other files are another plan.
     pub inputs: u64,
     /// It is ended after this.
     pub timeout_ns: u64,
     /// Where `values` are read from; absent: its standard output.
     pub result_file: Option<String>,
-    /// What is read of speeds, of which more is better: a metric's last part, and a pattern
-    /// of [`crate::file::program::pattern`].
+    /// The speeds to read, of which more is better: a metric's last part, and a pattern of
+    /// [`crate::file::program::pattern`].
     pub values: Vec<(String, String)>,
     /// The same of times, seconds, of which less is better.
     pub times: Vec<(String, String)>,
@@ -225,7 +225,7 @@ pub enum Starter {
     Launcher {
         /// One on each host, the first half of them in the near cluster.
         ranks: u32,
-        /// Whose launcher.
+        /// The launcher's library.
         library: Library,
     },
     /// It is the client of a server: on the first far host, and that on the first near one,
@@ -266,7 +266,7 @@ pub enum Program {
     Switch(Switch),
     /// All-to-all, again and again: matsuda-2005, 4.4.
     AllToAll(AllToAll),
-    /// A benchmark's messages, with sleep for what it computes: matsuda-2005, 4.5.
+    /// A benchmark's messages, with sleep for its computing: matsuda-2005, 4.5.
     Skeleton(Skeleton),
     /// A matrix in files of all hosts: ligon-1999, 4.3.3.
     OutOfCore(OutOfCore),
@@ -350,7 +350,7 @@ pub struct Burst {
     /// The burst, from 1, whose bandwidth is sampled.
     pub sample_burst: Option<u32>,
     /// An empty loop runs beside the bursts, and its loss of CPU time is measured.
-    // Left out where it is false, so that other plans are what they were.
+    // Left out where it is false, so that the text of other plans stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub empty_loop: bool,
 }
@@ -375,7 +375,7 @@ impl Burst {
     }
 }
 
-/// N senders answer one request each, all asked at once.
+/// N senders answer one request each, all sent at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Incast {
     /// Tail of the metrics' names, such as `32KB/16/64KiB`.
@@ -456,7 +456,7 @@ pub struct Bulk {
     /// How often the whole is run, each time with other random starts.
     pub repeats: u32,
     /// The repetition, from 1, in which the packets of the first group's flow are recorded.
-    // Left out where it is absent, so that other plans are what they were.
+    // Left out where it is absent, so that the text of other plans stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample_repeat: Option<u32>,
     /// Group k sends from host k.
@@ -474,10 +474,10 @@ pub struct FlowGroup {
     pub start_ns: u64,
     /// Each flow starts up to this much later, at random.
     pub spread_ns: u64,
-    /// Congestion control of this group whatever the variant; absent: the
+    /// Congestion control of this group in all variants; absent: the
     /// variant's adaptation.
     pub congestion: Option<String>,
-    /// Link of the group's host whatever the variant, bits per second; absent: the topology's.
+    /// Link of the group's host in all variants, bits per second; absent: the topology's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge_rate_bps: Option<u64>,
     /// Bursts instead of one endless transfer.

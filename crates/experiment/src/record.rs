@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a case run tells, one record a line, as JSON. All times are whole
+//! Records of a case run, one a line, as JSON. All times are whole
 //! nanoseconds: equal runs give equal bytes.
 
 use std::io;
@@ -20,7 +20,7 @@ pub enum Record {
     },
     /// The link, read back before the workloads.
     Link(LinkReading),
-    /// What else the link does, read back before the workloads.
+    /// The link's impairments, read back before the workloads.
     Impairments(ImpairmentReading),
     /// So many of [`crate::plan::Plan::steps`] are done.
     Progress {
@@ -53,9 +53,9 @@ pub enum Record {
     Samples(SampleRecord),
     /// The packets of one flow of a bulk workload.
     Packets(PacketRecord),
-    /// When the programs of a bulk workload read how much.
+    /// Bytes read by the programs of a bulk workload over time.
     Arrivals(ArrivalRecord),
-    /// What a gateway sent over one run of a bulk workload.
+    /// Datagrams of a gateway over one run of a bulk workload.
     Gateway(GatewayRecord),
     /// Timers over one workload.
     Timers(TimerRecord),
@@ -71,7 +71,7 @@ pub enum Record {
         /// For people.
         text: String,
     },
-    /// What a command in the guest printed.
+    /// Output of a command in the guest.
     Printed {
         /// Where.
         stream: Stream,
@@ -112,26 +112,25 @@ pub struct LinkReading {
     pub rate_bps: u64,
     /// Round trip of a small packet, nanoseconds, nothing queued.
     pub rtt_ns: u64,
-    /// What fitted into the bottleneck's queue, bytes; absent if the edge is not
-    /// fast enough to fill it.
+    /// Capacity of the bottleneck's queue, bytes; absent if the edge is not fast
+    /// enough to fill it.
     pub buffer_bytes: Option<u64>,
     /// TCP payload bytes that leave the sender's stack in one packet at most.
     pub largest_packet_bytes: u64,
 }
 
-/// What happens to packets on the link beside waiting, as measured; absent where nothing
-/// was asked for.
+/// Impairments of packets on the link, as measured; absent where the plan has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImpairmentReading {
     /// Share of probes towards the receiver that were lost.
     pub lost_share: Option<f64>,
     /// How much longer than the delay the slowest one took, nanoseconds.
     pub jitter_ns: Option<u64>,
-    /// Share of those that arrived which others had overtaken.
+    /// Share of arrived probes that others had overtaken.
     pub overtaken_share: Option<f64>,
     /// Probes that the shares are of.
     pub probes: u64,
-    /// What passes the policer, bits per second, framing included.
+    /// Rate that passes the policer, bits per second, framing included.
     pub policer_bps: Option<u64>,
     /// Rate of the way back, bits per second, framing included.
     pub return_rate_bps: Option<u64>,
@@ -171,10 +170,10 @@ pub struct BurstRecord {
     pub cwnd: [u32; 2],
     /// Slow-start threshold likewise; 2147483647 is the kernel's "none".
     pub ssthresh: [u32; 2],
-    /// What an empty loop beside the burst lost, of how much time, nanoseconds.
+    /// CPU time that an empty loop beside the burst lost, and the burst's time, nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_ns: Option<(u64, u64)>,
-    /// Retransmission time-outs and tail-loss probes in it, which the simulator knows.
+    /// Retransmission time-outs and tail-loss probes in it; from the simulator only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timers: Option<u64>,
 }
@@ -233,18 +232,18 @@ pub struct ArrivalRecord {
     pub bytes: Vec<u64>,
 }
 
-/// What the near gateway sent.
+/// Datagrams of the near gateway.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayRecord {
     /// Index into the plan's workloads.
     pub workload: usize,
     /// Datagrams.
     pub sent: u64,
-    /// Those that it took for lost.
+    /// Those that it marked lost.
     pub lost: u64,
-    /// Those that arrived although it had taken them for lost.
+    /// Those that arrived although it had marked them lost.
     pub spurious: u64,
-    /// Most that it gave the link in any 10 ms, bytes with framing.
+    /// Most that it sent to the link in any 10 ms, bytes with framing.
     pub most_in_10ms_bytes: u64,
 }
 
@@ -273,7 +272,7 @@ pub struct StreamsRecord {
     pub samples: Vec<StreamSample>,
 }
 
-/// From one look at all streams to the next, nanoseconds: half of a long round trip.
+/// Interval of samples of all streams, nanoseconds: half of a long round trip.
 pub const SAMPLE_NS: u64 = 100_000_000;
 
 /// All streams at one moment.
@@ -296,7 +295,7 @@ pub struct StreamSample {
 }
 
 impl StreamSample {
-    /// Of each stream what has arrived, and its inflight unless it is complete.
+    /// By each stream's delivered bytes, and its inflight unless it is complete.
     pub fn of(streams: &[(u64, Option<u32>)]) -> Self {
         let arrived = || streams.iter().map(|(arrived, _)| *arrived);
         let inflight = || streams.iter().filter_map(|(_, inflight)| *inflight);
@@ -317,7 +316,7 @@ impl StreamSample {
 pub struct MessagesRecord {
     /// Index into the plan's workloads.
     pub workload: usize,
-    /// From the first write until the sender knew that all had been read, nanoseconds.
+    /// From the first write until the sender had the answer to all, nanoseconds.
     pub time_ns: u64,
     /// Data segments sent, retransmissions included.
     pub segments: u64,
@@ -371,10 +370,10 @@ pub struct TracedPacket {
 pub struct RunRecord {
     /// Index into the plan's workloads.
     pub workload: usize,
-    /// When the last rank was through, nanoseconds since the common start: with what
-    /// comes before the loop, with each iteration, with what comes after the loop.
+    /// When the last rank completed the part before the loop, each iteration, and the part
+    /// after the loop, nanoseconds since the common start.
     pub done_ns: Vec<u64>,
-    /// When the first rank began with what counts, nanoseconds since the common start.
+    /// When the first rank began the counted part, nanoseconds since the common start.
     pub from_ns: u64,
     /// Data segments sent, retransmissions included.
     pub segments: u64,
@@ -391,13 +390,13 @@ pub struct RealProgramRecord {
     pub workload: usize,
     /// From its start to its end, nanoseconds; of MPI, the launcher's.
     pub elapsed_ns: u64,
-    /// What its output says: the plan's values, and its times.
+    /// Results in its output: the plan's values, and its times.
     pub values: Vec<f64>,
     /// Data segments sent, retransmissions included.
     pub segments: u64,
     /// Segments sent again.
     pub retransmitted: u64,
-    /// What Paceline did, where the variant has a policy.
+    /// Paceline's part in it, where the variant has a policy.
     pub governed: Option<Governed>,
 }
 
@@ -439,12 +438,12 @@ pub struct CrossRecord {
     pub flows_ns: Vec<u64>,
 }
 
-/// What Paceline's status said of a program.
+/// Paceline's status of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Governed {
     /// Connections that had the policy.
     pub connections: u64,
-    /// Times that its ranks had entered a phase when it was last looked.
+    /// Times that its ranks had entered a phase at the last check.
     pub phases: u64,
 }
 
@@ -506,10 +505,10 @@ pub struct CpuRecord {
     pub workload: usize,
     /// CPU time not idle, nanoseconds, all CPUs together.
     pub busy_ns: u64,
-    /// How far `busy_ns` may be above the truth, nanoseconds: the kernel tells idle
-    /// time in steps of 10 ms.
+    /// Largest error of `busy_ns` upwards, nanoseconds: the kernel counts idle time in steps
+    /// of 10 ms.
     pub unsure_ns: u64,
-    /// Time in which something was to be sent, nanoseconds.
+    /// Time with data to send, nanoseconds.
     pub active_ns: u64,
     /// CPUs.
     pub cpus: u32,

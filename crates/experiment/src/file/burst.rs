@@ -12,7 +12,7 @@ use crate::plan::{self, Chunk, When};
 /// Most bursts that have metrics of their own.
 const MOST_POSITIONS: usize = 100;
 
-/// A request's length, which a header has at least; and at most: what a u32 holds.
+/// Least size of a header: a request's length.
 const LEAST_HEADER_BYTES: u64 = 8;
 
 /// Bursts after idle.
@@ -96,7 +96,7 @@ impl Burst {
                         None => size.to_string(),
                     },
                     size_bytes: size.bytes(),
-                    // Of the last burst of a list nobody sees what comes after it.
+                    // The pause after the last burst of a list has no effect.
                     gap_ns: gaps[number % gaps.len()].micros().saturating_mul(1000),
                 }
             })
@@ -138,7 +138,7 @@ impl Burst {
 pub(super) fn check(file: &File, place: &Place<'_>) {
     for (index, burst) in file.burst.iter().enumerate() {
         let place = place.key("burst").item(index);
-        // What the lists are is needed for the rest.
+        // The other checks need valid lists.
         if lists(burst, &place).is_ok() {
             bursts(burst, file, &place);
         }

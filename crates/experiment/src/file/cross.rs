@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Cross traffic: what else crosses the link while bursts run.
+//! Cross traffic: other traffic on the link while bursts run.
 
 use paceline_input::units::{Rate, Size};
 use paceline_input::{Percent, Place};
@@ -14,7 +14,7 @@ use crate::plan::Cross;
 const MOST_FLOWS: u32 = 100;
 /// Shortest flow: one segment, about.
 const LEAST_BYTES: u64 = 1000;
-/// A link with more short flows than this has no room for what is measured.
+/// A link with more short flows than this has no room for the measured traffic.
 const MOST_LOAD: f64 = 0.9;
 /// Flows per second that a host can open without being the bottleneck itself.
 const MOST_PER_SECOND: f64 = 1000.0;

@@ -13,7 +13,7 @@ use crate::plan::Gateway;
 
 /// Headers of IP (4 or 6) and UDP, bytes.
 const HEADER_BYTES: [u32; 2] = [28, 48];
-/// UDP payload that a gateway may be given.
+/// UDP payload that a gateway may have.
 const MTUS: RangeInclusive<u32> = 1232..=8952;
 
 /// `{ reserve = "19400kbit" }`.

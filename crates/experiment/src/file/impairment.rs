@@ -11,7 +11,7 @@ use crate::plan::{Codel, Loss, Policer, Reorder};
 
 /// Preamble, frame check sequence and gap: on the wire, but in no queue.
 const FRAMING_BYTES: u64 = 24;
-/// What a netem's time has at least, and at most: an hour.
+/// Longest time of a netem: an hour.
 pub(super) const MOST: Time = Time::from_secs(3600);
 
 /// `"0.1%"`, or `{ to_bad = "0.1%", to_good = "20%", bad = "100%", good = "0%" }`.

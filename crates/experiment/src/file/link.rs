@@ -12,7 +12,7 @@ use super::step::{self, Step};
 use super::{four, gigabit, impairment, twenty_mebibytes, File};
 use crate::plan::{HostQueue, Impairments, Means, Topology, ETHERNET_MTU, MOST_HOSTS};
 
-/// What every host on the Internet takes (RFC 791), and what a link of IPv6 has at least.
+/// Least MTU of every host on the Internet (RFC 791), and of a link of IPv6.
 const LEAST_MTU: [u32; 2] = [576, 1280];
 /// Jumbo frames; beyond them the emulator's rings would hold few packets.
 const MOST_MTU: u32 = 9216;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{one, File};
 use crate::plan;
 
-/// Packets that are recorded at most: what a ladder can show, and a page can hold.
+/// Packets that are recorded at most, for a ladder and a page.
 const MOST_TRACED: u32 = 10_000;
 /// The least size of the last message: one byte.
 const LEAST_BYTES: &str = "1B";

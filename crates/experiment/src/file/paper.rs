@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `[[paper]]`: what a paper printed of the same thing.
+//! `[[paper]]`: a paper's printed values of the same metrics.
 
 use indexmap::IndexMap;
 use paceline_input::units::Rate;

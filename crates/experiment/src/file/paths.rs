@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `[paths]`: links drawn at random, so that a claim is about paths that nobody chose.
+//! `[paths]`: links drawn at random, so that a claim is not about chosen paths.
 //!
 //! Rate, round trip and queue are log-uniform: as many paths of 20 to 40 Mbit/s as of 200 to
 //! 400. A path depends on the seed and its own number only: a thirteenth path leaves the first
@@ -122,7 +122,7 @@ fn three_digits(number: f64) -> f64 {
     }
 }
 
-/// Checks the ranges, and what goes with them.
+/// Checks the ranges, and the keys that depend on them.
 pub(super) fn check(file: &File, place: &Place<'_>) {
     let Some(paths) = &file.paths else {
         if file.offload == Offload::Drawn {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `[[program]]`: a real program on the hosts of two clusters, MPI's or a client and its
-//! server, and what of its output is a result.
+//! server, and the results in its output.
 
 use std::fs;
 use std::io;
@@ -119,7 +119,7 @@ impl Program {
 /// else a regular expression with one group, which is the value.
 ///
 /// # Errors
-/// What is wrong with the expression.
+/// The error of the expression.
 pub fn pattern(text: &str) -> Result<Regex, String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if !text.is_empty() && text.chars().all(is_name) {
@@ -172,7 +172,7 @@ pub fn files_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Names and contents; what cannot be read is found when it is copied.
+/// Names and contents; an unreadable file is found when it is copied.
 fn hash_of_files(directory: &Path) -> u64 {
     let mut parts = Vec::new();
     for file in files_below(directory).unwrap_or_default() {
@@ -300,7 +300,7 @@ fn served(program: &Program, server: &[String], place: &Place<'_>) {
     }
 }
 
-/// Checks what of the output is a result.
+/// Checks the results that the output has.
 fn results(output: &Output, place: &Place<'_>) {
     if output.all().next().is_none() {
         place.wrong(

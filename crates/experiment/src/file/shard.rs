@@ -16,7 +16,7 @@ impl Experiment {
     /// variants named in it, with or without their suffix; empty keeps all.
     ///
     /// # Errors
-    /// [`ExperimentError::NoVariant`] if `only` names one that is not there.
+    /// [`ExperimentError::NoVariant`] if `only` names an unknown one.
     pub fn shards(
         &self,
         quick: bool,
@@ -186,7 +186,7 @@ impl Experiment {
     }
 }
 
-/// What no TCP can beat has a queue that takes everything and a window that is no limit.
+/// The topology of a variant: an ideal one has neither a limit of the queue nor of the window.
 fn topology_of(variant: &Variant, topology: Topology, offload: bool) -> Topology {
     /// Bytes: more than all ranks together have under way.
     const UNLIMITED_BUFFER: u64 = 1 << 30;

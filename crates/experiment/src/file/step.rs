@@ -193,7 +193,7 @@ fn when(step: &Step, file: &File, place: &Place<'_>) {
     }
 }
 
-/// Checks what changes.
+/// Checks the changes.
 fn change(step: &Step, link: &Link, place: &Place<'_>) {
     let wrong = |key: &str, problem: &str| place.key(key).wrong(problem);
     if step.plan(link).change == plan::Change::default() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What else crosses the link.
+//! Other traffic on the link.
 
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What both gateways are told.
+/// Settings of both gateways.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gateway {
     /// Bits per second, counted from the IP header on.

@@ -19,7 +19,7 @@ pub struct Messages {
     pub writes: u32,
     /// From a message, or an answer, to the next message, nanoseconds.
     pub gap_ns: u64,
-    /// The receiver reads once in so long whatever has come, nanoseconds; 0: at once.
+    /// Interval of the receiver's reads, nanoseconds; 0: it reads at once.
     pub read_every_ns: u64,
     /// The sender's socket is without TCP_NODELAY.
     pub nagle: bool,
@@ -51,7 +51,7 @@ pub struct OutOfCore {
     pub side: u64,
     /// Bytes of a file that are on one host before the next one has the next ones.
     pub stripe_bytes: u64,
-    /// What a rank computes in one iteration, nanoseconds.
+    /// Computing of a rank in one iteration, nanoseconds.
     pub compute_ns: u64,
     /// Iterations.
     pub iterations: u32,
@@ -73,7 +73,7 @@ impl Netpipe {
     /// Sizes up to `largest` as NetPIPE takes them: each power of two and what is half-way to
     /// the next, and each of these three bytes less and three more.
     pub fn sizes_to(largest: u64) -> Vec<u64> {
-        /// NetPIPE's perturbation, bytes: it finds what depends on alignment.
+        /// NetPIPE's perturbation, bytes: it shows effects of alignment.
         const BESIDE: u64 = 3;
         let powers = (0..u64::BITS).map(|power| 1_u64 << power);
         let mut sizes: Vec<u64> = powers

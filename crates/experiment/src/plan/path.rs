@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a link does beside its rate, its delay and its queue, and how it changes.
+//! Impairments of a link beside its rate, its delay and its queue, and its changes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub const ETHERNET_MTU: u32 = 1500;
 /// Hosts of either of two clusters: the numbers of their links, a byte each, must not meet.
 pub const MOST_HOSTS: u32 = 64;
 
-/// How far a link's rate may be from the one asked for.
+/// Largest relative deviation of a link's rate from the requested one.
 const RATE_TOLERANCE: f64 = 0.01;
 /// Ethernet header, bytes.
 const ETHERNET_HEADER_BYTES: u32 = 14;
@@ -40,9 +40,9 @@ impl HostQueue {
     }
 }
 
-/// What happens to packets beside waiting in a drop-tail queue. It is off while the link is
-/// read back, and then on.
-// What is absent is left out, so that other plans are what they were.
+/// Impairments of packets beside a drop-tail queue. They are off while the link is read
+/// back, and then on.
+// Absent ones are left out, so that the text of other plans stays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Impairments {
     /// Lost towards the receiver, behind the queue.
@@ -65,8 +65,8 @@ pub struct Impairments {
     /// In the queue, which then holds as many packets as it has room for full ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codel: Option<Codel>,
-    /// What comes back waits so long for more, and then all of it arrives, nanoseconds; 0:
-    /// it does not wait.
+    /// Packets on the way back are held for so long and then arrive together, nanoseconds; 0:
+    /// they are not held.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ack_slot_ns: u64,
 }
@@ -75,7 +75,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Packets that are lost whatever the queue holds; shares are from 0 to 1.
+/// Random loss behind the queue; shares are from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
@@ -106,7 +106,7 @@ pub struct Reorder {
     pub by_ns: u64,
 }
 
-/// A token bucket without a queue: what it has no tokens for is dropped.
+/// A token bucket without a queue: packets without tokens are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policer {
     /// Bits per second, framing included.
@@ -122,7 +122,7 @@ pub struct Codel {
     pub target_ns: u64,
     /// How long it may last, nanoseconds.
     pub interval_ns: u64,
-    /// ECN-capable packets are marked, not dropped, and the hosts' TCP asks for ECN.
+    /// ECN-capable packets are marked, not dropped, and the hosts' TCP requests ECN.
     pub ecn: bool,
 }
 
@@ -140,8 +140,8 @@ impl Loss {
         }
     }
 
-    /// How much the number of losses varies, against losses each by itself: the variance of
-    /// their sum over that of as many independent ones.
+    /// Variation of the number of losses: the variance of their sum over that of as many
+    /// independent ones.
     pub fn clustering(self) -> f64 {
         let Loss::Bursts {
             to_bad,
@@ -166,7 +166,7 @@ impl Loss {
 pub struct Step {
     /// When it happens.
     pub when: When,
-    /// What.
+    /// The change.
     pub change: Change,
 }
 
@@ -188,7 +188,7 @@ pub enum When {
     },
 }
 
-/// What changes; the rest stays as it is.
+/// The values that change; the rest stays as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// Bits per second.
@@ -277,8 +277,8 @@ impl Topology {
         passed.fold(self.clone(), |link, step| link.changed(&step.change))
     }
 
-    /// How many of the changes burst `number`, from 1, comes after, which began `began_ns`
-    /// after its workload did: it was wholly on that link.
+    /// Number of changes before burst `number`, from 1, which began `began_ns` after its
+    /// workload did: it was wholly on that link.
     pub fn steps_before(&self, number: u32, began_ns: Option<u64>) -> usize {
         let passed = |step: &&Step| match (step.when, step.when.first_burst()) {
             (_, Some(first)) => first <= number,
@@ -317,7 +317,7 @@ impl Topology {
         self.steps.iter().any(timed)
     }
 
-    /// Whether a link whose rate is read as that, bits per second, has the one asked for.
+    /// Whether a measured rate, bits per second, is the requested one.
     pub fn is_rate(&self, read_bps: u64) -> bool {
         let asked_bps = self.seen_rate_bps();
         // A queue that holds a few packets is read to within half of one.
@@ -329,8 +329,8 @@ impl Topology {
         (read_bps as f64 / asked_bps as f64 - 1.0).abs() <= tolerance
     }
 
-    /// The rate that is seen of the link, bits per second: behind an interface that is slower
-    /// than the bottleneck nothing else is.
+    /// The measurable rate of the link, bits per second: the smaller one of the edge's and the
+    /// bottleneck's.
     pub fn seen_rate_bps(&self) -> u64 {
         self.rate_bps.min(self.edge_rate_bps)
     }

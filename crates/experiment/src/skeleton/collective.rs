@@ -18,14 +18,14 @@ pub enum Collective {
     },
     /// The root gets the combination of all ranks' values.
     Reduce {
-        /// Who gets it.
+        /// The rank that gets it.
         root: usize,
         /// Size of the value.
         bytes: u64,
     },
     /// Every rank gets the root's value.
     Broadcast {
-        /// Whose value.
+        /// The rank of the value.
         root: usize,
         /// Size of the value.
         bytes: u64,
@@ -40,12 +40,12 @@ pub enum Collective {
         /// Size of a block, by receiver; one entry per rank.
         bytes_to: Vec<u64>,
     },
-    /// Nobody goes on before everybody is there.
+    /// No rank goes on before all have arrived.
     Barrier,
 }
 
 impl Collective {
-    /// What `rank` sends and receives, in order.
+    /// Sends and receives of `rank`, in order.
     ///
     /// - `Allreduce`: recursive doubling, four exchanges of the whole value, the
     ///   farthest partner last;

@@ -4,10 +4,10 @@
 //!
 //! # The rule
 //!
-//! The paper (Matsuda and others, 2005) says what its 16 nodes did, network
-//! included: Table 2, class B. Of the best column's run time, some was spent on
-//! what no transport avoids: the link's 500 Mbit/s and 10 ms, and 1 Gbit/s in
-//! the clusters. [`node_speed`] is the speed at which the skeleton takes exactly
+//! The paper (Matsuda and others, 2005) has the results of its 16 nodes, network
+//! included: Table 2, class B. Some of the best column's run time is due to the
+//! network itself, with any transport: the link's 500 Mbit/s and 10 ms, and 1 Gbit/s
+//! in the clusters. [`node_speed`] is the speed at which the skeleton takes exactly
 //! the best column's time over such a network when that loses nothing and never
 //! waits without need (`replay.rs`; the test `the_node_is_the_slowest_that_table_2_admits`
 //! runs it). A slower node could not have reached Table 2.
@@ -15,7 +15,7 @@
 //! So nothing is chosen: formula, Table 2 and the link determine each number.
 //! The error has a known sign. The paper's TCP was no ideal network, so the real
 //! node was at least this fast, computing took at most this long, and the
-//! network's share, with what any change of TCP can gain, is understated. It is
+//! network's share, with the possible gain of any TCP, is understated. It is
 //! the more so the more the paper's run lost. In clock cycles of 2.4 GHz per
 //! operation the speeds are BT 8, FT 11, LU 7 (credible for that processor and
 //! compiler), MG 20, SP 24 (slow), CG 70, IS 540 (too slow, perhaps by two to

@@ -23,14 +23,14 @@ const NORM: f64 = 2.0;
 const TAG_HALO: u16 = 1;
 const TAG_EXPAND: u16 = 7;
 
-/// What a rank does on one level.
+/// Role of a rank on one level.
 struct Level {
     /// Own points with a layer of halo on either side; 2 if it has none.
     size: [u64; 3],
     resting: bool,
     /// The next and the previous rank in each direction.
     neighbours: [(usize, usize); 3],
-    /// Whether it gives its part of this level to resting neighbours, or takes it.
+    /// Whether it sends its part of this level to resting neighbours, or receives it.
     gives: [bool; 3],
     takes: [bool; 3],
 }

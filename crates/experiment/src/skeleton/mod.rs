@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Communication skeletons of the NAS Parallel Benchmarks (MPI version) for 16
-//! ranks and classes A and B: who sends how much to whom, in which order, and
-//! how long a rank computes in between. Pure data: no socket, no clock.
+//! ranks and classes A and B: the messages of each rank, their sizes and order, and
+//! the computing time in between. Pure data: no socket, no clock.
 //!
 //! Source: the text of NPB 3.3 (MPI); each submodule names the files that it
-//! follows. `docs/npb-skeletons.md` tells the derivation, what was simplified, and
-//! what about the paper's NPB 2.3.
+//! follows. `docs/npb-skeletons.md` has the derivation, the simplifications, and the
+//! differences from the paper's NPB 2.3.
 //!
 //! How to run one, on one connection per pair of ranks:
 //!
@@ -124,7 +124,7 @@ pub enum Op {
         to: usize,
         /// Payload.
         bytes: u64,
-        /// Which step of the benchmark this is; not needed for matching.
+        /// The step of the benchmark; not needed for matching.
         tag: u16,
     },
     /// Wait for the next message from a rank.
@@ -189,8 +189,8 @@ impl FromStr for Class {
     }
 }
 
-/// The timed section of one benchmark and class: what comes before its loop,
-/// one iteration, how often, and what comes after.
+/// The timed section of one benchmark and class: the part before its loop,
+/// one iteration, their number, and the part after it.
 ///
 /// Every iteration of a benchmark is the same, so a run of fewer iterations
 /// scales to the whole: seconds = fixed + [`Skeleton::iterations`] x one.
@@ -227,8 +227,8 @@ impl Skeleton {
         if ranks != RANKS {
             return Err(Error::Ranks(ranks));
         }
-        // What the submodules count is what divides the time; what the time
-        // amounts to is the benchmark's own formula.
+        // The submodules' counts divide the time; the total is by the benchmark's
+        // own formula.
         let counted: f64 = (0..RANKS)
             .map(|rank| {
                 program(benchmark, class, Part::Before, rank).counted
@@ -265,7 +265,7 @@ impl Skeleton {
         self.part(Part::After, rank)
     }
 
-    /// Nanoseconds that a rank computes in so many iterations and in what comes before
+    /// Nanoseconds that a rank computes in so many iterations and in the parts before
     /// and after the loop: the mean of all ranks.
     pub fn computing_ns(&self, iterations: u32) -> u64 {
         let computing = |ops: Vec<Op>| -> u64 {

@@ -68,7 +68,7 @@ pub fn run(programs: &[Vec<Op>], network: Network) -> f64 {
     let mut link_free = [0.0_f64; 2];
     let mut pairs: Vec<Pair> = (0..RANKS * RANKS).map(|_| Pair::default()).collect();
     loop {
-        // The earliest step that can be taken: nothing later changes what it sees.
+        // The earliest possible step: no later one changes its inputs.
         let mut next: Option<(f64, usize)> = None;
         for rank in 0..RANKS {
             let time = match programs[rank].get(at[rank]) {
