@@ -12,7 +12,7 @@
 #define PL_BURST_TAGGED 0xfffe /* vlan: any tag */
 
 /* One window of one CPU. The row of a CPU is a ring: a slot is used again after
- * `slots` windows, and says by `window` whose counts it holds. Behind the row is one
+ * `slots` windows, and `window` is the one that it counts. Behind the row is one
  * more, in which the programs keep the CPU's latest window. */
 struct pl_burst_slot {
 	__u64 window; /* since the origin */

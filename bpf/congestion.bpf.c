@@ -2,8 +2,8 @@
 /*
  * Congestion controls that wrap the kernel's own CUBIC, Reno and BBR.
  *
- * Congestion avoidance, recovery and slow start stay what they are: each
- * callback goes straight to the kernel's function. Paceline adds two moments:
+ * Congestion avoidance, recovery and slow start are unchanged: each callback
+ * goes straight to the kernel's function. Paceline adds two hooks:
  * before a transmission (min_tso_segs, called ahead of each transmit loop) the
  * start-up law may set window and pace; after an ACK (pkts_acked, called for
  * each ACK, SACKs too) it measures. A socket without a Paceline job behaves as
@@ -12,8 +12,8 @@
 #include "transmission.h"
 
 /*
- * Weak: a kernel may lack some, BBR may be a module that is not loaded. A program is refused
- * that calls one that is not there, and so is only what is based on it.
+ * Weak: a kernel may lack some, BBR may be a module that is not loaded. The kernel refuses a
+ * program that calls a missing one, and only the congestion control with it.
  */
 extern void cubictcp_init(struct sock *sk) __ksym __weak;
 extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym __weak;

@@ -61,7 +61,7 @@ static __always_inline u32 pl_size_class(u64 bytes)
 	u32 class = 0;
 
 	bytes >>= PL_SIZE_FIRST_LOG2;
-	/* Without branches, each of which would double the paths through what follows. */
+	/* Without branches, each of which would double the verifier's paths from here. */
 	for (int i = 0; i < PL_SIZES - 1; i++, bytes >>= 2)
 		class += (bytes | -bytes) >> 63;
 	return class;

@@ -48,7 +48,7 @@ struct pl_connection {
 	u32 generation; /* of its policy (struct pl_job_policy) */
 	u64 cookie; /* the kernel's */
 	u64 sampled_us; /* when its entry of pl_members was last updated */
-	u64 spacing_bps; /* of what is spaced */
+	u64 spacing_bps; /* pacing rate of spaced packets */
 	struct pl_group_key group;
 	struct pl_window window;
 	struct pl_even even;
@@ -61,7 +61,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, u64);
-} pl_meta SEC(".maps"); /* [0]: PL_ABI_VERSION of what is loaded */
+} pl_meta SEC(".maps"); /* [0]: PL_ABI_VERSION of the loaded kernel side */
 
 /* One pl_phase_page, which one process has mapped; it holds only that process's phases. */
 struct pl_page_map {

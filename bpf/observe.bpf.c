@@ -124,7 +124,7 @@ int pl_streams(struct bpf_iter__bpf_sk_storage_map *ctx)
 	r.cwnd_segs = pl_window_base_cwnd(&conn->window, tp->snd_cwnd);
 	r.ssthresh_segs = tp->snd_ssthresh;
 	r.uwnd_segs = conn->window.base_cwnd ? conn->window.effective_cwnd : 0;
-	/* By the copy: before 6.2 what an iterator is given may be no key. */
+	/* By the copy: before 6.2 an iterator's argument may be no key. */
 	own = bpf_map_lookup_elem(&pl_bounds, &r.cookie);
 	if (own && bpf_ktime_get_ns() / 1000 < own->until_us) {
 		r.uwnd_min_segs = own->min_segs;

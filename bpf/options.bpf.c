@@ -121,7 +121,7 @@ static __always_inline void blank(struct __sk_buff *skb, u32 tcp, u32 at)
  * On its way through the options, byte by byte.
  *
  * Both places begin as ones that the verifier cannot compare with that of a byte. Linux 6.1
- * looks at the first step of bpf_loop alone, and takes out whatever branch its values rule out.
+ * checks the first step of bpf_loop alone, and removes branches that its values rule out.
  */
 struct walk {
 	struct __sk_buff *skb;

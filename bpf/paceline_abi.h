@@ -164,7 +164,7 @@ enum pl_seat {
 struct pl_job {
 	struct pl_policy policy;
 	__u64 started_us; /* CLOCK_MONOTONIC when the job was made */
-	__u32 owner_uid; /* the user who started it */
+	__u32 owner_uid; /* the user that started it */
 	__u32 seat; /* enum pl_seat */
 	char policy_name[PL_NAME_LEN];
 	char group[PL_NAME_LEN]; /* paceline run --group; empty if none */

@@ -36,7 +36,7 @@ static __always_inline bool is_repairing(const struct tcp_sock *tp, const struct
 }
 
 /*
- * Makes the verifier drop what it knows of these bytes, so that the states of all paths to
+ * Makes the verifier forget the bounds of these bytes, so that the states of all paths to
  * here become one; else it follows each path through the rest of the program. Without it
  * pl_cubic_acked took 777,000 of the verifier's million instructions, and two seconds; with
  * it 86,000.

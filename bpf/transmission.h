@@ -329,7 +329,7 @@ static __always_inline struct pl_ack see_ack(const struct tcp_sock *tp, const st
 	};
 }
 
-/* Returns 1 when the window is what a paced start found, or a phase knew. */
+/* Returns 1 when a paced start, or a state of a phase, set the window. */
 static __always_inline int start_after_ack(struct sock *sk, struct pl_connection *conn,
 					   const struct ack_sample *sample)
 {
@@ -370,7 +370,7 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 	return orders.settled;
 }
 
-/* Returns 1 when the window is what a paced start found, or a phase knew. */
+/* Returns 1 when a paced start, or a state of a phase, set the window. */
 static __always_inline int after_ack(struct sock *sk, struct pl_connection *conn, const struct ack_sample *sample)
 {
 	int settled = 0;

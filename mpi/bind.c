@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * An object reaches a function of another one through a slot, which the dynamic linker
- * fills, at once or at the first call; a relocation says where it is and what it is for.
+ * fills, at once or at the first call; a relocation has its place and its symbol.
  * ELF gABI, chapter 5; x86-64 psABI, 4.4.1; AAELF64, 5.7.
  */
 #define _GNU_SOURCE

@@ -39,7 +39,7 @@ static struct request *buckets[BUCKETS];
 static struct request *spare; /* linked by `next`; never given back */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Written under the lock only: a load and a store do what a locked addition would. */
+/* Written under the lock only: a load and a store are enough, without a locked addition. */
 static void count(atomic_uint *counter, unsigned int change)
 {
 	atomic_store_explicit(counter,

@@ -109,7 +109,7 @@ static __always_inline void pl_see_probe(struct pl_start *s, const struct pl_pat
 		s->probe_bps = least;
 }
 
-/* What left and what arrived of a train: segments, the time from the first to the last, bytes per second. */
+/* A train at its sender and by its ACKs: segments, time from the first to the last, bytes per second. */
 struct pl_train {
 	__u32 sent, acked;
 	__u64 sent_us, acked_us, arrived_bps;
@@ -123,7 +123,7 @@ static __always_inline __u64 pl_stretched(const struct pl_start *s, const struct
 
 	/*
 	 * Beside a standing queue it left faster than at the rate. If it left with pauses, and its second half
-	 * always waited, the path was busy, and what arrived is its rate, or less after a pause in the first half.
+	 * always waited, the path was busy, and it arrived at the path's rate, or less after a pause in the first half.
 	 */
 	if (given < t->arrived_bps)
 		given = t->arrived_bps < 2 * rate ? t->arrived_bps : 2 * rate;

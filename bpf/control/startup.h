@@ -105,7 +105,7 @@ static __always_inline void pl_lead_window(const struct pl_start *s, const struc
 
 /*
  * Probes for bandwidth by a slightly larger window. Connections that share a path have no probe, so they
- * add a part of what this burst has found; less on a wary path. Without branches, which cost the
+ * add a part of this burst's gain; less on a wary path. Without branches, which cost the
  * verifier states.
  */
 static __always_inline void pl_grow_window(const struct pl_start *s, struct pl_path *path)

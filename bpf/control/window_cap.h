@@ -10,7 +10,7 @@
  *     before each transmission     effective = base_cwnd, lifted to min, capped by max
  *     before the base grows        a lift is taken back; a cap stays, and the growth on top
  *                                  of it is dropped
- *     at a loss                    the base sees what was in flight, within the two
+ *     at a loss                    the base sees the inflight, within the two
  *
  * - While a cap binds, base_cwnd is held (RFC 7661): the kernel still reports that the
  *   connection is cwnd-limited, so base_cwnd would grow without end, unproven, and leave as

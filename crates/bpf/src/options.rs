@@ -82,7 +82,7 @@ pub enum Error {
     /// libbpf or the verifier refused.
     #[error("{action}: {source}{}", refusal::hint(source))]
     Bpf {
-        /// What was tried.
+        /// The action that failed.
         action: String,
         /// libbpf's error.
         source: libbpf_rs::Error,

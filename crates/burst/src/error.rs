@@ -32,7 +32,7 @@ pub enum Error {
     /// libbpf or the verifier refused.
     #[error("{action}: {source}{}", refusal::hint(source))]
     Bpf {
-        /// What was tried.
+        /// The action that failed.
         action: String,
         /// libbpf's error.
         source: libbpf_rs::Error,
@@ -41,7 +41,7 @@ pub enum Error {
     /// A system call failed.
     #[error("{action}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         action: String,
         /// The system's error.
         source: io::Error,
@@ -56,7 +56,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An I/O error with what was tried.
+    /// An I/O error with the failed action.
     pub(crate) fn system(action: impl Into<String>, source: io::Error) -> Self {
         Error::System {
             action: action.into(),
@@ -64,7 +64,7 @@ impl Error {
         }
     }
 
-    /// A libbpf error with what was tried.
+    /// A libbpf error with the failed action.
     pub(crate) fn bpf(action: impl Into<String>, source: libbpf_rs::Error) -> Self {
         Error::Bpf {
             action: action.into(),

@@ -40,7 +40,7 @@ pub enum FilterError {
     Missing {
         /// The last word.
         after: String,
-        /// What should follow.
+        /// The expected next word.
         wanted: &'static str,
         /// A right one.
         example: &'static str,

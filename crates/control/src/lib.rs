@@ -100,7 +100,7 @@ impl Startup {
 
     /// To be called after [`Startup::before_send`], with its orders: a long message may
     /// have to wait for its host's turn. `turn` belongs to all connections of one job on
-    /// one host; `due` says that pacing does not hold the transmission back.
+    /// one host; `due`: pacing does not hold the transmission back.
     pub fn before_send_in_turn(
         &mut self,
         turn: &mut pl_turn,

@@ -86,7 +86,7 @@ impl Control {
         answer.recv().map_err(|_| EmulatorError::Ended)
     }
 
-    /// Refuses what [`Control::change`] refuses.
+    /// Refuses the same changes as [`Control::change`].
     ///
     /// # Errors
     /// Why not.

@@ -68,7 +68,7 @@ pub enum EmulatorError {
     /// A value that is not possible.
     #[error("{what} must be {range}")]
     Range {
-        /// Of what.
+        /// The value.
         what: &'static str,
         /// The allowed range.
         range: &'static str,

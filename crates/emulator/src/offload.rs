@@ -20,8 +20,8 @@ const ETHTOOL_STSO: u32 = 0x1f;
 const ETHTOOL_SGSO: u32 = 0x24;
 
 /// Makes `interface`, in the calling thread's network namespace, segment and
-/// checksum its packets itself, so that a link behind it sees what a wire
-/// would carry. It is the far end of a [`crate::Port`]'s cable that needs it.
+/// checksum its packets itself, so that a link behind it sees the frames of a
+/// wire. The far end of a [`crate::Port`]'s cable needs this.
 /// Needs CAP_NET_ADMIN.
 pub fn disable_offloads(interface: &str) -> Result<(), EmulatorError> {
     switch_off(interface).map_err(|source| EmulatorError::Port {

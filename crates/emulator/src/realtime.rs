@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// A packet due sooner than this is waited for without sleeping, nanoseconds:
-/// about what going to sleep and waking costs at least.
+/// about the least cost of going to sleep and waking.
 const LEAST_MARGIN_NS: u64 = 5_000;
 /// And at most, nanoseconds: where waking takes longer, spinning for it would take
 /// most of a CPU from 20,000 packets per second on.

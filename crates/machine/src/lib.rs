@@ -36,7 +36,7 @@ pub enum VirtualError {
         action: &'static str,
         /// To which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A program is missing.
@@ -44,7 +44,7 @@ pub enum VirtualError {
     Start {
         /// Its name.
         program: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A program failed.

@@ -55,7 +55,7 @@ impl Page {
         })
     }
 
-    /// A page that nobody reads: for benchmarks and tests.
+    /// A page without a reader: for benchmarks and tests.
     ///
     /// # Errors
     /// The system's error of the mapping.
@@ -133,7 +133,7 @@ impl Page {
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// What the kernel side would see: the phase, and how often `class` was entered.
+    /// The kernel side's view: the phase, and how often `class` was entered.
     pub fn read(&self, class: u32) -> (u32, u64) {
         // SAFETY: the mapping lives as long as `self`.
         let page = unsafe { self.memory.as_ptr().read_volatile() };

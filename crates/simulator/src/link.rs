@@ -106,7 +106,7 @@ struct Queue {
     bytes: u64,
     /// Behind the queue, if it loses packets.
     line: Option<Line>,
-    /// Without what arrived.
+    /// Without the arrivals.
     counts: Counts,
 }
 

@@ -32,7 +32,7 @@ pub struct Outcome {
 /// Counters at one moment.
 struct Counted {
     link: Counts,
-    /// Per flow: segments that arrived, what was sent, packets dropped.
+    /// Per flow: segments that arrived, segments sent, packets dropped.
     flows: Vec<(u64, Totals, u64)>,
     windows: usize,
 }

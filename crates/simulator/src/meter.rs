@@ -56,8 +56,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of windows that are `merged` of the counts each; what is left at the end is left
-    /// out. `None` with fewer than two windows or no arrival.
+    /// Of windows of `merged` counts each, without a partial one at the end. `None` with
+    /// fewer than two windows or no arrival.
     pub fn of(counts: &[u32], merged: usize) -> Option<Self> {
         let sums = counts
             .chunks_exact(merged)

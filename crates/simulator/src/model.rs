@@ -9,11 +9,11 @@
 //!
 //! **The reading of the capacity.** The text of the paper has it as
 //! "(mu_s/(8 x packet size) + B) tau". mu_s/(8 x packet size) is packets per second, B is
-//! packets: they cannot be added, and B tau is packets times seconds. What a round takes
-//! is what the link sends in it and what its buffer holds: (mu_s/(8 x packet size)) tau +
-//! B, which is what is reckoned here; with Table 1's values 466.7 packets. As printed,
-//! and with the dimensions overlooked, it would be 421.7: [`Capacity::Printed`], to see
-//! what it changes.
+//! packets: they cannot be added, and B tau is packets times seconds. The capacity of a
+//! round is the link's packets in it and its buffer: (mu_s/(8 x packet size)) tau + B,
+//! which is used here; with Table 1's values 466.7 packets. As printed,
+//! and with the dimensions overlooked, it would be 421.7: [`Capacity::Printed`], for
+//! comparison.
 //!
 //! The window stays between 1 and the receiver's (Table 1: 20), which the text does not
 //! say; without an upper bound it would grow for ever below capacity.
@@ -79,7 +79,7 @@ impl Model {
         let arrivals = Poisson::new(self.packets_per_round).ok()?;
         let mut chance = sequence(seed, Purpose::Model, u64::from(self.clients));
         let most = self.window.max(1.0);
-        // What is left over, the window, and what was sent in this round.
+        // The packets left over, the window, and the packets sent in this round.
         let mut clients = vec![(0.0f64, 1.0f64, 0.0f64); self.clients as usize];
         let mut counts = Vec::with_capacity(self.rounds);
         let mut congested = 0;

@@ -39,7 +39,7 @@ pub enum OutputError {
     Csv {
         /// The file.
         path: PathBuf,
-        /// What the writer said.
+        /// The writer's error.
         source: csv::Error,
     },
     /// A Parquet file.
@@ -47,7 +47,7 @@ pub enum OutputError {
     Parquet {
         /// The file.
         path: PathBuf,
-        /// What the writer said.
+        /// The writer's error.
         source: parquet::errors::ParquetError,
     },
     /// Another file.
@@ -55,7 +55,7 @@ pub enum OutputError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }

@@ -15,7 +15,7 @@ use crate::output::name_at;
 use crate::scenario::{label, Point};
 use crate::statistics::Mean;
 
-/// What is drawn, in this order, with words about it.
+/// The figures, in this order, with their captions.
 const FIGURES: [(&str, &str); 13] = [
     ("cov", "Coefficient of variation of the packets that arrive at the gateway per round-trip propagation delay, over the whole run. Dashed: the same of the unmodulated Poisson sources."),
     ("steady_cov", "The same in the steady part of the run, without the connections\u{2019} slow start."),

@@ -33,7 +33,7 @@ pub enum SweepError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A directory that holds something else.

@@ -6,7 +6,7 @@
 //! descriptors of this process: they are gone when it is, even by `kill -9`.
 //!
 //! The clock is real and so is the noise. Variants take turns, so that other load on the
-//! machine affects all alike, and a run whose link was late says so itself.
+//! machine affects all alike, and a run with a late link is reported as invalid.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

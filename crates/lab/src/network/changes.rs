@@ -152,7 +152,7 @@ impl<'n> Changes<'n> {
     }
 }
 
-/// Runs a workload while the link of `network` changes as its plan says.
+/// Runs a workload while the link of `network` changes by its plan.
 pub fn during<'n, T>(
     network: &'n Network<'n>,
     work: impl FnOnce(&Changes<'n>) -> Result<T, CaseError>,

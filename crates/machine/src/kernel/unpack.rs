@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Takes the kernel and a few of its modules out of packages, whatever their layout:
+//! Takes the kernel and a few of its modules out of packages of either layout:
 //! one package with `/boot/vmlinuz-VERSION` and `/lib/modules`, or, as Debian has them from
 //! Linux 7.x on, one with `/usr/lib/modules/VERSION/vmlinuz` beside one with the modules.
 

@@ -13,7 +13,7 @@ pub enum ScenarioError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Something in it is wrong.

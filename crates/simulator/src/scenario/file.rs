@@ -22,7 +22,7 @@ const MOST_SEGMENTS: u32 = 1_000_000_000;
 pub(super) const MICROSECOND: Time = Time::from_micros(1);
 /// A window of so many parts, each a microsecond.
 const LEAST_WINDOW: Time = Time::from_micros(WINDOW_PARTS);
-/// What a packet's length may be.
+/// Least length of a packet.
 const LEAST_PACKET: Size = Size::from_bytes(1);
 const MOST_PACKET: Size = Size::from_bytes(1 << 16);
 

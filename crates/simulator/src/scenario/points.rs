@@ -6,7 +6,7 @@ use paceline_input::{Document, Place, Problem, Reader, Reported};
 use super::file::File;
 use super::FORMATS;
 
-/// Points at most: what can be listed.
+/// Points at most, for a list of them.
 const MOST_POINTS: usize = 100_000;
 
 /// One point of a sweep.

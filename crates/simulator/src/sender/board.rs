@@ -113,7 +113,7 @@ impl Board {
         segment.delivered = delivered;
         segment.delivered_ns = delivered_ns;
         segment.flags |= RESENT;
-        // A probe of what is not known to be lost is in flight once, whichever arrives.
+        // A probe of a segment that is not marked lost counts as one segment in flight.
         if segment.flags & (LOST | AGAIN) == LOST {
             segment.flags |= AGAIN;
             self.again_out += 1;
@@ -158,7 +158,7 @@ impl Board {
         }
     }
 
-    /// An ACK of everything before `next` and of `block`, for what was sent at `stamp`.
+    /// An ACK of everything before `next` and of `block`, for a segment sent at `stamp`.
     pub fn acknowledge(
         &mut self,
         una: u32,

@@ -67,12 +67,12 @@ const MOST_BACKOFF: u32 = 64;
 /// Without bounds it goes on as long as Linux sends again (tcp_retries2: 15 times).
 pub(crate) const UNBOUNDED_BACKOFF: u32 = 1 << 15;
 
-/// What SRTT and mdev are made of (ligon-1999, 3.0.3).
+/// Estimator of SRTT and mdev (ligon-1999, 3.0.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Estimator {
     /// Jacobson's moving averages (its equations 4 and 5, RFC 6298).
     Smoothed,
-    /// SRTT is always so many nanoseconds, whatever is measured, and mdev 0.
+    /// SRTT is a constant, nanoseconds, and mdev 0.
     Constant(u64),
     /// SRTT is the last round trip, shifted left by so many bits, and mdev 0.
     Shifted(u32),
@@ -147,10 +147,10 @@ pub struct SenderConfig {
     /// Segments by which recovery begins inflated: three, for the duplicate ACKs (RFC 5681,
     /// 3.2, step 3), or fewer.
     pub inflation: u32,
-    /// NewReno ends recovery with no more than a segment beyond what is in flight (RFC
-    /// 6582, 3.2, step 3, option 1); else with ssthresh (option 2).
+    /// NewReno ends recovery with no more than a segment beyond the inflight (RFC 6582,
+    /// 3.2, step 3, option 1); else with ssthresh (option 2).
     pub exits_to_flight: bool,
-    /// A window grows by what an ACK acknowledges, not by ACKs.
+    /// A window grows by acknowledged segments, not by ACKs.
     pub counts_segments: bool,
     /// New segments for the first two duplicate ACKs (RFC 3042).
     pub limited_transmit: bool,
@@ -201,7 +201,7 @@ impl SenderConfig {
                     _ => 1_000 * MS,
                 },
                 floor_ns: match stack {
-                    // Two ticks: what the coarse clock allows.
+                    // Two ticks of the coarse clock.
                     Stack::Ns2 | Stack::Linux => 200 * MS,
                     Stack::Rfc | Stack::Ns3 => 1_000 * MS,
                 },

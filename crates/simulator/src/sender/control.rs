@@ -8,7 +8,7 @@ use super::cubic::Cubic;
 /// The window, in segments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
-    /// Congestion window. The part behind the point is what Reno's growth has collected.
+    /// Congestion window. Its fraction is Reno's growth so far.
     pub cwnd: f64,
     /// Below it the window grows as in slow start.
     pub ssthresh: f64,

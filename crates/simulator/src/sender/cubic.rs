@@ -79,7 +79,7 @@ impl Cubic {
             self.last_time = sample.now;
             self.reckon(sample, cwnd);
         }
-        // Friendliness: not below what Reno would have.
+        // Friendliness: not below Reno's window.
         let per = (u64::from(cwnd) * FRIENDLY_SCALE) >> 3;
         while per > 0 && u64::from(self.acked) > per {
             self.acked -= per as u32;

@@ -260,7 +260,7 @@ impl Sender {
     }
 
     /// RFC 6937 as Linux has it: while more is in flight than ssthresh, the window goes
-    /// down in proportion to what arrives; then it slow-starts up to there.
+    /// down in proportion to the delivered segments; then it slow-starts up to there.
     fn reduce(
         &mut self,
         delivered: u32,

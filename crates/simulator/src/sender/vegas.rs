@@ -7,7 +7,7 @@
 //!   and keeps between alpha and beta segments in the queue.
 //! - Slow start doubles every other round trip, and ends when gamma segments wait.
 //! - A segment whose own fine-grained timeout has run out is sent again at the first
-//!   duplicate ACK, and the window is cut by a quarter, at most once for what was sent
+//!   duplicate ACK, and the window is cut by a quarter, at most once for segments sent
 //!   before the last cut.
 //!
 //! One choice of ns-2 is a mistake, and only the stack `ns-2` makes it: a round in which
@@ -94,7 +94,7 @@ impl Vegas {
         *entry = (now, entry.1.saturating_add(1));
     }
 
-    /// What lies before `una` needs no time any more.
+    /// Removes the times of segments before `una`.
     fn forget(&mut self, una: u32) {
         while self.first < una {
             self.sent.pop_front();

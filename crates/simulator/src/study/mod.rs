@@ -45,7 +45,7 @@ pub enum StudyError {
     /// None of a point's runs.
     #[error("--seeds 0: at least one run is needed")]
     NoSeeds,
-    /// The model says nothing of this scenario.
+    /// The model does not apply to this scenario.
     #[error("{0}")]
     NotForTheModel(&'static str),
     /// The system has no more threads.
@@ -61,7 +61,7 @@ pub enum StudyError {
         action: &'static str,
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }

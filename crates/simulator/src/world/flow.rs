@@ -129,7 +129,7 @@ impl GroupSample {
     }
 }
 
-/// Where a flow's packets go and what it shares with others.
+/// A flow's links, and its state that other flows share.
 #[derive(Debug, Clone)]
 pub struct Way {
     /// Links of its data.

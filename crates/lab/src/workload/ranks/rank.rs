@@ -201,8 +201,8 @@ fn tell(event: &Event) -> Result<(), CaseError> {
         .doing("reporting to the lab")?)
 }
 
-/// This process's phases; `None` in a variant that has no job. A job whose policy
-/// has none says so, and that is no error either.
+/// This process's phases; `None` in a variant without a job, and in a job whose
+/// policy has no phases: neither is an error.
 fn phases() -> Result<Option<Phases>, CaseError> {
     let Some(socket) = std::env::var_os(SOCKET_VARIABLE) else {
         return Ok(None);

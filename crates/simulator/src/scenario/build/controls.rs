@@ -24,7 +24,7 @@ pub(super) fn apply<'d>(
                 .find_map(|(level, table)| table.$key.map(|value| (level, value)))
         };
     }
-    // What a key makes of no effect must not stand beside it, nor in a table that goes before.
+    // Keys without effect beside this one must not be in its table, nor in an earlier one.
     macro_rules! refuse {
         ($level:ident, $by:expr, $($key:ident),+) => {
             $(if first!($key).is_some_and(|(level, _)| level <= $level) {

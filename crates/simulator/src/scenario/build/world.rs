@@ -190,7 +190,7 @@ impl Plan {
         self.groups.iter().map(|group| flows_of(&group.table)).sum()
     }
 
-    /// Whether a moment of it is over soon: no source says millions of things at once.
+    /// Whether each moment of it is short: no source writes millions of segments at once.
     pub fn offers_little(&self) -> bool {
         self.groups.iter().all(|group| match group.source {
             SourceConfig::Poisson { mean_ns } => mean_ns >= 10 * US,
