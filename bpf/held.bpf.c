@@ -65,7 +65,7 @@ static __always_inline int read_header(struct __sk_buff *skb, struct pl_tcp_head
 			return -1;
 		at = (first & 15) * 4;
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		/* An extension header is nothing that TCP has, and passes. */
+		/* A packet with an extension header passes: Linux's TCP sends none. */
 		if (bpf_skb_load_bytes(skb, 6, &protocol, 1))
 			return -1;
 		at = 40;

@@ -14,7 +14,7 @@ struct pl_held {
 	u32 segs_in; /* of the socket, at the last segment */
 	u32 known; /* 1: `high` is */
 	/* Sent segments. */
-	u32 acked; /* by the last ACK that was let through */
+	u32 acked; /* by the last ACK that passed */
 	u32 seen; /* by the last ACK, held back or not */
 	u32 segs_out; /* of the socket, at the last segment */
 	u64 held; /* ACKs that were held back */

@@ -151,7 +151,7 @@ struct tcp_sock {
 	u32 rcv_wnd;
 	u8 ecn_flags;
 	u64 tcp_wstamp_ns; /* when the next packet may leave */
-	u64 tcp_clock_cache; /* now, in ns, as of the last look at the clock */
+	u64 tcp_clock_cache; /* now, in ns, at the last read of the clock */
 	u64 tcp_mstamp; /* microseconds */
 	bool is_mptcp;
 };

@@ -38,7 +38,7 @@ struct pl_connection {
 	u8 reason; /* enum pl_reason */
 	u8 own_pacing; /* 1: sk_pacing_status is ours */
 	u8 fq_paced; /* 1: and it was SK_PACING_FQ */
-	u8 stopping; /* 1: and is to be given back */
+	u8 stopping; /* 1: and is to be restored */
 	u8 spaced; /* 1: its packets are spaced (control/spacing.h) */
 	u8 quick; /* enum pl_quick */
 	u8 own_nodelay; /* 1: Paceline set TCP_NODELAY */

@@ -79,7 +79,7 @@ static __always_inline bool find_syn(struct __sk_buff *skb, struct syn *syn)
 			return false;
 		syn->tcp = ip + (first & 15) * 4;
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		/* With an extension header it is nothing that Linux sends, and passes. */
+		/* A SYN with an extension header passes: Linux sends none. */
 		if (bpf_skb_load_bytes(skb, ip + 6, &protocol, 1) || protocol != IPPROTO_TCP)
 			return false;
 		syn->tcp = ip + IPV6_BYTES;

@@ -312,7 +312,7 @@ struct pl_path {
 	__u32 lead_rtt_us; /* of the first segment of the last burst; 0: not known */
 	__u32 losing; /* timeouts of these, without the messages that had none (gaps.h) */
 	__u8 filled; /* 1: it was full while it was learned */
-	__u8 room_segs; /* half of its queue when a burst overflowed it; 0: not known, or too long to matter (loss.h) */
+	__u8 room_segs; /* a third of the queue that a burst overflowed; 0: not known, or too long to matter (loss.h) */
 	__u16 block_first; /* segments of the ACK with which a train, and its block, began; 0: within a train */
 	/* Even streams (even.h). */
 	__u64 even_since_us; /* when the first of them began; names them */

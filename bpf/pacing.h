@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The pace of a socket: set by a law, and given back. */
+/* Pacing of a socket: set by a law, and restored. */
 #ifndef PACELINE_PACING_H
 #define PACELINE_PACING_H
 

@@ -60,8 +60,8 @@ static __always_inline void begin_again(struct pl_connection *conn)
 }
 
 /*
- * Leaves the wrapped algorithm and comes back under the new policy: on its way out it gives
- * back path, turn, group and pacing (leave() in transmission.h).
+ * Leaves the wrapped algorithm and enters it again under the new policy: leave() in
+ * transmission.h releases path, turn, group and pacing.
  */
 static __noinline int change_laws(struct tcp_sock *tp, struct pl_connection *conn, struct pl_job *job,
 				  const struct pl_policy *is)

@@ -7,7 +7,7 @@
 #include "paths.h"
 
 /*
- * pl_window_base_cwnd, as a function that the verifier looks at once: its two outcomes would
+ * pl_window_base_cwnd, as a function that the verifier checks once: its two outcomes would
  * double the paths through all that follows.
  */
 __weak __noinline u32 pl_base_cwnd(u32 base_cwnd, u32 effective_cwnd, u32 binds, u32 cwnd)

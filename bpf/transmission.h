@@ -219,7 +219,7 @@ static __noinline int bound(struct sock *sk, struct pl_connection *conn)
 	return orders.settled;
 }
 
-/* After an ACK, before the base looks at it. */
+/* After an ACK, before the base handles it. */
 static __noinline int after_ack_in_group(struct sock *sk, struct pl_connection *conn)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -402,7 +402,7 @@ static __always_inline void ack_alone(struct sock *sk, const struct ack_sample *
 		end_ack(sk, conn);
 }
 
-/* A loss, before the base looks at its window. */
+/* A loss, before the base reduces its window. */
 static __always_inline void before_loss(struct sock *sk)
 {
 	struct pl_connection *conn = governed(sk);

@@ -33,7 +33,7 @@ static __always_inline void set_window(struct tcp_sock *tp, u32 segs)
 	tp->snd_cwnd = segs < tp->snd_cwnd_clamp ? segs : tp->snd_cwnd_clamp;
 }
 
-/* Our congestion control comes to a socket. */
+/* A socket gets our congestion control. */
 static __always_inline void tune_begin(struct sock *sk)
 {
 	struct pl_connection *conn = bpf_sk_storage_get(&pl_connections, sk, 0, 0);
@@ -50,7 +50,7 @@ static __always_inline void tune_begin(struct sock *sk)
 	tp->ecn_flags |= TCP_ECN_OK | TCP_ECN_SEEN;
 }
 
-/* And leaves it. */
+/* And loses it. */
 static __always_inline void tune_end(struct sock *sk, struct pl_connection *conn)
 {
 	if (conn->quick == PL_QUICK_ON)
@@ -74,7 +74,7 @@ static __noinline int tune_before_send(struct sock *sk, struct pl_connection *co
 	return 0;
 }
 
-/* After an ACK, before the base looks at it. */
+/* After an ACK, before the base handles it. */
 static __noinline int tune_after_ack(struct sock *sk, struct pl_connection *conn)
 {
 	struct tcp_sock *tp = tcp_sk(sk);

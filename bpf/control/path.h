@@ -87,7 +87,7 @@ struct pl_tcp {
 	__u8 repairing; /* in Recovery, or in Loss with data delivered since the timeout */
 };
 
-/* Its view of one ACK, by which it decides whether to look at the connection. Members as in struct pl_tcp. */
+/* Its view of one ACK, by which it decides whether to be called. Members as in struct pl_tcp. */
 struct pl_ack {
 	__u64 now_us;
 	__u32 una, sent_segs, delivered_segs, rtt_us;

@@ -118,7 +118,7 @@ static __always_inline void pl_turn_end(struct pl_start *s, struct pl_turn *turn
 	s->turn_held = 0;
 }
 
-/* One turn less, never below 0: the turn may be of an earlier map. */
+/* One waiting message less, never below 0: it may have begun to wait before the map was made. */
 static __always_inline void pl_turn_waits_no_longer(struct pl_turn *turn)
 {
 	if (turn->waiting)

@@ -35,8 +35,7 @@ static __always_inline void pl_note_train(struct pl_start *s, __u32 done, __u32 
 
 /*
  * Once lead and probe are measured, an ACK of a train is only noted here (pl_note_train), until
- * its last one. A burst without a train (the paper's target
- * has none) needs the last ACK only.
+ * its last one. A burst without a train (the paper's target has none) needs the last ACK only.
  */
 static __always_inline int pl_wants_of_train(struct pl_start *s, const struct pl_ack *ack)
 {

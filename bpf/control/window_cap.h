@@ -47,7 +47,7 @@ struct pl_window {
 	__u32 ceiling; /* the last bounded window; grows to the wanted one; 0: no bound */
 	__u32 undo; /* base_cwnd before the last loss; 0: it was the effective one */
 	__u8 binds; /* 1: the effective cwnd is less than base_cwnd */
-	__u8 held; /* 1: and orders->settled has not let the base grow since */
+	__u8 held; /* 1: a cap has held base_cwnd since the last orders->settled */
 	__u8 pacing; /* 1: the window's increase is being paced */
 };
 
