@@ -227,13 +227,16 @@ fn transparent(keys: &TransparentKeys, file: &File, place: &Place) -> Transparen
         let what = format!("there is no table [peer.{}]", keys.peer);
         place.key("peer").wrong(what);
     }
-    // dev_valid_name, and nothing that nft would read otherwise.
-    let is_name = |c: char| c.is_ascii_alphanumeric() || ".-_@:".contains(c);
-    let is_interface =
-        |name: &String| (1..libc::IFNAMSIZ).contains(&name.len()) && name.chars().all(is_name);
+    // dev_valid_name (net/core/dev.c), and nothing that nft would read otherwise.
+    let is_name = |c: char| c.is_ascii_alphanumeric() || ".-_@".contains(c);
+    let is_interface = |name: &String| {
+        (1..libc::IFNAMSIZ).contains(&name.len())
+            && name.chars().all(is_name)
+            && !name.trim_matches('.').is_empty()
+    };
     if !keys.interface.as_ref().is_none_or(is_interface) {
         place.key("interface").wrong(
-            "needs the name of an interface, such as \"eth0\": up to 15 letters, digits and .-_@:",
+            "needs the name of an interface, such as \"eth0\": up to 15 letters, digits and .-_@",
         );
     }
     Transparent {

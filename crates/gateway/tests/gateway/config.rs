@@ -96,6 +96,15 @@ fn connections_are_taken_as_listed() {
     ] {
         assert!(said.contains(expected), "{expected}\n\n{said}");
     }
+
+    // Names that the kernel refuses (dev_valid_name).
+    for name in ["", "eth0:1", ".", "..", "an-interface-of-16"] {
+        let said = problems(&text.replace("a b", name));
+        assert!(
+            said.contains("needs the name of an interface"),
+            "{name}: {said}"
+        );
+    }
 }
 
 #[test]
