@@ -135,7 +135,7 @@ fn acks_cover_as_many_segments_as_the_policy_says() {
             let (mut client, mut server) = (net.peer(0), net.job(1, policy.path()));
             let (port, mut packets) = connected(&net, address, &mut client, &mut server);
             client.ask(PACED);
-            let usual = |each: &[u32]| most_frequent(each) == every;
+            let usual = |each: &[u32]| most_frequent(each) == Some(every);
             let sent = soon(&mut client, &mut server, &mut packets, port, segment, usual);
             let again = sent_again(&sent, port);
             assert!(again <= few(sent.len() / 10), "{again} of {}", sent.len());
@@ -172,7 +172,7 @@ fn a_job_in_a_job_holds_acks_once() {
     let mut server = Peer::start(&net, 1, Some(&[&run[..], &inner].concat()));
     let (port, mut packets) = connected(&net, SERVER4, &mut client, &mut server);
     client.ask(PACED);
-    let usual = |each: &[u32]| most_frequent(each) == 4;
+    let usual = |each: &[u32]| most_frequent(each) == Some(4);
     soon(
         &mut client,
         &mut server,
@@ -277,7 +277,7 @@ fn a_running_connection_gets_them_and_gives_them_back() {
     let (port, mut packets) = connected(&net, SERVER4, &mut client, &mut server);
     client.ask(PACED);
     let mut covers = |client: &mut Peer, server: &mut Peer, every| {
-        let usual = |each: &[u32]| most_frequent(each) == every;
+        let usual = |each: &[u32]| most_frequent(each) == Some(every);
         soon(client, server, &mut packets, port, SEGMENT4, usual);
     };
     for (text, every) in [(quick, 1), ("ack.every = 10\n", 10)] {
