@@ -7,10 +7,10 @@ use paceline_abi::{name_text, pl_seat};
 use paceline_bpf::permission;
 use paceline_cgroup::{Cgroup, Hierarchy};
 use paceline_history::shortage;
+use paceline_launch::identity;
 
 use crate::error::{Error, Result};
 use crate::group;
-use crate::identity;
 use crate::kernel_side::policies::JobPolicy;
 use crate::kernel_side::{detach_from, KernelSide, OUTSIDE_PROGRAM, UNKNOWN_RUN};
 use crate::options::{entry, JobOptions};

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A job: a command in its own cgroup, whose sockets get one policy.
 
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use paceline_bpf::permission;
 pub use paceline_bpf::permission::capable;
-use paceline_cgroup::{Cgroup, Hierarchy, Seat};
+use paceline_cgroup::{Cgroup, Hierarchy, Hold, Seat};
 use paceline_history::verdict::{self, Counts};
-use paceline_launch::terminal::Filter;
+use paceline_launch::identity::{owner, Identity};
+use paceline_launch::start::Start;
 use paceline_policy::Policy;
 
 use crate::error::{Error, Result};
-use crate::identity::{owner, Identity};
 use crate::kernel_side::{discover, UNKNOWN_RUN};
 use crate::leftovers;
 use crate::making::{make, Place};
@@ -24,13 +22,15 @@ use crate::supervise::{Outcome, Signals};
 
 pub use crate::options::JobOptions;
 
-/// A running job. Dropping it changes nothing: the job and its adaptation go
-/// on, and a later command cleans up when its last process has ended.
+/// A running job. It is there, with its counts, until this ends it. Dropping this changes
+/// nothing: the job and its adaptation go on, and a later command cleans up when its last process
+/// has ended.
 #[derive(Debug)]
 pub struct Job {
     hierarchy: Hierarchy,
     cgroup: Cgroup,
     shared: bool,
+    hold: Option<Hold>,
 }
 
 impl Job {
@@ -43,7 +43,7 @@ impl Job {
     pub fn start(options: &JobOptions, command: &mut Command) -> Result<(Job, Child)> {
         permission::require("paceline run")?;
         let hierarchy = Hierarchy::find()?;
-        let user = options.user.as_deref().map(Identity::of).transpose()?;
+        let user = options.user.as_deref().map(identity_of).transpose()?;
         let place = Place {
             seat: Seat::of(&hierarchy, hierarchy.own()?),
             process: own_number()?,
@@ -51,13 +51,15 @@ impl Job {
             owner: user.as_ref().map_or_else(owner, |user| user.uid),
             most: None,
         };
-        let (made, child) = make(&hierarchy, &place, options, |cgroup| {
-            spawn_inside(cgroup, user, options.wait, command)
+        let (made, (hold, child)) = make(&hierarchy, &place, options, |cgroup| {
+            let child = spawn_inside(cgroup, user, options.wait, command)?;
+            Ok((cgroup.and_then(Cgroup::hold), child))
         })?;
         let job = Job {
             hierarchy,
             cgroup: made.cgroup,
             shared: made.shared,
+            hold,
         };
         Ok((job, child))
     }
@@ -100,6 +102,7 @@ impl Job {
     /// background goes on.
     pub fn end(self) -> Result<bool> {
         let lock = self.hierarchy.lock()?;
+        drop(self.hold);
         if !self.shared {
             leftovers::clean(&self.hierarchy, &lock)?;
             return Ok(!self.cgroup.path().exists());
@@ -114,6 +117,15 @@ impl Job {
         leftovers::clean(&self.hierarchy, &lock)?;
         Ok(true)
     }
+}
+
+/// The user with this name.
+fn identity_of(name: &str) -> Result<Identity> {
+    let found = Identity::of(name)
+        .map_err(|error| Error::system(format!("cannot look up user {name}"), error))?;
+    found.ok_or_else(|| Error::NoSuchUser {
+        name: name.to_owned(),
+    })
 }
 
 /// This process by the number that the kernel side has for it, if there is one.
@@ -195,26 +207,10 @@ fn spawn_inside(
     wait: Option<(RawFd, RawFd)>,
     command: &mut Command,
 ) -> Result<Child> {
-    if let Some(user) = &user {
-        command
-            .env("HOME", &user.home)
-            .env("USER", &user.name)
-            .env("LOGNAME", &user.name);
-    }
     let procs = cgroup.map(Cgroup::open_procs).transpose()?;
-    let descriptor = procs.as_ref().map(AsRawFd::as_raw_fd);
-    let filter = Filter::new();
-    // SAFETY: `enter` only makes system calls on what was prepared before the
-    // fork, and `procs` is open until the spawn below returns.
-    unsafe {
-        command.pre_exec(move || {
-            enter(descriptor, user.as_ref(), &filter)?;
-            wait.map_or(Ok(()), wait_inside)
-        });
-    }
-    let spawned = command.spawn();
-    drop(procs);
-    spawned.map_err(|source| {
+    let procs = procs.map(OwnedFd::from);
+    let start = Start { procs, user, wait };
+    start.spawn(command).map_err(|source| {
         if let (Some(cgroup), Some(libc::EOPNOTSUPP)) = (cgroup, source.raw_os_error()) {
             return Error::path("move the command into", cgroup.path(), source);
         }
@@ -223,43 +219,4 @@ fn spawn_inside(
             source,
         }
     })
-}
-
-/// See [`JobOptions::wait`].
-fn wait_inside((told, go): (RawFd, RawFd)) -> io::Result<()> {
-    // SAFETY: plain system calls on live buffers.
-    unsafe {
-        let own = libc::getpid().to_ne_bytes();
-        let mut may = 0u8;
-        if libc::write(told, own.as_ptr().cast(), own.len()) != own.len() as isize
-            || libc::read(go, (&raw mut may).cast(), 1) != 1
-            || may == 0
-        {
-            return Err(io::ErrorKind::Other.into());
-        }
-    }
-    Ok(())
-}
-
-/// In the child, before its exec: into the job's cgroup, then to its user.
-fn enter(procs: Option<RawFd>, user: Option<&Identity>, filter: &Filter) -> io::Result<()> {
-    // SAFETY: plain system calls; "0" means the caller itself.
-    unsafe {
-        if let Some(procs) = procs {
-            if libc::write(procs, b"0".as_ptr().cast(), 1) != 1 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        if let Some(user) = user {
-            // Before the change of user, as root: root's terminal is not the user's.
-            filter.apply()?;
-            let failed = libc::setgroups(user.groups.len(), user.groups.as_ptr()) != 0
-                || libc::setresgid(user.gid, user.gid, user.gid) != 0
-                || libc::setresuid(user.uid, user.uid, user.uid) != 0;
-            if failed {
-                return Err(io::Error::last_os_error());
-            }
-        }
-    }
-    Ok(())
 }

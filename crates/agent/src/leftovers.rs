@@ -54,7 +54,8 @@ pub(crate) fn clean_for_next(hierarchy: &Hierarchy, lock: &Lock) -> Result<Clean
 
     // Children first: a nested job's directory keeps its parent's.
     for directory in hierarchy.job_directories().into_iter().rev() {
-        if directory.populated() {
+        // Held: its `paceline run` has not read its counts yet.
+        if directory.populated() || directory.is_held() {
             continue;
         }
         match remove_job(found.as_ref(), &directory) {

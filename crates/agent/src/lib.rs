@@ -23,8 +23,6 @@ mod config;
 pub mod doctor;
 mod error;
 pub mod group;
-mod identity;
-#[allow(unsafe_code, reason = "between fork and exec")]
 pub mod job;
 #[allow(unsafe_code, reason = "functions of libbpf")]
 mod kernel_side;

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use alone::alone;
 use paceline_agent::job::{Job, JobOptions};
-use paceline_agent::{status, Error};
+use paceline_agent::{clean_up, status, Error};
 use paceline_policy::Policy;
 
 #[test]
@@ -48,6 +48,37 @@ fn a_job_is_seen_while_it_runs_and_gone_afterwards() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     assert!(job.end().unwrap());
+    assert!(!path.exists());
+}
+
+/// Another command's clean-up took a job away between the end of its last process and the moment
+/// when its `paceline run` read its counts: the closing line was lost.
+#[test]
+fn a_job_without_a_process_stays_until_its_owner_ends_it() {
+    let Some(_alone) = alone() else {
+        return;
+    };
+    let options = JobOptions::new(Policy::preset("lfn").unwrap());
+    let start = || {
+        let (job, mut child) = Job::start(&options, &mut Command::new("true")).unwrap();
+        assert!(child.wait().unwrap().success());
+        let path = job.path().to_path_buf();
+        // The last process leaves its cgroup a moment after its parent can reap it.
+        while job.cgroup().populated() {
+            std::thread::yield_now();
+        }
+        clean_up().unwrap();
+        assert!(path.exists(), "cleaned away under its owner");
+        (job, path)
+    };
+    let (job, path) = start();
+    assert!(job.end().unwrap());
+    assert!(!path.exists());
+
+    // The owner was killed.
+    let (job, path) = start();
+    drop(job);
+    clean_up().unwrap();
     assert!(!path.exists());
 }
 

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{getxattr, setxattr, XattrFlags};
 
 use crate::error::{Error, Result};
-use crate::lock::Lock;
+use crate::lock::{Hold, Lock};
 
 /// Name that every job's directory starts with.
 const JOB_PREFIX: &str = "paceline.";
@@ -232,6 +232,16 @@ impl Cgroup {
         fs::read_to_string(self.path.join("cgroup.events"))
             .map(|events| events.lines().any(|line| line == "populated 1"))
             .unwrap_or(self.path.join("cgroup.procs").exists())
+    }
+
+    /// Keeps it, a job's, from being cleaned away although no process is left in it.
+    pub fn hold(&self) -> Option<Hold> {
+        Hold::take(&self.path)
+    }
+
+    /// Whether a process holds it.
+    pub fn is_held(&self) -> bool {
+        Hold::is_held(&self.path)
     }
 
     /// Ids of the processes here and below, as this PID namespace sees them.

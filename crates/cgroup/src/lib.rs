@@ -14,5 +14,5 @@ pub use error::{Error, Result};
 #[doc(hidden)]
 pub use hierarchy::fuzz;
 pub use hierarchy::{Cgroup, Hierarchy};
-pub use lock::Lock;
+pub use lock::{Hold, Lock};
 pub use seat::{is_undividable, Seat};

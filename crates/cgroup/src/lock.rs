@@ -123,6 +123,41 @@ fn lock_file(path: &Path) -> Result<Option<Flock<File>>> {
     }
 }
 
+/// Keeps a job's cgroup from being cleaned away as a leftover while its `paceline run` lives, which
+/// reads the job's counts after the last process has ended. Released when dropped, and by the
+/// kernel when the process dies.
+///
+/// It is `flock` on `cgroup.kill`, which only root can open: any user could lock the directory and
+/// so keep ended jobs for ever.
+#[derive(Debug)]
+pub struct Hold(#[allow(dead_code, reason = "held until dropped")] Flock<File>);
+
+impl Hold {
+    /// `None` where the cgroup has no such file, as in threaded ones, or another process holds it.
+    pub(crate) fn take(cgroup: &Path) -> Option<Self> {
+        // Shared: several may have the same reason.
+        Self::lock(cgroup, FlockArg::LockSharedNonblock).ok()
+    }
+
+    /// Whether a process holds it.
+    pub(crate) fn is_held(cgroup: &Path) -> bool {
+        matches!(
+            Self::lock(cgroup, FlockArg::LockExclusiveNonblock),
+            Err(Errno::EWOULDBLOCK)
+        )
+    }
+
+    fn lock(cgroup: &Path, how: FlockArg) -> Result<Self, Errno> {
+        let file = File::options().write(true).open(cgroup.join("cgroup.kill"));
+        let file = file.map_err(|error| {
+            error
+                .raw_os_error()
+                .map_or(Errno::UnknownErrno, Errno::from_raw)
+        })?;
+        Flock::lock(file, how).map(Self).map_err(|(_, errno)| errno)
+    }
+}
+
 fn wait_for(mut file: File) -> io::Result<Flock<File>> {
     loop {
         file = match Flock::lock(file, FlockArg::LockExclusive) {

@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use paceline_abi::{name_text, pl_stream_record, pl_uwnd, PL_LEASE_MAX_MS, PL_NAME_LEN};
 use paceline_bpf::permission;
+use paceline_launch::identity;
 use paceline_net::clock::monotonic_us;
 
 use crate::address::address;
 use crate::error::{Error, Result};
-use crate::identity;
 use crate::kernel_side::groups::Streams;
 use remote::Remote;
 
