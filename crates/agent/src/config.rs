@@ -35,7 +35,7 @@ struct File {
     /// Groups whose members may run jobs; absent: the group paceline.
     #[schemars(extend("examples" = [DEFAULT_GROUPS], "items" = items("group")))]
     groups: Vec<String>,
-    /// Policies that they may use: presets, and absolute paths of policy files.
+    /// Policies that these users may use: presets, and absolute paths of policy files.
     #[schemars(extend("examples" = [DEFAULT_POLICIES], "items" = items("policy")))]
     policies: Vec<String>,
 }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_who_may_run_what() {
+    fn a_file_lists_permitted_groups_and_policies() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("site.toml");
         std::fs::write(&file, "name = \"site\"\n").unwrap();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_said_to_be_none() {
+    fn an_invalid_toml_file_is_reported_as_not_toml() {
         let problems = problems("groups = [\n");
         assert!(problems.starts_with("agent.toml:"), "{problems}");
         assert!(problems.contains("not TOML"), "{problems}");

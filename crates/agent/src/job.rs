@@ -153,13 +153,13 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
     let (job, child) = Job::start(options, command)?;
     tracing::info!(
         "{}",
-        told(&options.policy.name, job.path(), job.is_shared())
+        notice(&options.policy.name, job.path(), job.is_shared())
     );
     let outcome = signals.wait(child)?;
     let path = job.path().to_path_buf();
     let counts = job.counts();
     match job.end() {
-        Ok(true) => verdict::tell(counts, &options.policy.name, command),
+        Ok(true) => verdict::log(counts, &options.policy.name, command),
         Ok(false) => tracing::info!(
             "the job continues in {}: some of its processes still run, and keep its policy",
             path.display()
@@ -170,7 +170,7 @@ pub fn run_in_job(options: &JobOptions, command: &mut Command) -> Result<Outcome
 }
 
 /// The message for the user who started the job.
-pub(crate) fn told(policy: &str, cgroup: &Path, shared: bool) -> String {
+pub(crate) fn notice(policy: &str, cgroup: &Path, shared: bool) -> String {
     let cgroup = cgroup.display();
     match shared {
         true => format!("policy {policy} for all processes of {cgroup}, which a scheduler or a container runtime created: a child cgroup would hide the program from it"),

@@ -169,7 +169,7 @@ fn serve(hierarchy: &Hierarchy, socket: &Listening, stop: &OwnedFd, mut clients:
             !ended
         });
         callers.accept(socket.listener(), |_, _| Ok(()));
-        for call in callers.ready(VERSION_BYTES, |said| said.len() == VERSION_BYTES) {
+        for call in callers.ready(VERSION_BYTES, |request| request.len() == VERSION_BYTES) {
             let user = call.who.uid();
             let same = clients.iter().filter(|client| client.user == user);
             // As in bpf/accounts.h: a user without a page gets one while any is free.
@@ -231,7 +231,7 @@ fn forget(client: &Client) {
 /// Gives the process at the other end its page. Without one, it just hangs up.
 fn answer(hierarchy: &Hierarchy, call: &Call) -> Result<Option<Client>> {
     let failed = |error| Error::system("cannot talk to a process of the job", error);
-    if call.said != PL_ABI_VERSION.to_ne_bytes() {
+    if call.request != PL_ABI_VERSION.to_ne_bytes() {
         return Ok(None);
     }
     // The process that connected, not another one with its number.

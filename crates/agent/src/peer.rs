@@ -164,7 +164,7 @@ mod tests {
     use nix::sys::socket::{getsockopt, sockopt};
 
     #[test]
-    fn a_peer_is_who_the_kernel_says() {
+    fn a_peer_is_identified_by_the_kernel() {
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
         let who = getsockopt(&ours, sockopt::PeerCredentials).expect("credentials");
         let peer = Peer::of(&ours, &who).expect("we live");

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_told_with_what_they_do_to_running_connections() {
+    fn each_difference_shows_its_effect_on_running_connections() {
         let was = Policy::parse(
             "name = \"a\"\n[ack]\ndelay = \"40ms\"\n[rto]\nleast = \"8ms\"\n",
             "a",
@@ -271,7 +271,7 @@ mod tests {
         let set: Vec<Assignment> = ["ack.delay=12ms", "rto=", "window.initial=20"]
             .map(|text| text.parse().unwrap())
             .into();
-        let told: Vec<String> = differences(&was, &was.with(&set).unwrap())
+        let lines: Vec<String> = differences(&was, &was.with(&set).unwrap())
             .into_iter()
             .map(|change| {
                 format!(
@@ -281,7 +281,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            lines,
             [
                 "ack.delay Some(\"40ms\") Some(\"12ms\") true",
                 "window.initial None Some(\"20\") false",

@@ -8,7 +8,7 @@ use libbpf_rs::PrintLevel;
 
 thread_local! {
     /// Warnings during this thread's present work.
-    static HEARD: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    static COLLECTED: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
 /// Routes libbpf's messages to the log from now on.
@@ -19,9 +19,9 @@ pub fn route_libbpf_messages() {
             let message = message.trim_end();
             match level {
                 PrintLevel::Warn => {
-                    HEARD.with_borrow_mut(|heard| {
-                        if let Some(heard) = heard {
-                            heard.push(message.to_owned());
+                    COLLECTED.with_borrow_mut(|collected| {
+                        if let Some(collected) = collected {
+                            collected.push(message.to_owned());
                         }
                     });
                     tracing::info!(target: "libbpf", "{message}");
@@ -33,8 +33,8 @@ pub fn route_libbpf_messages() {
 }
 
 /// The result of `work`, and libbpf's warnings in this thread meanwhile.
-pub fn hear<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
-    HEARD.set(Some(Vec::new()));
+pub fn collect<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
+    COLLECTED.set(Some(Vec::new()));
     let returned = work();
-    (returned, HEARD.take().unwrap_or_default())
+    (returned, COLLECTED.take().unwrap_or_default())
 }

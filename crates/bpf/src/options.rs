@@ -418,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_is_for_is_read_as_it_was_written() {
+    fn a_config_survives_its_byte_form() {
         let config = Config {
             job: 1 << 40,
             namespace: (4, 4_026_531_840),

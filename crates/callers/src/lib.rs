@@ -30,7 +30,7 @@ pub struct Callers {
 struct Waiting {
     stream: UnixStream,
     who: UnixCredentials,
-    said: Vec<u8>,
+    request: Vec<u8>,
     until: Instant,
 }
 
@@ -42,7 +42,7 @@ pub struct Call {
     /// The caller, as the kernel reports it.
     pub who: UnixCredentials,
     /// The request.
-    pub said: Vec<u8>,
+    pub request: Vec<u8>,
 }
 
 impl Callers {
@@ -126,11 +126,11 @@ impl Callers {
         let mut ready = Vec::new();
         for mut caller in std::mem::take(&mut self.waiting) {
             let open = caller.listen(longest);
-            if complete(&caller.said) || caller.said.len() >= longest {
+            if complete(&caller.request) || caller.request.len() >= longest {
                 ready.push(Call {
                     stream: caller.stream,
                     who: caller.who,
-                    said: caller.said,
+                    request: caller.request,
                 });
             } else if open && now < caller.until {
                 self.waiting.push(caller);
@@ -164,7 +164,7 @@ impl Waiting {
         Ok(Self {
             stream,
             who,
-            said: Vec::new(),
+            request: Vec::new(),
             until: Instant::now() + PATIENCE,
         })
     }
@@ -172,11 +172,11 @@ impl Waiting {
     /// Reads the available bytes, up to `longest` in all; whether more may come.
     fn listen(&mut self, longest: usize) -> bool {
         let mut bytes = [0; 4096];
-        while self.said.len() < longest {
-            let room = bytes.len().min(longest - self.said.len());
+        while self.request.len() < longest {
+            let room = bytes.len().min(longest - self.request.len());
             match self.stream.read(&mut bytes[..room]) {
                 Ok(0) => return false,
-                Ok(count) => self.said.extend_from_slice(&bytes[..count]),
+                Ok(count) => self.request.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
@@ -196,7 +196,7 @@ mod tests {
         let listener = UnixListener::bind(&path).expect("a socket");
         listener.set_nonblocking(true).expect("it is a socket");
         let call = || UnixStream::connect(&path).expect("it listens");
-        let line = |said: &[u8]| said.ends_with(b"\n");
+        let line = |request: &[u8]| request.ends_with(b"\n");
         let mut callers = Callers::default();
 
         let _silent = call();
@@ -207,16 +207,16 @@ mod tests {
         callers.accept(&listener, |_, _| Ok(()));
         let ready = callers.ready(16, line);
         assert_eq!(ready.len(), 1);
-        assert_eq!(ready[0].said, b"all\n");
+        assert_eq!(ready[0].request, b"all\n");
         assert_eq!(ready[0].who.pid() as u32, std::process::id());
 
         slow.write_all(b" of it\n").expect("it listens");
-        assert_eq!(callers.ready(16, line)[0].said, b"half of it\n");
+        assert_eq!(callers.ready(16, line)[0].request, b"half of it\n");
         // Too long counts as complete: memory is bounded.
         let mut endless = call();
         endless.write_all(&[b'x'; 100]).expect("it listens");
         callers.accept(&listener, |_, _| Ok(()));
-        assert_eq!(callers.ready(16, line)[0].said.len(), 16);
+        assert_eq!(callers.ready(16, line)[0].request.len(), 16);
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_admitted_hears_why_and_takes_no_place() {
+    fn a_refused_caller_gets_the_reason_and_takes_no_place() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("socket");
         let listener = UnixListener::bind(&path).expect("a socket");

@@ -253,7 +253,7 @@ struct Streams<'a> {
     /// As reported last.
     samples: HashMap<u64, StreamSample>,
     /// Whether the user knows that there are none.
-    empty_told: bool,
+    empty_reported: bool,
 }
 
 impl<'a> Streams<'a> {
@@ -264,7 +264,7 @@ impl<'a> Streams<'a> {
             begun: Instant::now(),
             reach: Reach::default(),
             samples: HashMap::new(),
-            empty_told: false,
+            empty_reported: false,
         }
     }
 
@@ -286,9 +286,9 @@ impl<'a> Streams<'a> {
             );
             streams.truncate(MOST_STREAMS);
         }
-        if streams.is_empty() != self.empty_told {
-            self.empty_told = streams.is_empty();
-            match self.empty_told {
+        if streams.is_empty() != self.empty_reported {
+            self.empty_reported = streams.is_empty();
+            match self.empty_reported {
                 true => tracing::warn!(
                     "group {}: no stream on this host yet: check the name that paceline run \
                      --group, or the program, gave the group",

@@ -23,7 +23,7 @@ pub(crate) struct Member {
     pub streams: Vec<Stream>,
     reach: Reach,
     /// When it last reported.
-    pub heard: Duration,
+    pub last_report: Duration,
     /// The last round that it reported in.
     reported: u64,
     waited: bool,
@@ -80,7 +80,7 @@ impl Group {
             host,
             streams: Vec::new(),
             reach: Reach::default(),
-            heard: now,
+            last_report: now,
             // Polls that were sent before it came are not for it.
             reported: self.round,
             waited: false,
@@ -139,7 +139,7 @@ impl Group {
             return Err(Violation("a second report for a round"));
         }
         member.reported = round;
-        member.heard = now;
+        member.last_report = now;
         if round == current && self.begun.is_some() {
             member.waited = false;
             member.late_in_a_row = 0;
@@ -276,7 +276,7 @@ impl Group {
                 .map(|member| ClientStatus {
                     host: member.host.clone(),
                     streams: member.streams.len(),
-                    silent_s: now.saturating_sub(member.heard).as_secs_f64(),
+                    silent_s: now.saturating_sub(member.last_report).as_secs_f64(),
                     late: member.late,
                 })
                 .collect(),
@@ -292,7 +292,7 @@ impl Group {
     pub fn silent(&self, now: Duration, timeout: Duration) -> Vec<u32> {
         self.members
             .iter()
-            .filter(|(_, member)| now.saturating_sub(member.heard) > timeout)
+            .filter(|(_, member)| now.saturating_sub(member.last_report) > timeout)
             .map(|(client, _)| *client)
             .collect()
     }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn another_destination_says_nothing_and_huge_reports_overflow_nothing() {
+    fn destinations_are_independent_and_huge_reports_do_not_overflow() {
         let mut reach = Reach::default();
         let to = |host: u8, acked: u64| StreamSample {
             destination: Some([10, 0, 0, host].into()),

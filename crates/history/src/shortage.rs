@@ -45,13 +45,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_enough_is_not_told() {
+    fn sufficient_resources_are_not_reported() {
         assert!(words(&pl_shortage::default()).is_empty());
-        let told = words(&pl_shortage {
+        let lines = words(&pl_shortage {
             groups: 2,
             ..Default::default()
         });
-        assert_eq!(told.len(), 1);
-        assert!(told[0].starts_with("2 times") && told[0].contains("groups_full"));
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].starts_with("2 times") && lines[0].contains("groups_full"));
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// log2 of the size below which a burst is in class 0 (bpf/counters.h, PL_SIZE_FIRST_LOG2).
 const FIRST_LOG2: usize = 12;
 
-/// What connections did, added up when a burst or a connection ended.
+/// Traffic of connections, added up when a burst or a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Traffic {
@@ -21,15 +21,15 @@ pub struct Traffic {
     pub bytes: u64,
     /// Segments with payload that were sent, retransmissions included
     pub segments: u64,
-    /// Of these, segments sent again, tail-loss probes included
+    /// Of these, retransmissions, tail-loss probes included
     pub retransmitted_segments: u64,
     /// Retransmission timeouts
     pub timeouts: u64,
     /// Bursts that began paced, beyond the initial window
     pub starts: u64,
-    /// Of these, with more loss than the policy allows
+    /// Of these, bursts with more loss than the policy allows
     pub bad_starts: u64,
-    /// Times a connection went back to the base algorithm for a while
+    /// Times that a connection returned to the base algorithm for a while
     pub breakers_opened: u64,
     /// Bursts by size: below 4 KiB, then four times as much each, the last from 16 MiB on
     pub sizes: [u64; PL_SIZES as usize],
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_is_told_in_one_line() {
+    fn traffic_is_shown_in_one_line() {
         let traffic = Traffic {
             bursts: 41_000,
             segments: 100_000,

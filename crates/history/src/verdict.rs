@@ -19,15 +19,15 @@ pub const TARGET: &str = "paceline_end";
 /// Connections of a job, from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
-    /// Got the policy.
+    /// Connections that got the policy.
     pub governed: u64,
-    /// Were left alone: the kernel refused a setting.
+    /// Connections left unchanged because the kernel refused a setting.
     pub refused: u64,
-    /// Were left alone: both ends are on this host.
+    /// Connections left unchanged because both ends are on this host.
     pub loopback: u64,
-    /// Were left alone: Multipath TCP.
+    /// Connections left unchanged because they use Multipath TCP.
     pub mptcp: u64,
-    /// What those that got the policy did
+    /// Traffic of the connections that got the policy
     #[serde(default)]
     pub traffic: Traffic,
 }
@@ -74,7 +74,7 @@ const RANKS: [&str; 4] = [
 ];
 
 /// Logs the job's result in one line. Without `counts` there is none.
-pub fn tell(counts: Option<Counts>, policy: &str, command: &Command) {
+pub fn log(counts: Option<Counts>, policy: &str, command: &Command) {
     let Some(counts) = counts else {
         return;
     };
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_that_had_the_policy_is_told_nothing() {
+    fn a_job_that_had_the_policy_gets_no_message() {
         let counts = Counts {
             governed: 1,
             refused: 2,

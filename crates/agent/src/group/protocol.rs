@@ -155,15 +155,15 @@ pub(super) fn read_applied(answer: &[u8]) -> io::Result<usize> {
 }
 
 /// For the fuzzer: bytes at groups.sock, read as a client's frames and as an agent's.
-pub fn fuzz(said: &[u8]) {
-    let mut frames = said;
+pub fn fuzz(bytes: &[u8]) {
+    let mut frames = bytes;
     while let Ok(Some(frame)) = read_frame(&mut frames, LONGEST_QUESTION) {
         read_hello(&frame);
         if let Some(question) = Question::read(&frame) {
             assert_eq!(Question::read(&question.to_frame()), Some(question));
         }
     }
-    let mut answers = said;
+    let mut answers = bytes;
     while let Ok(answer) = read_answer(&mut answers) {
         if let Ok(answer) = answer {
             let _ = read_list(&answer).map(|records| records.iter().map(Stream::of).count());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_none() {
+    fn malformed_frames_are_no_question() {
         for frame in [&b""[..], b"x", b"lx", b"a1234567", b"a12345678x"] {
             assert_eq!(Question::read(frame), None, "{frame:?}");
         }

@@ -47,7 +47,7 @@ impl Remote {
         })?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-        say(&mut stream, &protocol::hello(&self.name)).map_err(failed)?;
+        send(&mut stream, &protocol::hello(&self.name)).map_err(failed)?;
         Ok(stream)
     }
 
@@ -56,7 +56,7 @@ impl Remote {
             Some(stream) => stream,
             None => self.call()?,
         };
-        let answer = say(&mut stream, &question.to_frame())
+        let answer = send(&mut stream, &question.to_frame())
             .and_then(|()| protocol::read_answer(&mut stream))
             .map_err(|error| Error::path("ask the agent at", &self.socket, error))?;
         let answer = answer.map_err(|message| Error::AgentRefused {
@@ -84,9 +84,9 @@ impl Remote {
 }
 
 /// An agent that refuses closes the connection first; its message is still readable.
-fn say(stream: &mut UnixStream, frame: &[u8]) -> io::Result<()> {
+fn send(stream: &mut UnixStream, frame: &[u8]) -> io::Result<()> {
     match protocol::write_frame(stream, frame) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        said => said,
+        sent => sent,
     }
 }

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_jobs_that_are_gone_had_is_taken_back() {
+    fn quota_of_ended_jobs_is_returned() {
         let accounts = accounts();
         let account = accounts.of(1000, &[]).unwrap() as usize;
         accounts.paths(HOST).store(70, Ordering::SeqCst);

@@ -16,17 +16,17 @@ use crate::error::{Error, Result};
 /// Loads the object; an error names the refused part and the reason.
 pub(super) fn load(open: OpenObject) -> Result<Object> {
     let operations = operations(&open);
-    let (loaded, heard) = messages::hear(|| open.load());
-    let object = loaded.map_err(|error| Error::bpf(refusal(&heard, &operations), error))?;
+    let (loaded, log) = messages::collect(|| open.load());
+    let object = loaded.map_err(|error| Error::bpf(refusal(&log, &operations), error))?;
     if tracing::enabled!(tracing::Level::DEBUG) {
-        tell_verified(&object);
+        log_verified(&object);
     }
     Ok(object)
 }
 
 /// Logs each program's verified instructions, of which the limit is a million: newer
 /// kernels distinguish more states.
-fn tell_verified(object: &Object) {
+fn log_verified(object: &Object) {
     let own: Vec<u32> = object
         .progs()
         .filter(|program| program.autoload())
@@ -81,13 +81,13 @@ fn operations(open: &OpenObject) -> Vec<(String, String)> {
 }
 
 /// The failed step, from libbpf's warnings during the load.
-fn refusal(heard: &[String], operations: &[(String, String)]) -> String {
+fn refusal(log: &[String], operations: &[(String, String)]) -> String {
     const ACTION: &str = "the kernel refused Paceline's BPF programs";
     let of_program = |message: &str| {
         let (name, rest) = message.split_once("prog '")?.1.split_once("': ")?;
         Some((name.to_owned(), rest.to_owned()))
     };
-    let messages: Vec<(String, String)> = heard
+    let messages: Vec<(String, String)> = log
         .iter()
         .filter_map(|message| of_program(message))
         .collect();
@@ -96,7 +96,7 @@ fn refusal(heard: &[String], operations: &[(String, String)]) -> String {
         .find(|(_, rest)| rest.starts_with("BPF program load failed"));
     let Some((program, _)) = failed else {
         // The load did not reach the verifier: a function or an operation is missing.
-        return match heard.first() {
+        return match log.first() {
             Some(words) => format!("{ACTION}: {}", words.trim_start_matches("libbpf: ")),
             None => ACTION.to_owned(),
         };
@@ -136,15 +136,15 @@ fn last_words(log: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn told(heard: &[&str]) -> String {
-        let heard: Vec<String> = heard.iter().map(|&words| words.to_owned()).collect();
+    fn refusal_of(log: &[&str]) -> String {
+        let log: Vec<String> = log.iter().map(|&words| words.to_owned()).collect();
         let operations = [("pl_cubic_acked".to_owned(), "pkts_acked".to_owned())];
-        refusal(&heard, &operations)
+        refusal(&log, &operations)
     }
 
     #[test]
     fn a_refusal_names_operation_and_function() {
-        let text = told(&[
+        let text = refusal_of(&[
             "libbpf: prog 'pl_cubic_acked': BPF program load failed: -EINVAL",
             "libbpf: prog 'pl_cubic_acked': -- BEGIN PROG LOAD LOG --\n0: R1=ctx() R10=fp0\n\
              14: <invalid kfunc call>\nkfunc 'cubictcp_acked' is referenced but wasn't resolved\n\
@@ -159,16 +159,19 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_to_the_verifier_is_told_in_libbpfs_words() {
+    fn a_load_that_fails_before_the_verifier_has_libbpfs_message() {
         let words = "struct_ops init_kern paceline_cubic: Cannot find member x in kernel BTF";
-        let text = told(&[&format!("libbpf: {words}"), "libbpf: failed to load object"]);
+        let text = refusal_of(&[&format!("libbpf: {words}"), "libbpf: failed to load object"]);
         assert!(text.ends_with(words), "{text}");
-        assert_eq!(told(&[]), "the kernel refused Paceline's BPF programs");
+        assert_eq!(
+            refusal_of(&[]),
+            "the kernel refused Paceline's BPF programs"
+        );
     }
 
     #[test]
-    fn another_program_is_told_by_its_name() {
-        let text = told(&["libbpf: prog 'pl_status': BPF program load failed: -EPERM"]);
+    fn another_program_is_named() {
+        let text = refusal_of(&["libbpf: prog 'pl_status': BPF program load failed: -EPERM"]);
         assert!(text.ends_with(": pl_status"), "{text}");
     }
 }

@@ -55,7 +55,7 @@ pub fn run_by_agent(
     let started = start(directory, &request)?;
     tracing::info!(
         "{}",
-        job::told(&request.policy, &started.cgroup, started.shared)
+        job::notice(&request.policy, &started.cgroup, started.shared)
     );
     // Until here a signal ends this process, and with it the job.
     let signals = Signals::take()?;
@@ -70,7 +70,7 @@ pub fn run_by_agent(
     let outcome = signals.wait(child)?;
     // While this process is in the job, the agent can report it.
     if is_alone(&started.cgroup) {
-        verdict::tell(counts(directory), &request.policy, command);
+        verdict::log(counts(directory), &request.policy, command);
     }
     Ok(outcome)
 }
@@ -189,19 +189,19 @@ fn no_answer(directory: &Path) -> Error {
 fn ask_patiently(directory: &Path, request: &impl Serialize) -> Result<Answer> {
     let until = Instant::now() + RESTART;
     let was_there = directory.join(JOBS_SOCKET).exists();
-    let mut told = false;
+    let mut is_warned = false;
     loop {
         match ask(directory, request) {
             Err(error) if was_there && is_restart(&error) && Instant::now() < until => {}
             answer => return answer,
         }
-        if !told {
+        if !is_warned {
             tracing::warn!(
                 "no answer at {}: waiting up to {} s for the agent to restart",
                 directory.join(JOBS_SOCKET).display(),
                 RESTART.as_secs()
             );
-            told = true;
+            is_warned = true;
         }
         std::thread::sleep(RETRY);
     }
@@ -232,13 +232,13 @@ fn ask(directory: &Path, request: &impl Serialize) -> Result<Answer> {
     })?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-    let said = stream.write_all(&request::line(request));
+    let sent = stream.write_all(&request::line(request));
     // After an early refusal the connection is closed, but the answer is readable.
-    if said
+    if sent
         .as_ref()
         .is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe)
     {
-        said.map_err(failed)?;
+        sent.map_err(failed)?;
     }
     let mut answer = String::new();
     BufReader::new(stream.take(LONGEST_ANSWER))

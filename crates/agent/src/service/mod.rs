@@ -63,9 +63,9 @@ pub use tally::{Connections, Counted, Tally};
 
 /// For the fuzzer: bytes at jobs.sock, from any client.
 #[doc(hidden)]
-pub fn fuzz_request(said: &[u8]) {
-    request::fuzz(said);
-    step::fuzz(said);
+pub fn fuzz_request(bytes: &[u8]) {
+    request::fuzz(bytes);
+    step::fuzz(bytes);
 }
 
 /// Jobs of one user at once: a host's worth of jobs of one rank each, and far from
@@ -237,11 +237,11 @@ impl Service {
 
     fn answer(&mut self, call: Call) {
         let user = call.who.uid();
-        let started = match (Step::read(&call.said), Question::read(&call.said)) {
+        let started = match (Step::read(&call.request), Question::read(&call.request)) {
             (Some(step), _) => step.and_then(|step| self.step(&call, step)),
             (_, Some(question)) => self.look(&call, &question).map(Answer::Connections),
-            _ if Setting::read(&call.said).is_some() => self.set(&call),
-            _ if Inquiry::read(&call.said).is_some() => self.records(&call),
+            _ if Setting::read(&call.request).is_some() => self.set(&call),
+            _ if Inquiry::read(&call.request).is_some() => self.records(&call),
             _ => self.start_job(&call).map(Answer::Started),
         };
         let answer = match started {
@@ -303,7 +303,7 @@ impl Service {
 
     fn start_job(&mut self, call: &Call) -> Result<Started, Refused> {
         let peer = Peer::of(&call.stream, &call.who)?;
-        let request = Request::read(&call.said)?;
+        let request = Request::read(&call.request)?;
         let policy = self.listed(&request.policy)?;
         let options = JobOptions {
             policy: policy.clone(),

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_after_a_hundred_of_another_is_next_but_one() {
+    fn a_user_waits_for_one_request_of_another_user_with_a_hundred() {
         let mut queue = Queue::default();
         for number in 0..100 {
             queue.push(1000, number).unwrap();

@@ -38,7 +38,7 @@ impl Service {
         // The client must be alive: others may hold its socket.
         let user = Peer::of(&call.stream, &call.who)?.user;
         let malformed = || Refused::new(Code::Malformed, "not a valid request".to_owned());
-        let inquiry = Inquiry::read(&call.said).ok_or_else(malformed)?;
+        let inquiry = Inquiry::read(&call.request).ok_or_else(malformed)?;
         let mut records: Vec<Record> = report::live(&self.hierarchy)?;
         records.retain(|record| user == 0 || record.owner_uid == user);
         records.extend(self.tally.history(user));

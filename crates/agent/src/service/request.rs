@@ -130,14 +130,14 @@ pub(super) struct Attached {
     pub pages: Option<PathBuf>,
 }
 
-/// What came of a step's connections.
+/// Outcome of a step's connections.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Reported {
     /// In one line, for people
     pub text: String,
     /// In numbers
     pub counts: Counts,
-    /// What those connections did, in one line, for people
+    /// Traffic of those connections, in one line, for people
     #[serde(default)]
     pub traffic: String,
 }
@@ -153,21 +153,21 @@ pub(super) struct Refused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Code {
-    /// The asker is of another version.
+    /// The client has another version.
     Version,
-    /// Not a request.
+    /// The line is not a request.
     Malformed,
     /// The user is in none of the allowed groups.
     Group,
     /// The policy is not allowed.
     Policy,
-    /// The user, or the host, has as many jobs as may be.
+    /// The user, or the host, has the maximum number of jobs.
     TooManyJobs,
-    /// The asker has ended, or lives where the agent cannot see it.
+    /// The client has ended, or the agent cannot see its process.
     Peer,
     /// The user has no such job.
     Job,
-    /// Only root may ask for that.
+    /// The request is for root only.
     NotRoot,
     /// Any other failure.
     Failed,
@@ -206,44 +206,44 @@ impl From<Error> for Refused {
 }
 
 /// Whether a whole line has come.
-pub(super) fn is_complete(said: &[u8]) -> bool {
-    said.ends_with(b"\n")
+pub(super) fn is_complete(bytes: &[u8]) -> bool {
+    bytes.ends_with(b"\n")
 }
 
 impl Question {
     /// The question, if the line is one.
-    pub fn read(said: &[u8]) -> Option<Self> {
-        let question: Self = serde_json::from_slice(said).ok()?;
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let question: Self = serde_json::from_slice(bytes).ok()?;
         (question.abi == PL_ABI_VERSION).then_some(question)
     }
 }
 
 impl Inquiry {
     /// The request, if the line is one.
-    pub fn read(said: &[u8]) -> Option<Self> {
-        let inquiry: Self = serde_json::from_slice(said).ok()?;
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let inquiry: Self = serde_json::from_slice(bytes).ok()?;
         (inquiry.abi == PL_ABI_VERSION).then_some(inquiry)
     }
 }
 
 impl Setting {
     /// The request, if the line is one.
-    pub fn read(said: &[u8]) -> Option<Self> {
-        let setting: Self = serde_json::from_slice(said).ok()?;
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let setting: Self = serde_json::from_slice(bytes).ok()?;
         (setting.abi == PL_ABI_VERSION).then_some(setting)
     }
 }
 
 impl Request {
     /// The request, checked.
-    pub fn read(said: &[u8]) -> Result<Self, Refused> {
+    pub fn read(bytes: &[u8]) -> Result<Self, Refused> {
         let malformed = |what: String| Refused::new(Code::Malformed, what);
-        if !is_complete(said) {
+        if !is_complete(bytes) {
             let what = format!("a request is one line of less than {LONGEST} bytes");
             return Err(malformed(what));
         }
         // The version first: the rest of another version's request may look otherwise.
-        let value: serde_json::Value = serde_json::from_slice(said)
+        let value: serde_json::Value = serde_json::from_slice(bytes)
             .map_err(|error| malformed(format!("a request is JSON: {error}")))?;
         let abi = value.get("abi").and_then(serde_json::Value::as_u64);
         if abi.is_some_and(|abi| abi != u64::from(PL_ABI_VERSION)) {
@@ -280,25 +280,25 @@ pub(super) fn line(value: &impl Serialize) -> Vec<u8> {
 }
 
 /// For the fuzzer: bytes at jobs.sock, read as a request and as an agent's answer.
-pub fn fuzz(said: &[u8]) {
-    if let Ok(request) = Request::read(said) {
+pub fn fuzz(bytes: &[u8]) {
+    if let Ok(request) = Request::read(bytes) {
         assert_eq!(Request::read(&line(&request)), Ok(request));
     }
-    if let Some(setting) = Setting::read(said) {
+    if let Some(setting) = Setting::read(bytes) {
         assert_eq!(Setting::read(&line(&setting)), Some(setting));
     }
-    if let Some(inquiry) = Inquiry::read(said) {
+    if let Some(inquiry) = Inquiry::read(bytes) {
         assert_eq!(Inquiry::read(&line(&inquiry)), Some(inquiry));
     }
-    let _ = serde_json::from_slice::<Answer>(said);
+    let _ = serde_json::from_slice::<Answer>(bytes);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn code(said: &str) -> Code {
-        Request::read(said.as_bytes()).unwrap_err().code
+    fn code(text: &str) -> Code {
+        Request::read(text.as_bytes()).unwrap_err().code
     }
 
     #[test]
@@ -308,57 +308,57 @@ mod tests {
             policy: "lfn".to_owned(),
             group: Some("a \"name\"".to_owned()),
         };
-        let said = line(&request);
-        assert!(is_complete(&said));
-        assert_eq!(Request::read(&said), Ok(request));
+        let bytes = line(&request);
+        assert!(is_complete(&bytes));
+        assert_eq!(Request::read(&bytes), Ok(request));
     }
 
     #[test]
-    fn a_question_is_told_from_a_request() {
+    fn a_question_differs_from_a_request() {
         let mut question = Question {
             abi: PL_ABI_VERSION,
             about: About::Connections,
         };
-        let said = line(&question);
-        assert_eq!(code(std::str::from_utf8(&said).unwrap()), Code::Malformed);
-        assert_eq!(Question::read(&said).as_ref(), Some(&question));
+        let bytes = line(&question);
+        assert_eq!(code(std::str::from_utf8(&bytes).unwrap()), Code::Malformed);
+        assert_eq!(Question::read(&bytes).as_ref(), Some(&question));
         question.abi += 1;
         assert_eq!(Question::read(&line(&question)), None);
     }
 
     #[test]
-    fn an_inquiry_is_told_from_a_request() {
+    fn an_inquiry_differs_from_a_request() {
         let inquiry = Inquiry {
             abi: PL_ABI_VERSION,
             records: Inquire::Job("4711".to_owned()),
         };
-        let said = line(&inquiry);
-        assert_eq!(code(std::str::from_utf8(&said).unwrap()), Code::Malformed);
-        assert_eq!(Inquiry::read(&said), Some(inquiry));
+        let bytes = line(&inquiry);
+        assert_eq!(code(std::str::from_utf8(&bytes).unwrap()), Code::Malformed);
+        assert_eq!(Inquiry::read(&bytes), Some(inquiry));
         let bare = format!("{{\"abi\":{PL_ABI_VERSION}}}\n");
         assert_eq!(Inquiry::read(bare.as_bytes()), None);
     }
 
     #[test]
-    fn a_setting_is_told_from_a_request() {
+    fn a_setting_differs_from_a_request() {
         let mut setting = Setting {
             abi: PL_ABI_VERSION,
             job: 7,
             set: Asked::Keys(vec!["ack.delay=12ms".to_owned()]),
         };
-        let said = line(&setting);
-        assert_eq!(code(std::str::from_utf8(&said).unwrap()), Code::Malformed);
-        assert_eq!(Setting::read(&said).as_ref(), Some(&setting));
+        let bytes = line(&setting);
+        assert_eq!(code(std::str::from_utf8(&bytes).unwrap()), Code::Malformed);
+        assert_eq!(Setting::read(&bytes).as_ref(), Some(&setting));
         setting.abi += 1;
-        let said = line(&setting);
-        assert_eq!(Setting::read(&said), None);
-        assert_eq!(code(std::str::from_utf8(&said).unwrap()), Code::Version);
+        let bytes = line(&setting);
+        assert_eq!(Setting::read(&bytes), None);
+        assert_eq!(code(std::str::from_utf8(&bytes).unwrap()), Code::Version);
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn malformed_requests_are_refused() {
         let abi = PL_ABI_VERSION;
-        for said in [
+        for text in [
             "\n".to_owned(),
             "nonsense\n".to_owned(),
             "{}\n".to_owned(),
@@ -370,7 +370,7 @@ mod tests {
             // It would reach the terminal of a reader of `status`.
             format!("{{\"abi\":{abi},\"policy\":\"lfn\",\"group\":\"\\u001b[2J\"}}\n"),
         ] {
-            assert_eq!(code(&said), Code::Malformed, "{said:?}");
+            assert_eq!(code(&text), Code::Malformed, "{text:?}");
         }
         let other = format!("{{\"abi\":{},\"other\":1}}\n", abi + 1);
         assert_eq!(code(&other), Code::Version);

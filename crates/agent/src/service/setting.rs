@@ -21,7 +21,7 @@ impl Service {
         // The client must be alive: others may hold its socket.
         let peer = Peer::of(&call.stream, &call.who)?;
         let malformed = || Refused::new(Code::Malformed, "not a valid request".to_owned());
-        let setting = Setting::read(&call.said).ok_or_else(malformed)?;
+        let setting = Setting::read(&call.request).ok_or_else(malformed)?;
         let change = self.allowed(&setting.set)?;
         let report = set_own(&self.hierarchy, peer.user, setting.job, &change)?;
         tracing::info!(

@@ -32,25 +32,26 @@ const PROTOCOL: u32 = 1;
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "method", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Step {
-    /// Put the step of a process under a policy, before the process runs its program. For each
-    /// process of the step: those after the first join its job, which ends with the last.
+    /// Puts the step of a process under a policy, before the process runs its program. The plugin
+    /// sends it for each process of the step: the first one starts the job, the others join it, and
+    /// the job ends with the last one.
     AttachStep {
         /// Version of the protocol: 1
         protocol: u32,
         /// The process, as the agent's PID namespace numbers it. It is in the step's cgroup
         process: u32,
-        /// The policy, as agent.toml lists it
+        /// The policy, as listed in agent.toml
         policy: String,
-        /// User whom the job belongs to
+        /// User who owns the job
         owner: u32,
         /// Groups of that user; one of them must be in agent.toml
         groups: Vec<u32>,
     },
-    /// The counts of a job that runs, or that has ended a short while ago.
+    /// Returns the counts of a job that runs, or that ended a short while ago.
     Report {
         /// Version of the protocol: 1
         protocol: u32,
-        /// The job, by the number that `attach-step` has returned
+        /// Number of the job, from the answer to `attach-step`
         job: u64,
     },
 }
@@ -60,9 +61,9 @@ pub fn schema() -> serde_json::Value {
     #[derive(JsonSchema)]
     #[allow(dead_code, reason = "for its schema")]
     struct Protocol {
-        /// One line of JSON to the agent's socket jobs.sock, by root
+        /// A request of root to the agent's socket jobs.sock: one line of JSON
         request: Step,
-        /// One line of JSON back
+        /// The agent's answer: one line of JSON
         answer: PluginAnswer,
     }
     #[derive(JsonSchema)]
@@ -82,7 +83,7 @@ pub fn schema() -> serde_json::Value {
         .into_iter()
         .flatten()
     {
-        request["properties"]["method"]["description"] = "What is asked for".into();
+        request["properties"]["method"]["description"] = "The operation".into();
     }
     schema["title"] = "The agent's protocol for plugins of schedulers, version 1".into();
     schema
@@ -90,8 +91,8 @@ pub fn schema() -> serde_json::Value {
 
 impl Step {
     /// The request, if the line is meant as one: it has a version of this protocol.
-    pub fn read(said: &[u8]) -> Option<Result<Self, Refused>> {
-        let value: serde_json::Value = serde_json::from_slice(said).ok()?;
+    pub fn read(bytes: &[u8]) -> Option<Result<Self, Refused>> {
+        let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
         let protocol = value.get("protocol")?.as_u64();
         if protocol != Some(u64::from(PROTOCOL)) {
             let what = format!(
@@ -99,7 +100,7 @@ impl Step {
             );
             return Some(Err(Refused::new(Code::Version, what)));
         }
-        if !is_complete(said) {
+        if !is_complete(bytes) {
             let what = "a request is one line".to_owned();
             return Some(Err(Refused::new(Code::Malformed, what)));
         }
@@ -202,8 +203,8 @@ impl Service {
 }
 
 /// For the fuzzer.
-pub(super) fn fuzz(said: &[u8]) {
-    if let Some(Ok(step)) = Step::read(said) {
+pub(super) fn fuzz(bytes: &[u8]) {
+    if let Some(Ok(step)) = Step::read(bytes) {
         let again = Step::read(&line(&step));
         assert!(matches!(again, Some(Ok(other)) if other == step));
     }
@@ -213,14 +214,14 @@ pub(super) fn fuzz(said: &[u8]) {
 mod tests {
     use super::*;
 
-    fn read(said: &str) -> Option<Result<Step, Code>> {
-        Step::read(said.as_bytes()).map(|read| read.map_err(|refused| refused.code))
+    fn read(text: &str) -> Option<Result<Step, Code>> {
+        Step::read(text.as_bytes()).map(|read| read.map_err(|refused| refused.code))
     }
 
     #[test]
-    fn a_plugins_request_is_told_from_others() {
-        let said = "{\"protocol\":1,\"method\":\"attach-step\",\"process\":7,\"policy\":\"lfn\",\"owner\":1000,\"groups\":[4]}\n";
-        let step = read(said).expect("a plugin's").expect("valid");
+    fn a_request_of_the_plugin_differs_from_others() {
+        let text = "{\"protocol\":1,\"method\":\"attach-step\",\"process\":7,\"policy\":\"lfn\",\"owner\":1000,\"groups\":[4]}\n";
+        let step = read(text).expect("a plugin's").expect("valid");
         assert!(matches!(&step, Step::AttachStep { process: 7, .. }));
         let report = read("{\"protocol\":1,\"method\":\"report\",\"job\":9}\n");
         assert_eq!(
@@ -236,21 +237,21 @@ mod tests {
 
     #[test]
     fn another_version_is_refused_before_its_fields_are_read() {
-        for said in [
+        for text in [
             "{\"protocol\":2,\"method\":\"fly\"}\n",
             "{\"protocol\":\"1\"}\n",
             "{\"protocol\":-1}\n",
         ] {
-            assert_eq!(read(said), Some(Err(Code::Version)), "{said}");
+            assert_eq!(read(text), Some(Err(Code::Version)), "{text}");
         }
-        for said in [
+        for text in [
             "{\"protocol\":1}\n",
             "{\"protocol\":1,\"method\":\"fly\"}\n",
             "{\"protocol\":1,\"method\":\"report\",\"job\":9,\"more\":1}\n",
             // Cut at the limit.
             "{\"protocol\":1,\"method\":\"report\",\"job\":9}",
         ] {
-            assert_eq!(read(said), Some(Err(Code::Malformed)), "{said}");
+            assert_eq!(read(text), Some(Err(Code::Malformed)), "{text}");
         }
     }
 }

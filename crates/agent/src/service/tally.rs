@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_job_had_is_counted_once() {
+    fn counts_of_an_ended_job_are_added_once() {
         let tally = Tally::default();
         let before = Connections::from(&ended(7, 3, 100));
         tally.0.lock().unwrap().seen.insert(7, before);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_late_is_not_counted_twice() {
+    fn late_samples_are_not_counted_twice() {
         let before = Connections::from(&ended(7, 1, 100));
         let dip = Connections::from(&ended(7, 1, 60)).at_least(before);
         let mut sum = Connections::default();

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_would_be_right() {
+    fn errors_name_the_correct_form() {
         assert!(error("evn").contains("use one of even, scoreboard"));
         assert!(error("even:side=both").contains("it has queue=0.5"));
         assert!(error("scoreboard:decay=2").contains("0 to 0.99"));

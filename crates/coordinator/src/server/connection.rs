@@ -147,7 +147,7 @@ impl Gate {
             messages,
             answer,
         };
-        self.tell(event).await?;
+        self.send(event).await?;
         let place: Place = place.await.map_err(|_| FrameError::Closed)??;
         let write = async {
             while let Some(message) = outgoing.recv().await {
@@ -173,7 +173,7 @@ impl Gate {
                             taken_us,
                             streams,
                         };
-                        self.tell(event).await?;
+                        self.send(event).await?;
                     }
                     Message::Leave => return Ok(()),
                     _ => return Err(Error::Unexpected("a member only reports or leaves")),
@@ -184,7 +184,7 @@ impl Gate {
             ended = write => ended,
             ended = read => ended,
         };
-        self.tell(Event::Leave { place }).await?;
+        self.send(Event::Leave { place }).await?;
         match ended {
             // The member has the reason.
             Err(Error::Refused { text, .. }) => {
@@ -204,7 +204,7 @@ impl Gate {
             match reader.next(READ_PATIENCE).await? {
                 Message::Request { number, request } => {
                     let (answer, result) = oneshot::channel();
-                    self.tell(Event::Request { request, answer }).await?;
+                    self.send(Event::Request { request, answer }).await?;
                     let result = result.await.map_err(|_| FrameError::Closed)?;
                     let answer = Message::Answer { number, result };
                     writer.send(&answer, WRITE_PATIENCE).await?;
@@ -215,10 +215,10 @@ impl Gate {
         }
     }
 
-    async fn tell(&self, event: Event) -> Result<()> {
+    async fn send(&self, event: Event) -> Result<()> {
         // Closed: the server ends.
-        let told = self.events.send(event).await;
-        told.map_err(|_| FrameError::Closed.into())
+        let sent = self.events.send(event).await;
+        sent.map_err(|_| FrameError::Closed.into())
     }
 }
 

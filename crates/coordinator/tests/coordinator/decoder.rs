@@ -125,7 +125,7 @@ fn encoded(message: &Message) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn encoded_messages_decode_to_the_same_message() {
     for (name, message) in examples() {
         assert_eq!(Message::decode(&encoded(&message)).expect(name), message);
     }

@@ -189,7 +189,7 @@ async fn a_lie_lifts_nobody_beyond_what_the_path_can_carry() {
     start(vec![Endpoint::Local(socket.clone())], "largest", false).await;
     let host = Host::with(vec![sample(1, 10)]);
     let member = member(&socket, &host);
-    let (mut liar, mut says) = by_hand(&socket).await;
+    let (mut liar, mut receiver) = by_hand(&socket).await;
     let (mut honest, mut word) = by_hand(&socket).await;
     let lie = [sample(2, 594_687_780)];
     let mut most = 0;
@@ -200,7 +200,7 @@ async fn a_lie_lifts_nobody_beyond_what_the_path_can_carry() {
             ..sample(3, 5)
         }];
         let (_, caps) = tokio::join!(
-            windows_for(&mut liar, &mut says, &lie),
+            windows_for(&mut liar, &mut receiver, &lie),
             windows_for(&mut honest, &mut word, &truth),
         );
         most = most.max(caps[0].min_segs);

@@ -143,11 +143,11 @@ async fn a_service_for_something_else_is_named_on_both_sides() {
     let (address, serving) = other_server(mover, SECRET).await;
     let error = ask(&access(address, Some(SECRET))).await;
     let error = error.expect_err("another service");
-    let told = "the other side uses service move, this side coordinate: ";
-    assert!(error.starts_with(told), "{error}");
+    let message = "the other side uses service move, this side coordinate: ";
+    assert!(error.starts_with(message), "{error}");
     let theirs = serving.await.expect("no panic");
-    let told = "the other side uses service coordinate, this side move: ";
-    assert!(theirs.starts_with(told), "{theirs}");
+    let message = "the other side uses service coordinate, this side move: ";
+    assert!(theirs.starts_with(message), "{theirs}");
 
     // A mover's client at a coordinator.
     let address = with_token().await;
@@ -165,7 +165,7 @@ async fn a_service_for_something_else_is_named_on_both_sides() {
 /// The version before this one, from its bytes: the server spoke first there, too, and a
 /// frame's body began with the version.
 #[tokio::test]
-async fn peers_of_the_version_before_are_told() {
+async fn peers_of_the_previous_version_are_refused_with_a_message() {
     let address = with_token().await;
     let mut old = TcpStream::connect(address).await.expect("there");
     let length = old.read_u32_le().await.expect("a frame");
@@ -181,8 +181,8 @@ async fn peers_of_the_version_before_are_told() {
     let mut old = TcpStream::connect(address).await.expect("there");
     old.write_all(&[2, 0, 0, 0, 1, 9]).await.expect("sent");
     let counted = refusal(address, "another version").await;
-    let told = "speaks version 1 of the handshake, this one version 2";
-    assert!(counted.last.contains(told), "{counted:?}");
+    let message = "speaks version 1 of the handshake, this one version 2";
+    assert!(counted.last.contains(message), "{counted:?}");
 
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -206,7 +206,7 @@ async fn peers_of_the_version_before_are_told() {
     };
     let joined = client::join(&config, &mut Host::default(), std::future::pending()).await;
     let error = joined.expect_err("another version").to_string();
-    assert!(error.contains(told), "{error}");
+    assert!(error.contains(message), "{error}");
     // "the other side speaks version 2", the old server counts and logs.
     assert_eq!(old_server.await.expect("no panic"), VERSION);
 }
@@ -244,7 +244,7 @@ async fn middle(
 /// What one client sent is worth nothing on another connection, and nothing a second
 /// time on its own.
 #[tokio::test]
-async fn what_was_recorded_cannot_be_played_again() {
+async fn recorded_frames_cannot_be_replayed() {
     let address = with_token().await;
     let (record, recorded) = std::sync::mpsc::channel();
     let recorder = middle(address, move |_, frame| {
@@ -313,7 +313,7 @@ async fn bytes_that_are_no_message_end_their_own_connection_only() {
 }
 
 #[tokio::test]
-async fn who_says_nothing_is_not_waited_for() {
+async fn silent_peers_are_not_waited_for() {
     let address = with_token().await;
     let mut silent = TcpStream::connect(address).await.expect("there");
     // Half a frame, then nothing.

@@ -165,7 +165,7 @@ async fn by_hand(
 }
 
 #[tokio::test]
-async fn who_vanishes_leaves_the_group_and_holds_nobody_up() {
+async fn a_vanished_client_leaves_the_group_and_delays_no_other() {
     let (_directory, socket) = place();
     let mut config = config(&socket, "average");
     // Long enough for its window to be seen, on any machine.
@@ -189,7 +189,7 @@ async fn who_vanishes_leaves_the_group_and_holds_nobody_up() {
         }
     }
     // It reads on, and so is dropped for its silence alone.
-    let told = tokio::spawn(async move {
+    let watcher = tokio::spawn(async move {
         loop {
             match reader.next(patience).await {
                 Ok(Message::Refused { for_good, text }) => break (for_good, text),
@@ -200,7 +200,7 @@ async fn who_vanishes_leaves_the_group_and_holds_nobody_up() {
     });
     until("its window counts", || host.max_of(1) == Some(20)).await;
     until("it is forgotten", || host.max_of(1) == Some(10)).await;
-    let end = told.await.expect("told");
+    let end = watcher.await.expect("told");
     assert_eq!(end, (false, "no report for too long".to_owned()));
     member.abort();
     server.stop().await;
@@ -257,7 +257,7 @@ async fn a_report_counts_once_and_in_its_turn() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_is_dropped() {
+async fn a_client_that_does_not_read_is_dropped() {
     let (_directory, socket) = place();
     let mut config = config(&socket, "average");
     // Silence alone is not what it is dropped for.
