@@ -287,7 +287,7 @@ impl Hub {
             round_trip_us: session.round_trip() / 1_000,
             connections: session.open_streams(),
             held_bytes: session.held(),
-            silent_ms: now.saturating_sub(session.heard_at()) / 1_000_000,
+            silent_ms: now.saturating_sub(session.last_arrival()) / 1_000_000,
             breaker: inner.is_broken,
             receipts,
             peer_receipts,

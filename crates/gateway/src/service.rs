@@ -331,8 +331,8 @@ impl Control {
             }
             Asked::Lead { peer, cgroup } => {
                 let led = self.lead(&peer, &cgroup);
-                let said = led.as_ref().err().map_or("", String::as_str);
-                to.write_all(format!("{said}\n").as_bytes()).await?;
+                let refusal = led.as_ref().err().map_or("", String::as_str);
+                to.write_all(format!("{refusal}\n").as_bytes()).await?;
                 let Ok(_led) = led else {
                     return Ok(());
                 };
@@ -452,10 +452,10 @@ pub async fn lead_programs(
     let mut stream = security::connect(socket, &[own, 0]).await?;
     let (peer, cgroup) = (peer.to_owned(), cgroup.to_owned());
     ask(&mut stream, &Asked::Lead { peer, cgroup }).await?;
-    let mut said = String::new();
-    let read = BufReader::new(&mut stream).read_line(&mut said).await;
+    let mut reply = String::new();
+    let read = BufReader::new(&mut stream).read_line(&mut reply).await;
     read.map_err(|error| ServiceError::Answer(error.to_string()))?;
-    match said.as_str() {
+    match reply.as_str() {
         "\n" => Ok(stream),
         "" => Err(ServiceError::Answer("none".to_owned())),
         refused => Err(ServiceError::Answer(refused.trim().to_owned())),

@@ -14,20 +14,20 @@ const LEAST_RATE: &str = "100kbit";
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Paceline gateway")]
 pub(super) struct File {
-    /// This gateway's name: its peers have a table [peer.NAME] for it.
+    /// Name of this gateway. Each peer's file has a table [peer.NAME] for it.
     #[schemars(length(min = 1, max = 64), extend("examples" = ["near"]))]
     pub(super) name: String,
-    /// Address and port (UDP, and TCP where that is blocked) at which peers are awaited; absent:
-    /// none are.
+    /// Address and port at which the gateway accepts peers (UDP, and TCP where UDP is blocked);
+    /// absent: it accepts none.
     #[schemars(extend("examples" = ["0.0.0.0:7420"]))]
     pub(super) listen: Option<String>,
     /// File with the token that both sides prove; create it with `paceline coordinate token`.
     pub(super) token: Option<String>,
     /// File with this gateway's certificate (PEM); needed to listen.
     pub(super) certificate: Option<String>,
-    /// File with its key (PEM).
+    /// File with the private key of the certificate (PEM).
     pub(super) key: Option<String>,
-    /// File with certificates of authorities (PEM); peers must present a certificate of theirs.
+    /// File with CA certificates (PEM); each peer must present a certificate of one of these CAs.
     pub(super) authorities: Option<String>,
     /// Unix socket for `paceline gateway status`; absent: /run/paceline/gateway.sock.
     pub(super) control: Option<String>,
@@ -37,9 +37,9 @@ pub(super) struct File {
     pub(super) socks: Option<ProxyKeys>,
     /// An HTTP proxy (CONNECT) for programs at this site.
     pub(super) http: Option<ProxyKeys>,
-    /// Connections of hosts that are routed through this gateway and know nothing of it.
+    /// Transparent forwarding: connections of hosts whose packets are routed through this gateway.
     pub(super) transparent: Option<TransparentKeys>,
-    /// Where peers may connect to at this site; absent: nowhere.
+    /// Destinations at this site to which peers may connect; absent: none.
     pub(super) accept: Option<AcceptKeys>,
 }
 
@@ -47,33 +47,33 @@ pub(super) struct File {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PeerKeys {
-    /// Host and port at which it is reached; absent: it connects to this one.
+    /// Host and port of the peer; absent: the peer connects to this gateway.
     #[schemars(extend("examples" = ["gw.far:7420"]))]
     pub(super) address: Option<String>,
-    /// By what it is reached; absent: UDP, or TCP where UDP gets no answer.
+    /// Transport of the session; absent: UDP, or TCP if UDP gets no answer.
     pub(super) leg: Option<Leg>,
-    /// SHA-256 of its certificate, instead of authorities.
+    /// SHA-256 of the peer's certificate, instead of authorities.
     #[schemars(extend("examples" = ["hexadecimal, 64 digits"]))]
     pub(super) fingerprint: Option<String>,
-    /// How fast this side sends; absent: a rate that is learned.
+    /// Sending rate of this side; absent: it is learned.
     pub(super) rate: Option<RateKeys>,
-    /// Memory for its connections' data; absent: 64 MiB.
+    /// Memory for the data of the peer's connections; absent: 64 MiB.
     #[schemars(extend("x-range" = ["4MiB", null]))]
     pub(super) memory: Option<units::Size>,
-    /// UDP payload that the path carries, bytes; absent: 1452.
+    /// Largest UDP payload of a datagram, bytes; absent: 1452.
     #[schemars(range(min = 1_232, max = 8_952))]
     pub(super) mtu: Option<u16>,
-    /// Connections in each direction; absent: 1024.
+    /// Maximum number of connections in each direction; absent: 1024.
     #[schemars(range(min = 1, max = 65_536))]
     pub(super) connections: Option<u64>,
-    /// Connections that shall get more than others; absent: all are equal.
+    /// Connections with a larger share of the rate than others; absent: all shares are equal.
     pub(super) weights: Option<Vec<WeightKeys>>,
-    /// Outage that connections survive; absent: 90s.
+    /// Longest outage that connections survive; absent: 90s.
     #[schemars(extend("x-range" = ["1s", "100s"]))]
     pub(super) patience: Option<units::Time>,
 }
 
-/// What carries the session.
+/// Transport of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Leg {
@@ -87,10 +87,11 @@ pub enum Leg {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WeightKeys {
-    /// Network at the peer's site. The longest one that a destination is in counts.
+    /// Network at the peer's site. A destination has the weight of the longest network that
+    /// contains it.
     #[schemars(extend("examples" = ["10.2.0.5/32"]))]
     pub(super) to: String,
-    /// How many times as much as a connection of weight 1, in both directions.
+    /// Share relative to a connection of weight 1, in both directions.
     #[schemars(range(min = 1, max = 255))]
     pub(super) weight: u8,
 }
@@ -99,10 +100,10 @@ pub(super) struct WeightKeys {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RateKeys {
-    /// A rate that was allocated in advance, on the wire: it is used whatever is lost.
+    /// A rate that is reserved on the wire: losses do not reduce it.
     #[schemars(extend("x-range" = [LEAST_RATE, null]))]
     pub(super) reserve: Option<units::Rate>,
-    /// The rate is learned, up to this.
+    /// The rate is learned. This is its upper limit.
     #[schemars(extend("x-range" = [LEAST_RATE, null]))]
     pub(super) learned: Option<units::Rate>,
 }
@@ -111,32 +112,32 @@ pub(super) struct RateKeys {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProxyKeys {
-    /// Address and port (TCP). Who reaches it may use it.
+    /// Address and port (TCP). Every program that can connect to it may use it.
     #[schemars(extend("examples" = ["127.0.0.1:1080"]))]
     pub(super) listen: String,
-    /// The peer whose site the connections go to.
+    /// The peer at whose site the destinations are.
     pub(super) peer: String,
 }
 
-/// Connections that are taken on their way.
+/// Connections that the gateway intercepts.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TransparentKeys {
-    /// Interface by which the hosts' packets come in; absent: only connections of programs of
-    /// `paceline run --gateway` are taken.
+    /// Interface at which the hosts' packets arrive; absent: the gateway takes only connections of
+    /// programs of `paceline run --gateway`.
     #[schemars(extend("examples" = ["eth0"]))]
     pub(super) interface: Option<String>,
-    /// The peer whose site the connections go to.
+    /// The peer at whose site the destinations are.
     pub(super) peer: String,
-    /// Destinations whose connections are taken.
+    /// Destination networks whose connections the gateway takes.
     #[schemars(length(min = 1), extend("examples" = [["10.2.0.0/16"]]))]
     pub(super) to: Vec<String>,
-    /// Their ports; absent: all.
+    /// Destination ports; absent: all.
     #[schemars(length(min = 1), extend("examples" = [["22", "1024-65535"]]))]
     pub(super) ports: Option<Vec<String>>,
-    /// When a host's connect succeeds; absent: honest where the kernel can, else fast.
+    /// When a host's connect succeeds; absent: honest if the kernel supports it, else fast.
     pub(super) connect: Option<Connect>,
-    /// Own TCP port at which the kernel hands them over; absent: 7421.
+    /// TCP port of this gateway to which the kernel redirects the connections; absent: 7421.
     #[schemars(range(min = 1))]
     pub(super) port: Option<u16>,
 }
@@ -145,9 +146,9 @@ pub(super) struct TransparentKeys {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Connect {
-    /// At once; a destination that refuses is a reset afterwards.
+    /// At once. If the destination refuses, the connection is reset afterwards.
     Fast,
-    /// When the destination has answered; if it refuses, the connect is refused.
+    /// After the destination has answered. If it refuses, the connect is refused.
     Honest,
 }
 
@@ -155,23 +156,23 @@ pub enum Connect {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AcceptKeys {
-    /// Networks. Loopback and link-local ones count only where they are listed themselves, and
-    /// this gateway's own addresses only with all their bits.
+    /// Destination networks. Loopback and link-local networks must be listed themselves, and this
+    /// gateway's own addresses with all their bits.
     #[schemars(extend("examples" = [["10.2.0.0/16"]]))]
     pub(super) to: Vec<String>,
     /// Ports; absent: all.
     #[schemars(extend("examples" = [["22", "1024-65535"]]))]
     pub(super) ports: Option<Vec<String>>,
-    /// Whom destinations see as their client; absent: own.
+    /// Source address of the connections to destinations; absent: own.
     pub(super) source: Option<Source>,
 }
 
-/// The address that destinations see.
+/// Source address of the connections to destinations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Source {
-    /// This gateway's.
+    /// This gateway's address.
     Own,
-    /// That of the host that connects. It must be in `transparent.to`.
+    /// The address of the host that connects. It must be in `transparent.to`.
     Keep,
 }

@@ -141,7 +141,7 @@ impl Session {
         let target = target.to_vec();
         self.lend(stream);
         self.events.push_back(Event::Opened { stream, target });
-        self.tell_readable(stream);
+        self.notify_readable(stream);
         Ok(())
     }
 
@@ -171,15 +171,15 @@ impl Session {
         let before = one.receive.pieces();
         one.receive.receive(offset, bytes, fin)?;
         self.pieces = self.pieces - before + one.receive.pieces();
-        self.tell_readable(stream);
+        self.notify_readable(stream);
         self.close_if_done(stream);
         Ok(())
     }
 
-    fn tell_readable(&mut self, stream: u64) {
+    fn notify_readable(&mut self, stream: u64) {
         if let Some(one) = self.streams.get_mut(&stream) {
-            if one.is_known && !one.is_told && one.receive.is_readable() {
-                one.is_told = true;
+            if one.is_known && !one.is_notified && one.receive.is_readable() {
+                one.is_notified = true;
                 self.events.push_back(Event::Readable(stream));
             }
         }
@@ -238,7 +238,7 @@ impl Session {
             Content::Data { stream, range, fin } => self.lost.push_back((stream, range, fin)),
             // Only the latest limit counts, and it may be under way already.
             Content::Control(control @ (Control::Streams | Control::Receipts)) => {
-                self.tell_once(control);
+                self.queue_once(control);
             }
             Content::Control(control) => self.control.push_back(control),
         }

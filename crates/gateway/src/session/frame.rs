@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_length_goes_to_the_end() {
+    fn a_rest_record_extends_to_the_end_of_the_datagram() {
         for (stream, offset) in [(0, 0), (300, 1 << 40)] {
             let mut datagram = Vec::new();
             push(&mut datagram, &Head { number: 3, open: 1 });

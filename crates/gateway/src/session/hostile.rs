@@ -45,7 +45,7 @@ impl Victim {
     }
 
     /// Receives a datagram with these records.
-    fn hears(&mut self, records: &[Record]) -> Result<(), SessionError> {
+    fn receives(&mut self, records: &[Record]) -> Result<(), SessionError> {
         let (number, open) = (self.number, 0);
         self.number += 1;
         let mut datagram = Vec::new();
@@ -91,7 +91,7 @@ fn open(stream: u64) -> Record<'static> {
 }
 
 #[test]
-fn what_a_peer_must_not_say_ends_its_session() {
+fn a_protocol_violation_of_a_peer_ends_its_session() {
     let first = Victim::new().session.limits.credit;
     // The first stream's loan is a part of it.
     let credit = LEAST_MEMORY;
@@ -135,7 +135,7 @@ fn what_a_peer_must_not_say_ends_its_session() {
         (vec![report(0, 1)], SessionError::Wire(WireError::Report)),
     ];
     for (records, error) in cases {
-        assert_eq!(Victim::new().hears(&records), Err(error), "{records:?}");
+        assert_eq!(Victim::new().receives(&records), Err(error), "{records:?}");
     }
     // And records that it may send.
     let mut victim = Victim::new();
@@ -144,23 +144,23 @@ fn what_a_peer_must_not_say_ends_its_session() {
         data(30, first - 1, false, b"x"),
         data(30, 0, false, b"x"),
     ];
-    assert_eq!(victim.hears(&may), Ok(()));
+    assert_eq!(victim.receives(&may), Ok(()));
 }
 
 #[test]
-fn limits_of_the_peer_s_own_invention_take_no_memory() {
+fn limits_that_the_peer_invents_take_no_memory() {
     let mut victim = Victim::new();
     // Fifteen beside the one that is there, though the peer would take any number.
     let more = (0..100).filter(|_| victim.session.open(b"target", 1).is_some());
     assert_eq!(more.count(), 15);
     let limit = MOST_OFFSET;
     let stream = victim.own;
-    let said = [
+    let records = [
         Record::Credit { stream, limit },
         Record::Streams { limit },
         Record::Credit { stream: 4, limit },
     ];
-    assert_eq!(victim.hears(&said), Ok(()));
+    assert_eq!(victim.receives(&records), Ok(()));
     assert_eq!(victim.session.open(b"target", 1), None);
     let mut written = 0;
     while let count @ 1.. = victim.session.write(stream, &[7; 10_000]) {
@@ -176,7 +176,7 @@ fn a_peer_cannot_raise_the_rate() {
         let stream = victim.own;
         let limit = MOST_OFFSET;
         victim
-            .hears(&[Record::Credit { stream, limit }])
+            .receives(&[Record::Credit { stream, limit }])
             .expect("it may");
         let mut sent = 0;
         for step in 1..=100 {
@@ -192,7 +192,7 @@ fn a_peer_cannot_raise_the_rate() {
                 quiet: if step % 3 == 0 { u64::MAX } else { 0 },
                 ..Report::default()
             };
-            victim.hears(&[Record::Report(report)]).expect("it may");
+            victim.receives(&[Record::Report(report)]).expect("it may");
         }
         let most = RATE / 8 * 10 + 20 * victim.session.settings.burst;
         assert!(sent <= most, "{rate:?}: {sent} of {most}");
@@ -206,7 +206,7 @@ fn a_peer_that_reports_nothing_is_let_go_before_it_takes_the_memory() {
     let stream = victim.own;
     let limit = MOST_OFFSET;
     victim
-        .hears(&[Record::Credit { stream, limit }])
+        .receives(&[Record::Credit { stream, limit }])
         .expect("it may");
     let most = victim.session.most_unsettled();
     let mut ended = None;
@@ -216,7 +216,7 @@ fn a_peer_that_reports_nothing_is_let_go_before_it_takes_the_memory() {
         victim.sends_until(step * 40 * MS);
         let open = victim.session.sent.open();
         assert!(open <= most, "{open} of {most}");
-        if let Err(error) = victim.hears(&[Record::Streams { limit: 0 }]) {
+        if let Err(error) = victim.receives(&[Record::Streams { limit: 0 }]) {
             ended = Some(error);
             break;
         }
@@ -229,7 +229,7 @@ fn a_peer_that_reports_nothing_is_let_go_before_it_takes_the_memory() {
 }
 
 #[test]
-fn what_comes_again_or_late_does_nothing() {
+fn duplicate_and_late_records_have_no_effect() {
     let mut victim = Victim::new();
     let mut datagram = Vec::new();
     push(&mut datagram, &Head { number: 0, open: 0 });
@@ -248,7 +248,7 @@ fn what_comes_again_or_late_does_nothing() {
     // The same with numbers of their own: the stream is over, and is not opened again.
     victim.number = 1;
     let again = [open(0), data(0, 0, false, b"bytes")];
-    assert_eq!(victim.hears(&again), Ok(()));
+    assert_eq!(victim.receives(&again), Ok(()));
     let accept = [
         Record::Accept { stream: 0 },
         Record::Reset {
@@ -256,17 +256,17 @@ fn what_comes_again_or_late_does_nothing() {
             reason: 9,
         },
     ];
-    assert_eq!(victim.hears(&accept), Ok(()));
+    assert_eq!(victim.receives(&accept), Ok(()));
     assert_eq!(victim.events(), vec![]);
     assert_eq!(read, b"bytes");
     // A late record lowers no count.
-    let told = |delivered| {
+    let receipts = |delivered| {
         Record::Receipts(Receipts {
             delivered,
             unconfirmed: 0,
         })
     };
-    victim.hears(&[told(5)]).expect("it may");
-    victim.hears(&[told(3)]).expect("it may");
+    victim.receives(&[receipts(5)]).expect("it may");
+    victim.receives(&[receipts(3)]).expect("it may");
     assert_eq!(victim.session.receipts().1.delivered, 5);
 }

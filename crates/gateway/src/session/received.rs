@@ -18,7 +18,7 @@ const US: Nanos = 1_000;
 pub struct Received {
     top: u64,
     top_at: Nanos,
-    heard_at: Nanos,
+    last_arrival: Nanos,
     /// Below `top` and not below `known`.
     missing: RangeSet<u64>,
     known: u64,
@@ -32,7 +32,7 @@ impl Received {
     pub fn new(now: Nanos) -> Self {
         Self {
             top_at: now,
-            heard_at: now,
+            last_arrival: now,
             ..Self::default()
         }
     }
@@ -43,14 +43,14 @@ impl Received {
     }
 
     /// Time of the last arrival.
-    pub fn heard_at(&self) -> Nanos {
-        self.heard_at
+    pub fn last_arrival(&self) -> Nanos {
+        self.last_arrival
     }
 
     /// Takes a new datagram.
     pub fn receive(&mut self, now: Nanos, head: Head) {
         let number = head.number;
-        self.heard_at = now;
+        self.last_arrival = now;
         if number >= self.top {
             if number > self.top {
                 self.missing.insert(self.top..number);
@@ -89,7 +89,7 @@ impl Received {
             clock: now / US,
             top: self.top,
             held: now.saturating_sub(self.top_at) / US,
-            quiet: now.saturating_sub(self.heard_at) / US,
+            quiet: now.saturating_sub(self.last_arrival) / US,
             known: self.known,
             from,
             to: self.top,
@@ -155,17 +155,17 @@ mod tests {
         for number in (0..2_000).step_by(2) {
             received.receive(0, head(number));
         }
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for _ in 0..5 {
-            told.extend(received.report(0, false, 200).ranges().expect("its own"));
+            reported.extend(received.report(0, false, 200).ranges().expect("its own"));
         }
-        let missing: Vec<u64> = told.iter().map(|range| range.start).collect();
+        let missing: Vec<u64> = reported.iter().map(|range| range.start).collect();
         assert_eq!(missing, (1..1_999).step_by(2).collect::<Vec<_>>());
         assert_eq!(received.report(0, false, 200).from, 0);
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_missing_ranges_is_bounded() {
         let mut received = Received::new(0);
         for number in (0..20_000).step_by(2) {
             received.receive(0, head(number));

@@ -52,9 +52,9 @@ pub struct Sent<C> {
     /// Of the first in `table`.
     base: u64,
     table: VecDeque<Transmission<C>>,
-    /// Numbers below this were looked at; those of them that may still change are in `doubtful`.
+    /// Numbers below this were looked at; those of them that may still change are in `unsure`.
     covered: u64,
-    doubtful: BTreeSet<u64>,
+    unsure: BTreeSet<u64>,
     /// Numbers below this are settled as far as the other rules can.
     top: u64,
     top_sent_at: Nanos,
@@ -107,7 +107,7 @@ impl<C: Clone> Sent<C> {
             base: 0,
             table: VecDeque::new(),
             covered: 0,
-            doubtful: BTreeSet::new(),
+            unsure: BTreeSet::new(),
             top: 0,
             top_sent_at: 0,
             reorder: Reorder::default(),
@@ -234,14 +234,10 @@ impl<C: Clone> Sent<C> {
                 .get(after)
                 .is_some_and(|range| range.contains(&number))
         };
-        let old: Vec<u64> = self
-            .doubtful
-            .range(report.from..report.to)
-            .copied()
-            .collect();
+        let old: Vec<u64> = self.unsure.range(report.from..report.to).copied().collect();
         for number in old {
             if !is_missing(number) {
-                self.doubtful.remove(&number);
+                self.unsure.remove(&number);
                 self.arrive(number, settled);
             }
         }
@@ -249,7 +245,7 @@ impl<C: Clone> Sent<C> {
             for number in self.covered.max(self.base)..report.to {
                 match is_missing(number) {
                     true => {
-                        self.doubtful.insert(number);
+                        self.unsure.insert(number);
                     }
                     false => self.arrive(number, settled),
                 }
@@ -257,9 +253,9 @@ impl<C: Clone> Sent<C> {
             self.covered = self.covered.max(report.to);
         }
         // The reporter never reports numbers that it has forgotten.
-        let forgotten: Vec<u64> = self.doubtful.range(..report.known).copied().collect();
+        let forgotten: Vec<u64> = self.unsure.range(..report.known).copied().collect();
         for number in forgotten {
-            self.doubtful.remove(&number);
+            self.unsure.remove(&number);
             self.lose(number, self.top_sent_at, settled);
         }
     }
@@ -287,7 +283,7 @@ impl<C: Clone> Sent<C> {
         let mut lost = Vec::new();
         let top_sent_at = self.top_sent_at;
         let below = self.top.min(report.top).saturating_sub(REORDERED - 1);
-        for &number in self.doubtful.range(..below) {
+        for &number in self.unsure.range(..below) {
             let index = number.checked_sub(self.base).map(|index| index as usize);
             let Some(one) = index.and_then(|index| self.table.get(index)) else {
                 continue;
@@ -372,7 +368,7 @@ impl<C: Clone> Sent<C> {
                 State::Lost(at) if at + rtt.smoothed() < now && self.base < self.top => {}
                 _ => break,
             }
-            self.doubtful.remove(&self.base);
+            self.unsure.remove(&self.base);
             self.table.pop_front();
             self.base += 1;
         }

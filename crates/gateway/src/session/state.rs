@@ -61,7 +61,7 @@ pub(super) struct Stream {
     /// The owner knows of it.
     pub is_known: bool,
     /// The owner was notified that it is readable, and has not read it empty since.
-    pub is_told: bool,
+    pub is_notified: bool,
     /// A write took less than it was given: the resource that the writer waits for.
     pub blocked: Option<Wait>,
 }
@@ -170,11 +170,11 @@ impl Session {
             true => self.receipts.delivered += 1,
             false => self.receipts.unconfirmed += 1,
         }
-        self.tell_once(Control::Receipts);
+        self.queue_once(Control::Receipts);
     }
 
     /// Queues a record of which only the latest counts, unless one waits already.
-    pub(super) fn tell_once(&mut self, control: Control) {
+    pub(super) fn queue_once(&mut self, control: Control) {
         let waits = match control {
             Control::Receipts => &mut self.waits.receipts,
             _ => &mut self.waits.streams,
@@ -210,8 +210,8 @@ impl Session {
     }
 
     /// Time of the last arrival.
-    pub fn heard_at(&self) -> Nanos {
-        self.received.heard_at()
+    pub fn last_arrival(&self) -> Nanos {
+        self.received.last_arrival()
     }
 
     pub(super) fn is_own(&self, stream: u64) -> bool {
@@ -246,7 +246,7 @@ impl Session {
             loan: 0,
             target: Vec::new(),
             is_known: false,
-            is_told: false,
+            is_notified: false,
             blocked: None,
         }
     }
@@ -318,7 +318,7 @@ impl Session {
         let one = self.streams.get_mut(&stream)?;
         let count = one.receive.read(most, to);
         if count == 0 {
-            one.is_told = false;
+            one.is_notified = false;
             if one.receive.is_finished() {
                 return None;
             }
@@ -376,7 +376,7 @@ impl Session {
         let is_worth = limit - self.peer_may_open >= self.limits.streams.div_ceil(8);
         if is_worth {
             self.peer_may_open = limit;
-            self.tell_once(Control::Streams);
+            self.queue_once(Control::Streams);
         }
     }
 }

@@ -74,14 +74,14 @@ impl Session {
         if self.has_work() {
             next = next.min(self.pacer.ready_at(self.paced_bytes()));
         }
-        next.min(self.received.heard_at() + self.settings.patience)
+        next.min(self.received.last_arrival() + self.settings.patience)
     }
 
     /// Writes the next datagram to `datagram`, which is cleared. False: there is none before
     /// [`Session::next_time`].
     pub fn transmit(&mut self, now: Nanos, datagram: &mut Vec<u8>) -> bool {
         datagram.clear();
-        if now >= self.received.heard_at() + self.settings.patience && !self.is_over {
+        if now >= self.received.last_arrival() + self.settings.patience && !self.is_over {
             self.is_over = true;
             self.events.push_back(Event::Silent);
         }

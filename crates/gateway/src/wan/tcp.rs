@@ -174,7 +174,7 @@ impl Connection {
         let Self { reader, writer, .. } = self;
         tokio::select! {
             result = pace(writer, hub, patience) => result,
-            result = hear(reader, hub, patience) => result,
+            result = receive(reader, hub, patience) => result,
             () = hub.over.notified() => Err(WanError::Over),
         }
     }
@@ -201,7 +201,11 @@ async fn pace(writer: &mut Writing, hub: &Hub, patience: Duration) -> Result<Inf
     }
 }
 
-async fn hear(reader: &mut Reading, hub: &Hub, patience: Duration) -> Result<Infallible, WanError> {
+async fn receive(
+    reader: &mut Reading,
+    hub: &Hub,
+    patience: Duration,
+) -> Result<Infallible, WanError> {
     loop {
         let datagram = reader.next(patience).await.map_err(security::Error::from)?;
         hub.receive(datagram)?;

@@ -223,10 +223,10 @@ impl World {
     /// Until this time, or until nothing is left to do.
     pub fn run_until(&mut self, end: Nanos) {
         let mut datagram = Vec::new();
-        let mut is_heard = true;
+        let mut has_arrival = true;
         loop {
-            let is_awake = is_heard || self.tick == 0 || self.now.is_multiple_of(self.tick);
-            is_heard = false;
+            let is_awake = has_arrival || self.tick == 0 || self.now.is_multiple_of(self.tick);
+            has_arrival = false;
             while is_awake && self.client.transmit(self.now, &mut datagram) {
                 assert!(datagram.len() <= 1_350, "{} bytes", datagram.len());
                 self.forth.send(self.now, &datagram);
@@ -277,7 +277,7 @@ impl World {
                     .expect("an honest peer");
             }
             while let Some(datagram) = self.back.arrival(self.now) {
-                is_heard = true;
+                has_arrival = true;
                 self.client
                     .receive(self.now, &datagram)
                     .expect("an honest peer");

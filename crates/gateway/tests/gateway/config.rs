@@ -14,7 +14,7 @@ fn problems(text: &str) -> String {
 }
 
 #[test]
-fn a_file_means_what_it_says() {
+fn a_file_sets_each_value() {
     let text = format!(
         "name = \"near\"\ntoken = \"token\"\n[peer.far]\naddress = \"gw.far:7420\"\n\
          fingerprint = \"{PIN}\"\nrate = {{ reserve = \"100mbit\" }}\n\
@@ -37,13 +37,13 @@ fn a_file_means_what_it_says() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_problems_are_reported_at_once() {
     let text = "name = \"near\"\nlisten = \"here\"\n[peer.far]\naddress = \"gw.far\"\n\
                 rate = { reserve = \"100mbit\", learned = \"1gbit\" }\n\
                 weights = [{ to = \"here\", weight = 2 }]\n\
                 [socks]\nlisten = \"127.0.0.1:1080\"\npeer = \"fra\"\n\
                 [accept]\nto = [\"10.2.0.0/33\"]\nports = [\"0\"]\n";
-    let said = problems(text);
+    let output = problems(text);
     for expected in [
         "gw.toml:2:10: listen: needs an address and a port",
         "gw.toml:2:10: listen: to listen takes a certificate",
@@ -55,7 +55,7 @@ fn all_that_is_wrong_is_said_at_once() {
         "gw.toml:11:7: accept.to: needs a network",
         "gw.toml:12:10: accept.ports: needs a port",
     ] {
-        assert!(said.contains(expected), "{expected}\n\n{said}");
+        assert!(output.contains(expected), "{expected}\n\n{output}");
     }
 }
 
@@ -88,40 +88,40 @@ fn connections_are_taken_as_listed() {
         "{base}[transparent]\ninterface = \"a b\"\npeer = \"fra\"\n\
          to = [\"10.2.0.0/33\"]\nports = [\"0\"]\n"
     );
-    let said = problems(&text);
+    let output = problems(&text);
     for expected in [
         "gw.toml:6:13: transparent.interface: needs the name of an interface",
         "gw.toml:7:8: transparent.peer: there is no table [peer.fra]",
         "gw.toml:8:7: transparent.to: needs a network",
     ] {
-        assert!(said.contains(expected), "{expected}\n\n{said}");
+        assert!(output.contains(expected), "{expected}\n\n{output}");
     }
 
     // Names that the kernel refuses (dev_valid_name).
     for name in ["", "eth0:1", ".", "..", "an-interface-of-16"] {
-        let said = problems(&text.replace("a b", name));
+        let output = problems(&text.replace("a b", name));
         assert!(
-            said.contains("needs the name of an interface"),
-            "{name}: {said}"
+            output.contains("needs the name of an interface"),
+            "{name}: {output}"
         );
     }
 }
 
 #[test]
 fn a_peer_that_nobody_could_verify_is_refused() {
-    let said = problems("name = \"near\"\n[peer.far]\n");
-    assert!(said.contains("neither side can connect"), "{said}");
+    let output = problems("name = \"near\"\n[peer.far]\n");
+    assert!(output.contains("neither side can connect"), "{output}");
     let listens = "name = \"near\"\nlisten = \"0.0.0.0:7420\"\ncertificate = \"c\"\nkey = \"k\"\n";
-    let said = problems(&format!("{listens}[peer.far]\n"));
+    let output = problems(&format!("{listens}[peer.far]\n"));
     assert!(
-        said.contains("nothing says by what this peer is known"),
-        "{said}"
+        output.contains("nothing says by what this peer is known"),
+        "{output}"
     );
-    let said = problems("name = \"near\"\n[peer]\n");
-    assert!(said.contains("no peer"), "{said}");
-    let said = problems("name = \"near\"\n[peer.far]\nleg = \"tcp\"\n");
+    let output = problems("name = \"near\"\n[peer]\n");
+    assert!(output.contains("no peer"), "{output}");
+    let output = problems("name = \"near\"\n[peer.far]\nleg = \"tcp\"\n");
     assert!(
-        said.contains("gw.toml:3:7: peer.far.leg: the side that connects chooses"),
-        "{said}"
+        output.contains("gw.toml:3:7: peer.far.leg: the side that connects chooses"),
+        "{output}"
     );
 }

@@ -226,7 +226,7 @@ fn a_pause_that_keeps_what_is_under_way_is_no_cut() {
 }
 
 #[test]
-fn a_path_that_delivers_all_in_order_is_believed_in_silence() {
+fn an_ordered_path_declares_no_loss_in_silence() {
     let path = Path {
         pauses: vec![3 * SECOND..6 * SECOND],
         // TCP's own: it loses nothing.
@@ -257,7 +257,7 @@ fn a_path_that_delivers_all_in_order_is_believed_in_silence() {
 /// All reports that the other side made in the silence, and none before, are kept as well: no
 /// round trip tells of the pause.
 #[test]
-fn late_reports_tell_a_pause_from_a_cut() {
+fn late_reports_distinguish_a_pause_from_a_cut() {
     let settings = reserve(20_000_000);
     let pause = |from: u64| Path {
         pauses: vec![from * MS..4_000 * MS],
@@ -409,8 +409,8 @@ fn a_reset_overtakes_data_and_ends_both_sides() {
         stream: gone,
         reason: 3,
     };
-    let told = |(_, side, event): &(u64, Side, Event)| *side == Side::Server && *event == reset;
-    assert!(world.events.iter().any(told));
+    let is_reset = |(_, side, event): &(u64, Side, Event)| *side == Side::Server && *event == reset;
+    assert!(world.events.iter().any(is_reset));
     world.run_for(6 * SECOND);
     assert!(world.flows[&other].has_ended && !world.flows[&other].was_reset);
     assert_eq!(

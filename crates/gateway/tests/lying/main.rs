@@ -17,7 +17,7 @@ use site::{within, Pair, LOOPBACK};
 
 /// One that forwards between the gateways. Each tenth datagram it repeats, at once and long
 /// after, sends it damaged, and some of its own.
-async fn liar(far: SocketAddr, told: Arc<AtomicU64>) -> SocketAddr {
+async fn liar(far: SocketAddr, injected: Arc<AtomicU64>) -> SocketAddr {
     let near_side = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let far_side = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     far_side.connect(far).await.expect("set");
@@ -51,7 +51,7 @@ async fn liar(far: SocketAddr, told: Arc<AtomicU64>) -> SocketAddr {
                 kept.push(datagram.clone());
                 let old = kept[random.random_range(0..kept.len())].clone();
                 leaving.extend([datagram, damaged, invented, old]);
-                told.fetch_add(4, Ordering::Relaxed);
+                injected.fetch_add(4, Ordering::Relaxed);
             }
             for one in leaving {
                 let sent = match (is_to_far, near) {
@@ -68,9 +68,9 @@ async fn liar(far: SocketAddr, told: Arc<AtomicU64>) -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_path_repeats_or_invents_does_nothing() {
-    let told = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&told);
+async fn repeated_and_forged_datagrams_have_no_effect() {
+    let injected = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&injected);
     let pair = Pair::by(LOOPBACK, "rate = { reserve = \"50mbit\" }", |far| {
         liar(far, count)
     })
@@ -90,7 +90,7 @@ async fn what_a_path_repeats_or_invents_does_nothing() {
     let received = within(async { tokio::join!(send, server.read_to_end(&mut got)).1 }).await;
     received.expect("all of it");
     assert!(got == asked, "other bytes");
-    assert!(told.load(Ordering::Relaxed) > 100);
+    assert!(injected.load(Ordering::Relaxed) > 100);
     // QUIC drops repetitions before the session sees them.
     assert_eq!(pair.status().await["duplicates"], 0);
     assert_eq!(pair.status().await["breaker"], false);

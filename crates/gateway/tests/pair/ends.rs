@@ -132,7 +132,7 @@ async fn a_refused_port_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_allowed_is_not_dialled() {
+async fn forbidden_destinations_are_not_dialled() {
     // All of IPv4 is allowed, and loopback is not meant by that.
     for accept in [
         "",
@@ -195,12 +195,12 @@ async fn many_connections_at_once_get_their_own_bytes() {
     for number in 0..50u8 {
         let mut socket = pair.socks(to).await.expect("allowed");
         clients.push(tokio::spawn(async move {
-            let said = vec![number; 20_000];
-            socket.write_all(&said).await.expect("taken");
+            let sent = vec![number; 20_000];
+            socket.write_all(&sent).await.expect("taken");
             socket.shutdown().await.expect("its end");
             let mut got = Vec::new();
             within(socket.read_to_end(&mut got)).await.expect("an echo");
-            assert!(got == said);
+            assert!(got == sent);
         }));
     }
     for client in clients {
@@ -265,7 +265,7 @@ async fn receipts(pair: &Pair, delivered: u64, unconfirmed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn receipts_say_what_the_far_host_acknowledged() {
+async fn receipts_count_what_the_far_host_acknowledged() {
     let pair = Pair::new(LOOPBACK).await;
     for delivered in 1..=3 {
         let (mut client, mut server) = connection(&pair).await;

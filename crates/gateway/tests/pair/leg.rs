@@ -106,14 +106,14 @@ async fn a_tcp_leg_that_is_asked_for_carries_the_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_udp_is_dropped_the_session_goes_by_tcp() {
-    let (told, dropped) = tokio::sync::oneshot::channel();
+async fn the_session_uses_tcp_if_udp_is_dropped() {
+    let (report, dropped) = tokio::sync::oneshot::channel();
     let pair = Pair::by(
         LOOPBACK,
         "rate = { reserve = \"200mbit\" }",
         |far| async move {
             let (address, dropped) = without_udp(far).await;
-            told.send(dropped).expect("it waits");
+            report.send(dropped).expect("it waits");
             address
         },
     )

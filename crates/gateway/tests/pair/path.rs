@@ -16,12 +16,12 @@ async fn narrow(far: SocketAddr, most: usize) -> SocketAddr {
     let inside = Arc::new(UdpSocket::bind("127.0.0.1:0").await.expect("a port"));
     inside.connect(far).await.expect("loopback");
     let address = outside.local_addr().expect("bound");
-    let (told, client) = tokio::sync::watch::channel(None);
+    let (sender, client) = tokio::sync::watch::channel(None);
     let (to, from) = (Arc::clone(&inside), Arc::clone(&outside));
     tokio::spawn(async move {
         let mut bytes = [0; 9_000];
         while let Ok((count, client)) = from.recv_from(&mut bytes).await {
-            told.send_replace(Some(client));
+            sender.send_replace(Some(client));
             if count <= most {
                 let _ = to.send(&bytes[..count]).await;
             }

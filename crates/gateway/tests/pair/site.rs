@@ -152,10 +152,10 @@ impl Pair {
         let mut socket = TcpStream::connect(self.near.socks.expect("one"))
             .await
             .expect("it listens");
-        let mut said = vec![5, 1, 0, 5, 1, 0, 1];
-        said.extend(to.ip().octets());
-        said.extend(to.port().to_be_bytes());
-        socket.write_all(&said).await.expect("sent");
+        let mut request = vec![5, 1, 0, 5, 1, 0, 1];
+        request.extend(to.ip().octets());
+        request.extend(to.port().to_be_bytes());
+        socket.write_all(&request).await.expect("sent");
         let mut answer = [0; 12];
         within(socket.read_exact(&mut answer))
             .await

@@ -77,27 +77,27 @@ impl Answers {
     /// Passes a SYN on to the listening socket.
     pub fn let_go(&self, syn: &Syn) {
         if let Some(raw) = self.of(syn.from) {
-            told(&raw.own, &syn.packet, syn.to);
+            send_raw(&raw.own, &syn.packet, syn.to);
         }
     }
 
     /// The destination refused it.
     pub fn refuse(&self, syn: &Syn) {
         if let Some(raw) = self.of(syn.from) {
-            told(&raw.host, &syn.refusal(), syn.from);
+            send_raw(&raw.host, &syn.refusal(), syn.from);
         }
     }
 
     /// It cannot be reached.
     pub fn unreachable(&self, syn: &Syn, why: Unreachable) {
         if let Some(raw) = self.of(syn.from) {
-            told(&raw.error, &syn.unreachable(why), syn.from);
+            send_raw(&raw.error, &syn.unreachable(why), syn.from);
         }
     }
 }
 
 /// Sends a packet. A failure counts as a loss: the host sends its SYN again.
-fn told(socket: &Socket, packet: &[u8], mut to: SocketAddr) {
+fn send_raw(socket: &Socket, packet: &[u8], mut to: SocketAddr) {
     // Raw sockets interpret a port as a protocol.
     to.set_port(0);
     if let Err(error) = socket.send_to(packet, &to.into()) {

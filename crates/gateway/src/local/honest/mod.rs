@@ -208,13 +208,13 @@ impl Honest {
                 if self.forget(ends, serial) {
                     tracing::info!("{}: {failure:?}", syn.to);
                     counters.count(failure);
-                    self.tell(&syn, failure);
+                    self.reply(&syn, failure);
                 }
             }
         }
     }
 
-    fn tell(&self, syn: &Syn, failure: Failure) {
+    fn reply(&self, syn: &Syn, failure: Failure) {
         match failure {
             Failure::Reset(Reason::Refused) => self.answers.refuse(syn),
             Failure::NoPeer => self.answers.unreachable(syn, Unreachable::Network),
