@@ -116,7 +116,7 @@ fn a_held_window_is_released_on_a_longer_path() {
 /// Messages of three initial windows, a queue of one and a half, and a path that becomes slower: the inflight
 /// that was delivered before is not allowed again while it loses.
 #[test]
-fn what_loses_is_not_allowed_again_on_a_slower_path() {
+fn an_inflight_that_loses_is_not_allowed_again_on_a_slower_path() {
     for (rate, slower, rtt_us, longer_us) in [
         (47, 15, 3_300, 7_200),
         (20, 10, 6_000, 1_500),

@@ -190,7 +190,7 @@ fn initial_rate_serves_an_unknown_path() {
 }
 
 #[test]
-fn what_is_remembered_is_believed_for_two_half_lives() {
+fn a_remembered_rate_is_used_for_two_half_lives() {
     let policy = delivery_rate();
     let half_life = u64::from(policy.half_life_ms) * 1000;
     let path = pl_path {
@@ -393,7 +393,7 @@ fn counters_may_wrap() {
 }
 
 #[test]
-fn a_longer_route_is_believed_at_once_and_a_shorter_one_too() {
+fn a_longer_route_is_learned_at_once_and_a_shorter_one_too() {
     let mut world = World::new(link(), delivery_rate(), 1);
     for _ in 0..3 {
         world.burst(700, SECOND);
@@ -496,7 +496,7 @@ fn a_loss_after_the_start_lowers_the_rate_and_ends_the_rounds() {
 
 /// A message now and then says how often the application sends, not what fits.
 #[test]
-fn what_waited_for_the_application_is_not_learned() {
+fn app_limited_samples_are_not_learned() {
     let learned = |app_limited| {
         let (mut startup, mut path) = (Startup::default(), pl_path::default());
         let mut tcp = quiet(1_000_000);

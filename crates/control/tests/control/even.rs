@@ -166,7 +166,7 @@ fn a_window_comes_to_its_part_in_small_steps() {
 }
 
 #[test]
-fn those_that_begin_together_slow_start_together() {
+fn streams_that_begin_together_slow_start_together() {
     let mut host = Host::default();
     let mut streams = vec![Stream::new(10); 8];
     for round in 0..4 {
@@ -187,7 +187,7 @@ fn those_that_begin_together_slow_start_together() {
 }
 
 #[test]
-fn who_leaves_leaves_its_part_to_the_others() {
+fn a_leaving_stream_leaves_its_part_to_the_others() {
     let mut host = Host::default();
     let mut streams = vec![Stream::old(30); 6];
     settle(&mut host, &mut streams);
@@ -253,7 +253,7 @@ fn rounds(host: &mut Host, streams: &mut [Stream], count: u32) {
 }
 
 #[test]
-fn who_fell_behind_catches_up() {
+fn a_stream_that_fell_behind_catches_up() {
     let mut host = Host::default();
     let mut streams = vec![Stream::old(40); 8];
     settle(&mut host, &mut streams);
@@ -282,7 +282,7 @@ fn who_fell_behind_catches_up() {
 }
 
 #[test]
-fn what_a_stream_had_no_data_for_is_not_made_up_for_without_end() {
+fn a_stream_makes_up_for_a_bounded_part_of_its_idle_time() {
     let mut host = Host::default();
     let mut streams = vec![Stream::old(40); 4];
     settle(&mut host, &mut streams);
@@ -298,7 +298,7 @@ fn what_a_stream_had_no_data_for_is_not_made_up_for_without_end() {
 }
 
 #[test]
-fn who_waits_for_its_program_has_no_part() {
+fn an_app_limited_stream_has_no_part() {
     let mut host = Host::default();
     let mut streams = vec![Stream::old(50); 8];
     settle(&mut host, &mut streams);
@@ -328,7 +328,7 @@ fn who_waits_for_its_program_has_no_part() {
 }
 
 #[test]
-fn what_others_delivered_before_a_stream_began_is_theirs() {
+fn earlier_deliveries_of_others_do_not_count_against_them() {
     let mut host = Host::default();
     let mut streams = vec![Stream::old(60); 3];
     settle(&mut host, &mut streams);

@@ -78,7 +78,7 @@ fn answers_that_a_queue_holds_arrive_as_ever() {
 
 /// What crowded times have left costs the first message of quiet ones little.
 #[test]
-fn who_is_alone_again_soon_sends_as_ever() {
+fn a_connection_that_is_alone_again_soon_sends_as_before() {
     let mut world = world(64, 65_536, 64, RTO_US[1]);
     world.rounds(LEARNED, ROUNDS, 45);
     let alone: Vec<u64> = (0..3)
@@ -198,7 +198,7 @@ fn a_segment_leaves_in_each_gap() {
 
 /// A repair that is lost, too, is waited for no longer than the first time.
 #[test]
-fn where_timeouts_of_thin_streams_do_not_double_it_stays_one() {
+fn the_window_stays_thin_if_timeouts_of_thin_streams_do_not_double() {
     let window = |policy, lost| {
         let mut host = Host::with(GAP_US);
         host.policy = policy;

@@ -367,7 +367,7 @@ fn the_base_decides_on_the_window_after_a_loss() {
 }
 
 #[test]
-fn what_is_written_meanwhile_is_the_bases() {
+fn the_base_sends_data_that_is_written_meanwhile() {
     let mut host = Host::new(crowded(3000), SEGS);
     for _ in 0..SEGS {
         host.ask();

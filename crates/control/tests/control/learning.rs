@@ -104,7 +104,7 @@ fn without_a_loss_slow_start_is_the_bases() {
 }
 
 #[test]
-fn where_others_keep_a_queue_it_is_not() {
+fn a_path_with_a_queue_of_others_is_not_led() {
     assert_eq!(rounds_after_a_loss(10, RTT_US + RTT_US / 4), [0; 4]);
 }
 
@@ -164,7 +164,7 @@ fn kept(lost: u32, connections: u32) -> u64 {
 }
 
 #[test]
-fn after_losses_acks_in_lumps_are_believed_up_to_twice_what_was_carried() {
+fn after_losses_aggregated_acks_count_up_to_twice_the_carried_rate() {
     assert_eq!(kept(0, 1), mbit(750));
     assert_eq!(kept(30, 1), mbit(200));
     assert_eq!(kept(30, 3), mbit(600));

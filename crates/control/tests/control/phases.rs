@@ -46,7 +46,7 @@ impl Connection {
     }
 
     /// What the kernel would have after carrying the orders out.
-    fn obey(&mut self, orders: pl_orders) -> pl_orders {
+    fn apply(&mut self, orders: pl_orders) -> pl_orders {
         if orders.cwnd != 0 {
             self.tcp.cwnd = orders.cwnd;
         }
@@ -71,19 +71,19 @@ impl Connection {
         self.paths.insert(self.phase, old);
         self.paths.insert(phase, new);
         self.phase = phase;
-        self.obey(orders)
+        self.apply(orders)
     }
 
     fn before_send(&mut self) -> pl_orders {
         let path = self.paths.entry(self.phase).or_default();
         let orders = self.startup.before_send(path, &self.policy, &self.tcp);
-        self.obey(orders)
+        self.apply(orders)
     }
 
     fn on_ack(&mut self) {
         let path = self.paths.entry(self.phase).or_default();
         let orders = self.startup.on_ack(path, &self.policy, &self.tcp);
-        self.obey(orders);
+        self.apply(orders);
     }
 
     /// What a phase has learned, set from outside.
@@ -209,7 +209,7 @@ fn a_phase_seen_for_the_first_time_begins_as_a_new_connection() {
 }
 
 #[test]
-fn what_is_too_old_is_not_believed() {
+fn values_that_are_too_old_are_not_used() {
     let mut c = Connection::new(delivery_rate());
     (c.tcp.cwnd, c.tcp.ssthresh) = (600, 582);
     c.knows(0, 400);
@@ -297,7 +297,7 @@ fn a_class_with_another_meaning_begins_anew_and_its_old_path_is_named() {
 }
 
 #[test]
-fn what_a_phase_was_learning_is_kept_when_it_is_left() {
+fn a_rate_that_a_phase_was_learning_is_kept_when_it_is_left() {
     let mut c = Connection::new(delivery_rate());
     c.switch(1);
     c.before_send();

@@ -277,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_kernel_shows_gets_sound_orders(
+    fn valid_kernel_states_get_valid_orders(
         policy in policy(),
         offset in prop_oneof![Just(0), any::<u32>()],
         mss in 88..9000u32,

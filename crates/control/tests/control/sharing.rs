@@ -111,7 +111,7 @@ fn beside_a_bulk_flow_the_breaker_leaves_it_to_the_base() {
     assert!(law.breaker_open(world.now / 1000));
 }
 #[test]
-fn those_that_share_a_path_find_more_of_it() {
+fn connections_that_share_a_path_find_more_of_its_rate() {
     for connections in [4, 16] {
         let mut world = World::new(link(), delivery_rate(), connections);
         for connection in 0..connections {
@@ -139,7 +139,7 @@ fn those_that_share_a_path_find_more_of_it() {
 /// With TSO a packet of each share waits for room: windows without it delivered less than they were
 /// meant for, for ever.
 #[test]
-fn those_that_share_a_path_find_half_as_much_again_with_tso() {
+fn connections_that_share_a_path_find_half_as_much_again_with_tso() {
     for (rate, rtt, connections) in [(480, 5, 4), (480, 20, 16), (100, 60, 16)] {
         let link = Link::new(mbit(rate * 65 / 100), rtt * MS, 1_000_000).with_tso();
         let mut world = World::new(link, delivery_rate(), connections);
@@ -176,7 +176,7 @@ fn new_connections_do_not_lose_again_on_the_path_that_they_made_wary() {
 /// What many send together is too short to leave a queue, or loses; and they are not always
 /// as many. The rate of their path stays what arrived of all of them, and a little.
 #[test]
-fn those_that_share_a_path_do_not_raise_it_above_the_link() {
+fn connections_that_share_a_path_do_not_raise_its_rate_above_the_link() {
     for (rate, rtt_ns) in [(500, 20 * MS), (100, 10 * MS)] {
         for buffer in [64_000, 1_250_000] {
             for segs in [14, 70, 207, 700] {
@@ -202,7 +202,7 @@ fn those_that_share_a_path_do_not_raise_it_above_the_link() {
 }
 
 #[test]
-fn who_has_sent_everything_leaves_its_share() {
+fn a_connection_that_has_sent_everything_leaves_its_share() {
     let mut world = World::new(link(), delivery_rate(), 2);
     for connection in 0..2 {
         world.burst_of(connection..connection + 1, 2000, SECOND);

@@ -47,7 +47,7 @@ fn a_rate_that_is_far_too_low_is_found_by_short_messages() {
 
 /// What one of four carried in a round trip is no rate of a path that was not full.
 #[test]
-fn what_one_window_carried_is_as_much_as_the_others_may_carry() {
+fn the_rate_of_one_window_is_multiplied_by_the_connections() {
     assert_eq!(learned_from_a_window(20_000, 0), 4 * mbit(12));
     // Unless it waited there, or was lost there.
     assert_eq!(learned_from_a_window(30_000, 0), mbit(12));

@@ -72,7 +72,7 @@ fn a_third_of_what_waited_at_a_loss_is_the_room_of_a_short_queue() {
 }
 
 #[test]
-fn a_loss_of_no_start_of_ours_says_nothing_of_the_queue() {
+fn a_loss_without_a_paced_start_does_not_set_the_room() {
     let mut path = path(mbit(320));
     Startup::default().ssthresh_after_loss(&mut path, &quiet(10), 0, 70);
     assert_eq!(path.room_segs, 0);
@@ -80,7 +80,7 @@ fn a_loss_of_no_start_of_ours_says_nothing_of_the_queue() {
 
 /// What is forgotten of a path includes how short its queue is.
 #[test]
-fn a_path_that_is_believed_no_more_has_an_unknown_queue() {
+fn a_forgotten_path_has_an_unknown_queue() {
     let mut path = path(mbit(320));
     path.room_segs = 8;
     let mut tcp = quiet(700);
@@ -139,7 +139,7 @@ fn a_message_starts_with_what_was_in_flight_before() {
 /// A segment that was lost and sent again tells its RTT in whole milliseconds: 2 ms of 2.56. As
 /// the path's minimum RTT that would be a fifth of its window.
 #[test]
-fn what_was_sent_again_tells_no_minimum_rtt() {
+fn retransmitted_segments_give_no_minimum_rtt() {
     let link = Link::new(mbit(320) * 96 / 100, 2_560_000, 22_800);
     let mut world = World::new(link, delivery_rate(), 1);
     let lost: u64 = (0..6).map(|_| world.burst(2072, SECOND).drops).sum();
@@ -223,7 +223,7 @@ fn on_a_path_of_few_segments_only_the_first_bursts_overflow_the_queue() {
 
 /// Such a path carries ten times as much from one burst to the next.
 #[test]
-fn what_a_queue_held_does_not_hold_a_path_that_became_faster() {
+fn a_learned_queue_does_not_limit_a_path_that_became_faster() {
     let link = Link::new(mbit(85), 1_130_000, 22_800);
     let mut world = World::new(link, delivery_rate(), 1);
     for _ in 0..4 {

@@ -171,7 +171,7 @@ fn one_sends_and_the_other_waits() {
 
 /// The window lets one segment go, and not one more for each that was lost.
 #[test]
-fn who_waits_sends_one_segment_after_a_loss_too() {
+fn a_waiting_connection_sends_one_segment_after_a_loss_too() {
     let mut host = Host::with_a_turn();
     host.send(1, 3);
     host.one[1].tcp.in_flight -= 2;
@@ -179,7 +179,7 @@ fn who_waits_sends_one_segment_after_a_loss_too() {
 }
 
 #[test]
-fn who_waits_has_the_turn_after_the_message() {
+fn a_waiting_connection_has_the_turn_after_the_message() {
     let mut host = Host::with_a_turn();
     host.arrive(0, 0);
     host.ask(1, true);
@@ -260,7 +260,7 @@ fn the_window_grows_where_it_is_used_and_has_a_floor() {
 }
 
 #[test]
-fn what_the_last_window_of_a_turn_loses_counts() {
+fn losses_of_the_last_window_of_a_turn_count() {
     let mut host = Host::with_a_turn();
     host.arrive(0, 0);
     host.send(0, SEGS - 10);
@@ -308,7 +308,7 @@ fn the_window_is_shared_by_as_many_as_it_is_enough_for() {
 }
 
 #[test]
-fn who_is_left_has_the_window_alone() {
+fn a_single_connection_has_the_whole_window() {
     let mut host = Host::crowded();
     host.turn.others_us = NOW_US;
     host.turn.window = 3 * PL_TURN_SEGS * PL_TURN_WINDOW_UNIT;
@@ -498,7 +498,7 @@ fn all_of_it_left_while_it_waited() {
 }
 
 #[test]
-fn who_ends_gives_its_turn_and_its_place_back() {
+fn a_connection_that_ends_returns_its_turn_and_its_place() {
     let mut host = Host::with_a_turn();
     let Connection { law, tcp, .. } = &mut host.one[1];
     let orders = law.leave_turn(&mut host.turn, tcp);

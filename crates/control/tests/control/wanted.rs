@@ -47,7 +47,7 @@ fn bursts(link: Link, always: bool) -> Vec<(u64, u64, u64, u32)> {
 }
 
 #[test]
-fn asked_always_it_says_the_same() {
+fn a_law_that_sees_every_ack_gives_the_same_bursts() {
     for link in [link(), link().with_tso(), Link::new(mbit(100), MS, 65_536)] {
         let (wanted, always) = (bursts(link.clone(), false), bursts(link.clone(), true));
         assert!(wanted.iter().any(|burst| burst.1 > 0), "none lost {link:?}");
@@ -71,15 +71,15 @@ fn within_a_round_an_ack_is_its_rtt_and_no_more() {
     let begun = sender.law.clone();
     tcp.una = begun.raw().round_end.wrapping_sub(1);
 
-    let (mut noted, mut told) = (begun.clone(), begun.clone());
+    let (mut noted, mut always) = (begun.clone(), begun.clone());
     let mut path = world.path;
     for (rtt_us, least) in [(0, 0), (25_000, 25_000), (21_000, 21_000), (30_000, 21_000)] {
         tcp.rtt_us = rtt_us;
         assert!(!noted.wants_ack(&tcp));
-        let orders = told.on_ack(&mut path, &delivery_rate(), &tcp);
+        let orders = always.on_ack(&mut path, &delivery_rate(), &tcp);
         assert_eq!((orders.cwnd, orders.ssthresh), (0, 0));
         assert_eq!((orders.pacing_bps, orders.stop), (0, 0));
-        let seen = [&noted, &told].map(|law| law.raw().round_rtt_us);
+        let seen = [&noted, &always].map(|law| law.raw().round_rtt_us);
         assert_eq!(seen, [least, least]);
     }
     assert_eq!(path.rate_bps, world.path.rate_bps);

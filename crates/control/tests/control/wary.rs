@@ -70,7 +70,7 @@ fn finish(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp, lost: u32
 /// What the path is believed to give now, whatever its last start has said.
 const BELIEVED: u64 = mbit(400);
 
-fn believe(path: &mut pl_path, tcp: &pl_tcp) {
+fn confirm(path: &mut pl_path, tcp: &pl_tcp) {
     path.rate_bps = BELIEVED;
     path.confirmed_us = tcp.now_us;
 }
@@ -81,7 +81,7 @@ fn after_a_loss() -> (Startup, pl_path, pl_tcp) {
     let mut tcp = quiet(1_000_000);
     send(&mut startup, &mut path, &mut tcp, SEGS - 10);
     finish(&mut startup, &mut path, &mut tcp, 10);
-    believe(&mut path, &tcp);
+    confirm(&mut path, &tcp);
     (startup, path, tcp)
 }
 
@@ -93,7 +93,7 @@ fn after_a_start_that_lost_the_next_ones_are_spread_over_half_a_round_trip() {
     assert_eq!(startup.raw().rate_bps, mbit(500), "a path that is trusted");
     finish(&mut startup, &mut path, &mut tcp, 10);
     assert_eq!(path.wary, WARY_STARTS);
-    believe(&mut path, &tcp);
+    confirm(&mut path, &tcp);
     // No lead above the pace either.
     let first = startup.before_send(&mut path, &delivery_rate(), &tcp);
     let spread = 2 * u64::from(SEGS) * MSS * 1_000_000 / u64::from(RTT_US);
@@ -102,21 +102,21 @@ fn after_a_start_that_lost_the_next_ones_are_spread_over_half_a_round_trip() {
 }
 
 #[test]
-fn good_starts_make_a_path_trusted_again() {
+fn good_starts_end_a_wary_path() {
     let (mut startup, mut path, mut tcp) = after_a_loss();
     for left in (0..WARY_STARTS).rev() {
-        believe(&mut path, &tcp);
+        confirm(&mut path, &tcp);
         send(&mut startup, &mut path, &mut tcp, SEGS);
         finish(&mut startup, &mut path, &mut tcp, 0);
         assert_eq!(path.wary, left);
     }
-    believe(&mut path, &tcp);
+    confirm(&mut path, &tcp);
     startup.before_send(&mut path, &delivery_rate(), &tcp);
     assert_eq!(startup.raw().rate_bps, BELIEVED);
 }
 
 /// Good starts on a wary path until it is trusted.
-fn until_trusted(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp) -> u32 {
+fn starts_until_recovered(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp) -> u32 {
     let mut starts = 0;
     while path.wary > 0 {
         good(startup, path, tcp);
@@ -126,23 +126,26 @@ fn until_trusted(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp) ->
 }
 
 fn good(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp) {
-    believe(path, tcp);
+    confirm(path, tcp);
     send(startup, path, tcp, SEGS);
     finish(startup, path, tcp, 0);
 }
 
 fn lossy(startup: &mut Startup, path: &mut pl_path, tcp: &mut pl_tcp) {
-    believe(path, tcp);
+    confirm(path, tcp);
     send(startup, path, tcp, SEGS - 10);
     finish(startup, path, tcp, 10);
 }
 
 /// Each time it tries what the others leave, and each try costs all of them a round trip.
 #[test]
-fn a_path_that_loses_again_as_soon_as_it_is_trusted_is_trusted_later() {
+fn a_path_that_loses_again_at_once_stays_wary_for_longer() {
     let (mut startup, mut path, mut tcp) = after_a_loss();
     for starts in [32, 128, 512, 512] {
-        assert_eq!(until_trusted(&mut startup, &mut path, &mut tcp), starts);
+        assert_eq!(
+            starts_until_recovered(&mut startup, &mut path, &mut tcp),
+            starts
+        );
         for _ in 0..starts - 1 {
             good(&mut startup, &mut path, &mut tcp);
         }
@@ -151,11 +154,14 @@ fn a_path_that_loses_again_as_soon_as_it_is_trusted_is_trusted_later() {
 }
 
 #[test]
-fn a_path_that_was_trusted_for_as_long_is_judged_anew() {
+fn a_path_that_was_not_wary_for_as_long_is_judged_anew() {
     let (mut startup, mut path, mut tcp) = after_a_loss();
-    until_trusted(&mut startup, &mut path, &mut tcp);
+    starts_until_recovered(&mut startup, &mut path, &mut tcp);
     lossy(&mut startup, &mut path, &mut tcp);
-    assert_eq!(until_trusted(&mut startup, &mut path, &mut tcp), 128);
+    assert_eq!(
+        starts_until_recovered(&mut startup, &mut path, &mut tcp),
+        128
+    );
     for _ in 0..128 {
         good(&mut startup, &mut path, &mut tcp);
     }
@@ -164,7 +170,7 @@ fn a_path_that_was_trusted_for_as_long_is_judged_anew() {
 }
 
 #[test]
-fn a_loss_before_it_is_trusted_begins_the_count_again() {
+fn a_loss_on_a_wary_path_restarts_the_count() {
     let (mut startup, mut path, mut tcp) = after_a_loss();
     good(&mut startup, &mut path, &mut tcp);
     lossy(&mut startup, &mut path, &mut tcp);

@@ -232,7 +232,7 @@ fn a_capped_connection_gives_way_and_an_undo_gives_back() {
 }
 
 #[test]
-fn what_the_base_takes_back_by_itself_is_its_own() {
+fn a_reduction_by_the_base_is_kept() {
     let mut connection = Connection::new(500);
     connection.send(&cap(100));
     // The kernel's restart after idle.
@@ -402,7 +402,7 @@ proptest! {
     /// A cap is never exceeded; nothing is lifted in recovery; the effective cwnd more than
     /// doubles in no round trip beyond the base's own; nothing is zero.
     #[test]
-    fn what_always_holds(first in 1..2000u32, events in prop::collection::vec(event(), 1..100)) {
+    fn invariants_hold_for_all_events(first in 1..2000u32, events in prop::collection::vec(event(), 1..100)) {
         let mut connection = Connection::new(first);
         for (event, later_us) in events {
             connection.now_us += later_us;

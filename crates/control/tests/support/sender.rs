@@ -206,8 +206,8 @@ impl Sender {
         }
     }
 
-    /// As `obey()` of the kernel side.
-    fn obey(&mut self, orders: &pl_orders) {
+    /// As `apply()` of the kernel side.
+    fn apply(&mut self, orders: &pl_orders) {
         if orders.cwnd != 0 {
             self.cwnd = orders.cwnd;
             self.window.set();
@@ -237,7 +237,7 @@ impl Sender {
         // Pacing was looked at before.
         self.law
             .before_send_in_turn(turn, policy, &tcp, true, &mut orders);
-        self.obey(&orders);
+        self.apply(&orders);
     }
 
     /// As `bound()` of the kernel side: the last word.
@@ -497,7 +497,7 @@ impl Sender {
                 if self.law.waits() || self.law.has_turn() {
                     self.law.on_ack_in_turn(turn, &tcp, &mut orders);
                 }
-                self.obey(&orders);
+                self.apply(&orders);
             }
             if losses && !self.recovering {
                 let base = (self.cwnd / 2).max(2);
