@@ -7,7 +7,7 @@ use paceline_abi::{
 };
 
 #[test]
-fn a_policy_lies_in_memory_as_the_header_says() {
+fn a_policy_has_the_memory_layout_of_the_header() {
     let policy = pl_policy {
         base: pl_base::PL_BASE_CUBIC as u8,
         target: pl_target::PL_TARGET_DELIVERY_RATE as u8,

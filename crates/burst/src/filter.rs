@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_would_be_right() {
+    fn an_error_names_the_right_form() {
         for (text, wanted) in [
             ("tcp 5001", "\"5001\" is not a filter term"),
             ("port", "followed by a number or a range"),

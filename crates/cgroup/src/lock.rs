@@ -250,7 +250,7 @@ mod tests {
 ";
 
     #[test]
-    fn the_holder_is_told_from_those_who_wait() {
+    fn only_the_holder_of_a_lock_is_listed() {
         assert_eq!(holders_in(LOCKS, "00:1c:1"), [812]);
         assert!(holders_in(LOCKS, "00:1d:1").is_empty());
         let waiting = &LOCKS[LOCKS.find("3: ->").unwrap()..];

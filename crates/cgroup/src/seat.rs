@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_one_is_divided_as_ever() {
+    fn similar_paths_are_no_step_of_slurm() {
         for path in [
             "/sys/fs/cgroup/user.slice/user-1000.slice/session-2.scope",
             "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/step_0/slurm",

@@ -33,7 +33,7 @@ const MOST_DROPS: usize = 1 << 20;
 /// Most bins of a direction: more than a day of milliseconds, 400 MB each.
 const MOST_BINS: u64 = 100_000_000;
 /// Interval of the terminal's updates, and of checks for Ctrl-C.
-const TELL: Duration = Duration::from_millis(100);
+const REFRESH: Duration = Duration::from_millis(100);
 
 /// Arguments of `paceline emulate`.
 #[derive(ClapArgs, Debug)]
@@ -345,26 +345,26 @@ fn observe(args: &RunArgs) -> Result<Observe> {
 fn wait(emulator: &Emulator, length: Option<Duration>) {
     let start = Instant::now();
     let bar = std::io::stderr().is_terminal().then(|| bar(length));
-    let mut told = (Instant::now(), Report::default());
+    let mut last = (Instant::now(), Report::default());
     while !STOP.load(Ordering::Relaxed) && length.is_none_or(|length| start.elapsed() < length) {
-        let left = length.map_or(TELL, |length| length.saturating_sub(start.elapsed()));
-        std::thread::sleep(TELL.min(left));
+        let left = length.map_or(REFRESH, |length| length.saturating_sub(start.elapsed()));
+        std::thread::sleep(REFRESH.min(left));
         let Some(bar) = &bar else { continue };
-        if told.0.elapsed() < Duration::from_secs(1) {
+        if last.0.elapsed() < Duration::from_secs(1) {
             continue;
         }
         let Ok(report) = emulator.report() else {
             break;
         };
-        let seconds = told.0.elapsed().as_secs_f64();
+        let seconds = last.0.elapsed().as_secs_f64();
         let rate = |now: &DirectionReport, before: &DirectionReport| {
             (now.carried.bytes - before.carried.bytes) as f64 * 8.0 / 1e6 / seconds
         };
         bar.set_position(start.elapsed().as_secs());
         bar.set_message(format!(
             "{:.1} Mbit/s forward, {:.1} back; dropped {}, late by {} us (99th percentile)",
-            rate(&report.forward, &told.1.forward),
-            rate(&report.reverse, &told.1.reverse),
+            rate(&report.forward, &last.1.forward),
+            rate(&report.reverse, &last.1.reverse),
             report.forward.dropped.packets + report.reverse.dropped.packets,
             report
                 .forward
@@ -373,7 +373,7 @@ fn wait(emulator: &Emulator, length: Option<Duration>) {
                 .max(report.reverse.recent_lateness.p99_ns)
                 / 1_000,
         ));
-        told = (Instant::now(), report);
+        last = (Instant::now(), report);
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();

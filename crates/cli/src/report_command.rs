@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clear_difference_is_told_with_its_interval() {
+    fn a_clear_difference_is_shown_with_its_interval() {
         let text = readable(&record(500), 200);
         assert!(text.contains("16 KiB to 64 KiB"), "{text}");
         assert!(text.contains("9,500 of 8.0 ms"), "{text}");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_bursts_are_said_to_be_too_few() {
+    fn too_few_bursts_are_reported() {
         let text = readable(&record(LEAST_BURSTS - 1), 200);
         assert!(text.contains("too few bursts: 30 of each"), "{text}");
         assert!(!text.contains("all sizes"), "{text}");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_not_told_as_an_effect() {
+    fn a_random_difference_is_not_reported_as_an_effect() {
         let mut even = record(40);
         even.trials[0].held_out = arm_of(40, 8_010);
         let text = readable(&even, 200);

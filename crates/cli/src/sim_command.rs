@@ -12,7 +12,7 @@ use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use paceline_simulator::scenario::Scenario;
 use paceline_simulator::study::{self, Report, Selection, Settings, Swept};
-use paceline_simulator::sweep::{Shard, Step, Told};
+use paceline_simulator::sweep::{OnStep, Shard, Step};
 
 use crate::trusted_path;
 
@@ -132,11 +132,11 @@ fn out(asked: Option<&PathBuf>, name: &str) -> Result<PathBuf> {
 }
 
 impl Common {
-    fn settings<'a>(&self, told: &'a Told<'a>) -> Settings<'a> {
+    fn settings<'a>(&self, on_step: &'a OnStep<'a>) -> Settings<'a> {
         Settings {
             seed: self.seed,
             jobs: self.jobs,
-            told,
+            on_step,
             stop: &stopped,
         }
     }
@@ -150,9 +150,9 @@ fn run_point(args: &RunArgs) -> Result<ExitCode> {
         seeds: args.seeds,
     };
     let (began, speed) = (Instant::now(), Speed::default());
-    let told = |step: Step| speed.add(step.events, step.transmissions);
-    let report = study::run(&scenario, selection, args.common.settings(&told))?;
-    speed.tell(began);
+    let on_step = |step: Step| speed.add(step.events, step.transmissions);
+    let report = study::run(&scenario, selection, args.common.settings(&on_step))?;
+    speed.print(began);
     let directory = out(args.common.out.as_ref(), &scenario.name)?;
     finish(&report, &directory, args.common.json)
 }
@@ -163,7 +163,7 @@ fn run_sweep(args: &SweepArgs) -> Result<ExitCode> {
     let directory = out(args.common.out.as_ref(), &scenario.name)?;
     let progress = progress();
     let (began, speed) = (Instant::now(), Speed::default());
-    let told = |step: Step| {
+    let on_step = |step: Step| {
         progress.set_length(step.runs as u64);
         if step.events == 0 {
             // Runs of an earlier time say nothing of the speed of this one.
@@ -174,10 +174,10 @@ fn run_sweep(args: &SweepArgs) -> Result<ExitCode> {
         }
         speed.add(step.events, step.transmissions);
     };
-    let swept = study::sweep(&scenario, shard, &directory, args.common.settings(&told));
+    let swept = study::sweep(&scenario, shard, &directory, args.common.settings(&on_step));
     progress.finish_and_clear();
     let swept = swept?;
-    speed.tell(began);
+    speed.print(began);
     match swept {
         Swept::Whole(report) => finish(&report, &directory, args.common.json),
         Swept::Part { runs } => {
@@ -255,7 +255,7 @@ impl Speed {
             .fetch_add(transmissions, Ordering::Relaxed);
     }
 
-    fn tell(&self, began: Instant) {
+    fn print(&self, began: Instant) {
         let seconds = began.elapsed().as_secs_f64();
         let millions = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / 1e6;
         let (events, packets) = (millions(&self.events), millions(&self.transmissions));

@@ -47,7 +47,7 @@ impl Through {
             }
             Some(_) => {}
         }
-        let (inside, told) = pipe().context("a pipe")?;
+        let (inside, ready) = pipe().context("a pipe")?;
         let (go, permit) = pipe().context("a pipe")?;
         let refused = Arc::default();
         let (peer, error) = (peer.to_owned(), Arc::clone(&refused));
@@ -58,7 +58,7 @@ impl Through {
             })
             .context("a thread")?;
         Ok(Self {
-            pipes: (told, go),
+            pipes: (ready, go),
             refused,
         })
     }

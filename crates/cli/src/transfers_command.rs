@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use paceline_input::units::Rate;
 
 use crate::output;
-use crate::transfer::{all, directory, streams, tell, Change, Record, State};
+use crate::transfer::{all, directory, send_change, streams, Change, Record, State};
 
 /// How often `--watch` shows them.
 const WATCH: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 rate: change.rate.clone(),
                 stop: false,
             };
-            tell(&running(id)?.about.id, &change)?;
+            send_change(&running(id)?.about.id, &change)?;
             return Ok(ExitCode::SUCCESS);
         }
         None => {}
@@ -135,7 +135,7 @@ fn stop(record: &Record) -> Result<()> {
         stop: true,
         ..Change::default()
     };
-    let Err(error) = tell(&record.about.id, &change) else {
+    let Err(error) = send_change(&record.about.id, &change) else {
         return Ok(());
     };
     tracing::info!("{error:#}");

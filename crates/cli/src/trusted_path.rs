@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_change_is_no_place_for_root() {
+    fn root_refuses_paths_that_others_can_change() {
         let place = tempfile::tempdir().expect("a directory");
         let root = place.path().canonicalize().expect("it is there");
         let path = |name: &str| root.join(name);
@@ -184,8 +184,8 @@ mod tests {
         for (mode, refused) in [(0o777, true), (0o1777, false), (0o755, false)] {
             fs::set_permissions(&open, fs::Permissions::from_mode(mode)).expect("ours");
             for way in ["open/results.json", "to-open/results.json"] {
-                let told = refusal(&path(way));
-                assert_eq!(told.is_some(), refused, "{mode:o}: {told:?}");
+                let error = refusal(&path(way));
+                assert_eq!(error.is_some(), refused, "{mode:o}: {error:?}");
             }
         }
     }
@@ -202,8 +202,8 @@ mod tests {
         fs::create_dir(&theirs).expect("made");
         symlink("/etc", &link).expect("made");
         std::os::unix::fs::lchown(&link, Some(STRANGER), None).expect("root may");
-        let told = refusal(&link).expect("refused");
-        assert!(told.contains(&format!("user {STRANGER}")), "{told}");
+        let error = refusal(&link).expect("refused");
+        assert!(error.contains(&format!("user {STRANGER}")), "{error}");
         chown(&theirs, Some(STRANGER), None).expect("root may");
         assert!(refusal(&theirs.join("new")).is_some());
         assert!(refusal(Path::new("/")).is_none());

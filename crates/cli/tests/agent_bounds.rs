@@ -218,7 +218,7 @@ fn deny(command: &mut Command, call: libc::c_long) {
 }
 
 #[test]
-fn what_a_host_denies_is_said_before_the_command_starts() {
+fn denied_system_calls_are_reported_before_the_command_starts() {
     let Some(_alone) = alone() else {
         return;
     };

@@ -123,7 +123,7 @@ fn assert_no_ecn(packets: &[Packet]) {
 }
 
 #[test]
-fn acks_cover_as_many_segments_as_the_policy_says() {
+fn acks_cover_as_many_segments_as_the_policy_sets() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -186,7 +186,7 @@ fn a_job_in_a_job_holds_acks_once() {
 }
 
 #[test]
-fn what_ends_a_message_is_acknowledged_though_acks_are_held() {
+fn the_end_of_a_message_is_acknowledged_though_acks_are_held() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -381,7 +381,7 @@ fn a_fixed_window_is_no_groups_to_bound() {
 }
 
 #[test]
-fn a_connection_of_ecn_keeps_its_flags_and_status_says_so() {
+fn an_ecn_connection_keeps_its_flags_and_status_shows_it() {
     let Some(_alone) = alone() else {
         return;
     };

@@ -198,7 +198,7 @@ fn captured(path: &Path) -> Vec<(u32, u128, u32)> {
 }
 
 #[test]
-fn packets_take_what_was_asked_and_the_capture_says_so() {
+fn packets_take_the_requested_time_and_the_capture_shows_it() {
     if !is_root() {
         return;
     }
@@ -294,9 +294,9 @@ fn a_running_link_is_changed_and_a_dead_ones_socket_is_replaced() {
     assert!(link.control.exists());
     // Who asks there is told, and the next link takes its place.
     let control = link.control.to_str().unwrap();
-    let told = output(&["emulate", "show", control]);
-    let told = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(told.contains("its process was killed"), "{told}");
+    let shown = output(&["emulate", "show", control]);
+    let shown = String::from_utf8_lossy(&shown.stderr).into_owned();
+    assert!(shown.contains("its process was killed"), "{shown}");
     let link = place.start(&options);
     // The same sockets: a process that another test starts may still hold the port of closed ones.
     greet(&sockets);
@@ -306,7 +306,7 @@ fn a_running_link_is_changed_and_a_dead_ones_socket_is_replaced() {
 }
 
 #[test]
-fn what_cannot_be_is_one_clear_error() {
+fn each_invalid_argument_is_one_clear_error() {
     if !is_root() {
         return;
     }
@@ -359,7 +359,7 @@ fn what_cannot_be_is_one_clear_error() {
 }
 
 #[test]
-fn where_nobody_can_steer_the_link_nothing_half_written_stays() {
+fn without_a_control_socket_no_partial_file_is_left() {
     if !is_root() {
         return;
     }

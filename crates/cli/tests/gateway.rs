@@ -33,19 +33,19 @@ impl Running {
             .spawn()
             .expect("paceline");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let mut said = Vec::new();
-        while said.len() < sockets {
+        let mut found = Vec::new();
+        while found.len() < sockets {
             let line = lines.next().expect("a line").expect("text");
             if let Some((name, rest)) = line.split_once(" at ") {
                 let address = rest.split(' ').next().expect("an address");
-                said.push((name.to_owned(), address.parse().expect("an address")));
+                found.push((name.to_owned(), address.parse().expect("an address")));
             }
         }
         // It must not fill its pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self {
             child,
-            sockets: said,
+            sockets: found,
         }
     }
 
@@ -164,9 +164,9 @@ impl Pair {
         let socks = self.near.as_ref().expect("it runs").sockets[0].1;
         let mut client = TcpStream::connect(socks).expect("it listens");
         client.set_read_timeout(Some(PATIENCE)).expect("set");
-        let mut said = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
-        said.extend(to.port().to_be_bytes());
-        client.write_all(&said).expect("sent");
+        let mut request = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
+        request.extend(to.port().to_be_bytes());
+        client.write_all(&request).expect("sent");
         let mut answer = [0; 12];
         client.read_exact(&mut answer).expect("an answer");
         assert_eq!(answer[..6], [5, 0, 5, 0, 0, 1]);
@@ -221,7 +221,7 @@ fn a_killed_gateway_is_a_reset_and_never_a_clean_end() {
 }
 
 #[test]
-fn status_and_check_say_what_is_there() {
+fn status_and_check_show_the_connections() {
     let pair = Pair::new();
     let (mut client, mut server) = pair.connection();
     send_half(&mut client, &mut server);
@@ -248,13 +248,16 @@ fn status_and_check_say_what_is_there() {
     )
     .expect("ours");
     let refused = paceline(pair.path(), &["gateway", "check", "--config", "bad.toml"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("bad.toml:3:10: peer.y.memory"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("bad.toml:3:10: peer.y.memory"), "{stderr}");
     let none = paceline(pair.path(), &["gateway", "status", "--socket", "none.sock"]);
     assert_eq!(none.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&none.stderr).into_owned();
-    assert!(said.contains("no process listens on this socket"), "{said}");
+    let stderr = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(
+        stderr.contains("no process listens on this socket"),
+        "{stderr}"
+    );
 }
 
 /// Both gateways are told another time of day, as if somebody had set their hosts' clocks.
@@ -340,10 +343,10 @@ fn doctor_looks_at_what_a_gateway_uses_and_at_the_path() {
         is_root && checked.status.success(),
         "{found} {checked:?}"
     );
-    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
-    let waits = said.contains("connects wait for their destination");
+    let stdout = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let waits = stdout.contains("connects wait for their destination");
     let (level, found) = seen("gateway connect");
-    assert_eq!(level == "ok", waits, "{found} {said}");
+    assert_eq!(level == "ok", waits, "{found} {stdout}");
     pair.far.take().expect("it runs").kill();
     let (level, found) = checks(&pair)("gateway path");
     assert_eq!(

@@ -41,7 +41,7 @@ fn a_command_in_the_guest_is_as_one_here() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
+fn a_missing_program_is_reported() {
     if !has_qemu() {
         return;
     }

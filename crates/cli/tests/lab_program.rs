@@ -87,7 +87,7 @@ impl Place {
 
     /// What a run that fails says.
     fn error(&self, program: &str) -> String {
-        told(self.start(program, CUBIC)).1
+        finish(self.start(program, CUBIC)).1
     }
 
     fn results(&self) -> Value {
@@ -104,7 +104,7 @@ impl Place {
 }
 
 /// Exit status and standard error.
-fn told(run: Child) -> (Option<i32>, String) {
+fn finish(run: Child) -> (Option<i32>, String) {
     let output = run.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), errors)
@@ -182,7 +182,7 @@ fn a_program_runs_under_each_variant_and_its_phases_are_seen() {
         std::thread::sleep(Duration::from_millis(50));
     }
     fs::write(place.path("go"), "").unwrap();
-    let (code, errors) = told(run);
+    let (code, errors) = finish(run);
     // Invalid, where this machine was too busy, is not what is asked here.
     assert!(matches!(code, Some(0 | 3)), "{errors}");
 
@@ -228,7 +228,7 @@ const CLIENT: &str = "command = [\"python3\", \"-c\", \"import urllib.request as
 const ANSWER: &str = "result = { times = { answer = \"Answer\" } }\n";
 
 #[test]
-fn a_server_has_the_policy_and_its_client_says_the_results() {
+fn a_server_has_the_policy_and_its_client_prints_the_results() {
     let Some(place) = Place::new() else { return };
     let Some(_alone) = alone() else {
         return;
@@ -236,7 +236,7 @@ fn a_server_has_the_policy_and_its_client_says_the_results() {
     let programs = format!("{SERVER}{CLIENT}{ANSWER}");
     let run = place.start(&programs, &format!("{PACELINE}{CUBIC}"));
     let of = run.id();
-    let (code, errors) = told(run);
+    let (code, errors) = finish(run);
     assert!(matches!(code, Some(0 | 3)), "{errors}");
     let results = place.results();
     for variant in ["paceline", "cubic"] {
@@ -273,7 +273,7 @@ fn a_server_has_the_policy_and_its_client_says_the_results() {
 }
 
 #[test]
-fn what_goes_wrong_is_one_error() {
+fn each_failure_is_one_error() {
     let Some(place) = Place::new() else { return };
     let Some(_alone) = alone() else {
         return;
@@ -341,7 +341,7 @@ fn an_end_before_the_programs_leaves_nothing() {
         wait_until("the ranks start", || ranks(of) == RANKS);
         // SAFETY: a plain call; the process has not been waited for.
         unsafe { libc::kill(of as i32, signal) };
-        let (_, errors) = told(run);
+        let (_, errors) = finish(run);
         assert_eq!(
             errors.contains("interrupted"),
             signal == libc::SIGINT,

@@ -111,8 +111,8 @@ fn files_move_between_the_hosts_of_a_lab() {
     let run = lab(place.path()).output().unwrap();
     assert!(!files.exists(), "the next run removes {}", files.display());
     // 3: a busy machine, on which figures say nothing.
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(matches!(run.status.code(), Some(0 | 3)), "{said}");
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{stderr}");
     let results: Value = serde_json::from_slice(&run.stdout).expect("results");
     for variant in ["cubic", "paceline"] {
         let metrics = &results["variants"][variant];

@@ -53,10 +53,10 @@ fn hosts_reach_each_other_as_far_as_the_link_is_long() {
         }
     }
     // By its name, and the way it is meant to go: what near0 sends is counted there.
-    let told = lab.shell("near0", "getent ahostsv4 far1");
+    let result = lab.shell("near0", "getent ahostsv4 far1");
     assert!(
-        text(&told.stdout).starts_with(&address("far1", "ipv4")),
-        "{told:?}"
+        text(&result.stdout).starts_with(&address("far1", "ipv4")),
+        "{result:?}"
     );
     let state = lab.state();
     assert!(state["wans"][0]["forward"]["traffic"]["carried_bytes"].as_u64() > Some(200_000));
@@ -64,7 +64,7 @@ fn hosts_reach_each_other_as_far_as_the_link_is_long() {
 }
 
 #[test]
-fn what_was_asked_for_is_read_back() {
+fn requested_settings_are_read_back() {
     if !is_root() {
         return;
     }
@@ -91,12 +91,12 @@ fn what_was_asked_for_is_read_back() {
     }
     let key = "net.ipv4.tcp_slow_start_after_idle";
     assert_eq!(state["sysctl"][key]["read"], "0");
-    let told = lab.shell("far1", &format!("cat /proc/sys/{}", key.replace('.', "/")));
-    assert_eq!(text(&told.stdout), "0\n");
+    let result = lab.shell("far1", &format!("cat /proc/sys/{}", key.replace('.', "/")));
+    assert_eq!(text(&result.stdout), "0\n");
     // The page shows the same.
     let page = std::env::temp_dir().join(format!("{}.html", lab.name));
-    let told = output(&["lab", "show", &lab.name, "--page", page.to_str().unwrap()]);
-    assert!(told.status.success(), "{told:?}");
+    let result = output(&["lab", "show", &lab.name, "--page", page.to_str().unwrap()]);
+    assert!(result.status.success(), "{result:?}");
     let html = std::fs::read_to_string(&page).unwrap();
     std::fs::remove_file(&page).unwrap();
     for shown in ["<svg", "near-far", "200 Mbit/s", "far1", key, "64 KiB"] {
@@ -179,22 +179,22 @@ fn exec_is_the_command() {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(b"in\n").unwrap();
-    let told = child.wait_with_output().unwrap();
-    assert_eq!(told.status.code(), Some(7));
-    assert_eq!(text(&told.stdout), "in\nnear1\n");
-    assert_eq!(text(&told.stderr), "wrong\n");
+    let result = child.wait_with_output().unwrap();
+    assert_eq!(result.status.code(), Some(7));
+    assert_eq!(text(&result.stdout), "in\nnear1\n");
+    assert_eq!(text(&result.stderr), "wrong\n");
 
     // No process of ours is between the caller and the command.
-    let told = lab.shell("near1", "kill -TERM $$");
-    assert_eq!(told.status.signal(), Some(libc::SIGTERM));
+    let result = lab.shell("near1", "kill -TERM $$");
+    assert_eq!(result.status.signal(), Some(libc::SIGTERM));
     // The caller's directory, and its cgroups, so that jobs can be made inside.
     let directory = std::env::current_dir().unwrap();
-    let told = lab.shell(
+    let result = lab.shell(
         "far",
         "pwd; grep -c cgroup2 /proc/self/mountinfo; ls /sys/class/net",
     );
-    let told = text(&told.stdout);
-    let lines: Vec<&str> = told.lines().collect();
+    let result = text(&result.stdout);
+    let lines: Vec<&str> = result.lines().collect();
     assert_eq!(lines[0], directory.to_str().unwrap());
     assert_ne!(lines[1], "0");
     assert_eq!(lines[2..], ["lo", "port0", "port1", "switch", "wan0"]);
@@ -216,11 +216,11 @@ fn exec_is_the_command() {
     assert_eq!(code(&["no-such-program"]), Some(127));
     assert_eq!(code(&["/"]), Some(126));
     let inside = [env!("CARGO_BIN_EXE_paceline"), "lab", "down"];
-    let told = lab.command("near0").args(inside).output().unwrap();
-    assert!(text(&told.stderr).contains("from outside"), "{told:?}");
-    let told = lab.command("nowhere").arg("true").output().unwrap();
-    assert_eq!(told.status.code(), Some(125));
-    let message = text(&told.stderr);
+    let result = lab.command("near0").args(inside).output().unwrap();
+    assert!(text(&result.stderr).contains("from outside"), "{result:?}");
+    let result = lab.command("nowhere").arg("true").output().unwrap();
+    assert_eq!(result.status.code(), Some(125));
+    let message = text(&result.stderr);
     assert!(
         message.contains("\"nowhere\"; it has near0, near1, far0"),
         "{message}"
@@ -249,25 +249,25 @@ fn several_labs_share_nothing() {
         names.contains(&one.name) && names.contains(&two.name),
         "{names}"
     );
-    let told = output(&["lab", "exec", "near0", "--", "true"]);
-    assert_eq!(told.status.code(), Some(125));
+    let result = output(&["lab", "exec", "near0", "--", "true"]);
+    assert_eq!(result.status.code(), Some(125));
     assert!(
-        text(&told.stderr).contains("several labs are up"),
-        "{told:?}"
+        text(&result.stderr).contains("several labs are up"),
+        "{result:?}"
     );
     let file = TopologyFile::new(&format!("{}-again", one.name), TWO_CLUSTERS);
-    let told = output(&["lab", "up", file.path(), "--name", &one.name]);
-    assert_eq!(told.status.code(), Some(1));
-    assert!(text(&told.stderr).contains("is already up"), "{told:?}");
+    let result = output(&["lab", "up", file.path(), "--name", &one.name]);
+    assert_eq!(result.status.code(), Some(1));
+    assert!(text(&result.stderr).contains("is already up"), "{result:?}");
 
     let namespaces = lab::namespaces(&two.state());
     two.down();
     assert_nothing_is_left(&two.name, &namespaces, "down");
     assert!(reaches(&one));
     // Not there any more: success, which says so.
-    let told = output(&["lab", "down", &two.name]);
-    assert!(told.status.success(), "{told:?}");
-    assert!(text(&told.stdout).contains(&format!("no lab {} was up", two.name)));
+    let result = output(&["lab", "down", &two.name]);
+    assert!(result.status.success(), "{result:?}");
+    assert!(text(&result.stdout).contains(&format!("no lab {} was up", two.name)));
     server.end();
 }
 
@@ -286,7 +286,10 @@ fn of_two_with_one_name_one_comes_up() {
     };
     let both = [start(), start()].map(|child| child.wait_with_output().unwrap());
     let _lab = Lab { name };
-    let losers: Vec<_> = both.iter().filter(|told| !told.status.success()).collect();
+    let losers: Vec<_> = both
+        .iter()
+        .filter(|result| !result.status.success())
+        .collect();
     assert_eq!(losers.len(), 1, "{both:?}");
     assert!(
         text(&losers[0].stderr).contains("is already up"),
@@ -296,14 +299,14 @@ fn of_two_with_one_name_one_comes_up() {
 
 /// Wherever it fails, nothing is there afterwards.
 #[test]
-fn what_is_wrong_is_said_and_nothing_is_left() {
+fn errors_are_reported_and_nothing_is_left() {
     let name = lab::name("wrong");
     let message = |from: &str, to: &str, code: i32| {
         assert!(TWO_CLUSTERS.contains(from), "{from}");
         let file = TopologyFile::new(&name, &TWO_CLUSTERS.replacen(from, to, 1));
-        let told = output(&["lab", "up", file.path(), "--name", &name]);
-        assert_eq!(told.status.code(), Some(code), "{told:?}");
-        text(&told.stderr)
+        let result = output(&["lab", "up", file.path(), "--name", &name]);
+        assert_eq!(result.status.code(), Some(code), "{result:?}");
+        text(&result.stderr)
     };
     let unknown = message("hosts = 2", "host = 2", 2);
     assert!(
@@ -315,10 +318,10 @@ fn what_is_wrong_is_said_and_nothing_is_left() {
         bare.contains(":17:17: wan.one_way_delay: 5 has no unit") && bare.contains("10ms"),
         "{bare}"
     );
-    let told = output(&["lab", "up", "/no/such/file.toml"]);
+    let result = output(&["lab", "up", "/no/such/file.toml"]);
     assert!(
-        text(&told.stderr).contains("cannot read the topology"),
-        "{told:?}"
+        text(&result.stderr).contains("cannot read the topology"),
+        "{result:?}"
     );
     if !is_root() {
         return;
@@ -328,11 +331,11 @@ fn what_is_wrong_is_said_and_nothing_is_left() {
     assert!(refused.contains("no_such_setting in near0"), "{refused}");
     assert_nothing_is_left(&name, &[], "refused");
     assert_eq!((settings(), interfaces()), before);
-    let told = output(&["lab", "exec", "--lab", &name, "near0", "--", "true"]);
-    assert_eq!(told.status.code(), Some(125));
+    let result = output(&["lab", "exec", "--lab", &name, "near0", "--", "true"]);
+    assert_eq!(result.status.code(), Some(125));
     assert!(
-        text(&told.stderr).contains(&format!("no lab \"{name}\" is up")),
-        "{told:?}"
+        text(&result.stderr).contains(&format!("no lab \"{name}\" is up")),
+        "{result:?}"
     );
 }
 
@@ -356,16 +359,19 @@ fn ranks_are_spread(library: &str) {
         command.args(["lab", "mpirun", "--lab", &lab.name, "--mpi", library]);
         command.args(words).output().unwrap()
     };
-    let told = mpirun(&["-np", "6", "--", "hostname"]);
-    assert!(told.status.success(), "{told:?}");
-    let names = text(&told.stdout);
+    let result = mpirun(&["-np", "6", "--", "hostname"]);
+    assert!(result.status.success(), "{result:?}");
+    let names = text(&result.stdout);
     let mut names: Vec<&str> = names.lines().collect();
     names.sort_unstable();
     assert_eq!(names, ["far0", "far1", "near0", "near0", "near1", "near1"]);
 
-    let told = mpirun(&["-np", "2", "hostname"]);
-    assert_eq!(told.status.code(), Some(125));
-    assert!(text(&told.stderr).contains("-np 8 -- ./prog"), "{told:?}");
+    let result = mpirun(&["-np", "2", "hostname"]);
+    assert_eq!(result.status.code(), Some(125));
+    assert!(
+        text(&result.stderr).contains("-np 8 -- ./prog"),
+        "{result:?}"
+    );
     assert_ne!(mpirun(&["-np", "2", "--", "false"]).status.code(), Some(0));
 }
 
@@ -376,7 +382,7 @@ fn is_installed(library: &str) -> bool {
     let installed = command
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .output()
-        .is_ok_and(|told| told.status.success());
+        .is_ok_and(|result| result.status.success());
     if !installed {
         let is_ci = std::env::var("CI").as_deref() == Ok("true");
         assert!(!is_ci, "in CI both MPI libraries must be installed");

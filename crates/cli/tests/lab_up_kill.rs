@@ -182,8 +182,8 @@ fn the_next_command_ends_what_a_killed_keeper_left() {
         std::thread::yield_now();
     }
     assert!(marked());
-    let told = common::output(&["lab", "list"]);
-    assert!(told.status.success(), "{told:?}");
+    let listed = common::output(&["lab", "list"]);
+    assert!(listed.status.success(), "{listed:?}");
     assert!(!inside.wait().unwrap().success());
     assert_nothing_is_left(&lab.name, &namespaces, "after list");
 }

@@ -156,10 +156,10 @@ fn followed(library: Library) {
             command.env("PACELINE_MPI", "off");
         }
         let mut run = command.spawn().unwrap();
-        let mut said = BufReader::new(run.stdout.take().unwrap()).lines();
+        let mut stdout = BufReader::new(run.stdout.take().unwrap()).lines();
         let ranks: Vec<u64> = (0..RANKS)
             .map(|_| {
-                let line = said.next().expect("a rank's number").unwrap();
+                let line = stdout.next().expect("a rank's number").unwrap();
                 line.parse().unwrap()
             })
             .collect();

@@ -6,7 +6,7 @@ mod common;
 use std::time::Instant;
 
 use common::guest::{tests_in_guest, UNRELEASED};
-use common::setting::{complained, connected, id_of, job_of, key, of_all, said, set};
+use common::setting::{connected, id_of, job_of, key, of_all, set, stderr, stdout};
 use common::{
     alone, connect, output, paceline, status, transfer, transfer_on_all, Net, Peer, PolicyFile,
     SERVER4,
@@ -35,7 +35,7 @@ fn a_thousand_running_connections_change_and_none_breaks() {
         "rto.least: 1ms is",
         "window.initial: 0 is",
     ] {
-        assert!(complained(&refused).contains(part), "{refused:?}");
+        assert!(stderr(&refused).contains(part), "{refused:?}");
     }
     let after = job_of(&client);
     assert_eq!(after["generation"], 0);
@@ -50,7 +50,7 @@ fn a_thousand_running_connections_change_and_none_breaks() {
     println!("{CONNECTIONS} connections in {:?}", begin.elapsed());
     assert!(changed.status.success(), "{changed:?}");
     assert_eq!(
-        said(&changed),
+        stdout(&changed),
         format!(
             "rto.least: tick -> 16ms (new connections only)\n\
              ack.delay: tick -> 12ms\n\
@@ -104,17 +104,17 @@ fn a_thousand_running_connections_change_and_none_breaks() {
     transfer(&mut other, &mut its_server, 1000);
 
     let same = set(&id, &["ack.delay=tick"]);
-    assert_eq!(said(&same), "no key has another value: policy lfn\n");
+    assert_eq!(stdout(&same), "no key has another value: policy lfn\n");
     // What was left out is told, too.
     let left_out = set(&id, &["ack=", "startup.initial_rate=1gbit"]);
     assert!(
-        said(&left_out)
+        stdout(&left_out)
             .starts_with("startup.initial_rate: none -> 1gbit\nack.delay: tick -> the kernel's\n"),
         "{left_out:?}"
     );
     let job = job_of(&client);
     assert_eq!(key(&job, "ack.delay"), (Value::Null, "set".into()));
-    let shown = said(&output(&["status"]));
+    let shown = stdout(&output(&["status"]));
     let words: Vec<Vec<&str>> = shown
         .lines()
         .map(|line| line.split_whitespace().take(4).collect())
@@ -238,7 +238,7 @@ fn a_group_stays_together() {
 }
 
 #[test]
-fn a_job_that_is_not_there_is_told() {
+fn a_missing_job_is_reported() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -249,7 +249,7 @@ fn a_job_that_is_not_there_is_told() {
     ] {
         let refused = set(arguments[0], &arguments[1..]);
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-        assert!(complained(&refused).contains(message), "{refused:?}");
+        assert!(stderr(&refused).contains(message), "{refused:?}");
     }
     for arguments in [
         &["1"][..],
@@ -290,9 +290,9 @@ fn a_killed_command_leaves_the_old_policy_or_the_new_one() {
             generation += 1;
         }
         // Any command goes on where it was killed.
-        let told = output(&["-v", "status"]);
-        let finished = complained(&told).contains("a killed command had changed the policy");
-        assert_eq!(finished, done, "{point}: {told:?}");
+        let shown = output(&["-v", "status"]);
+        let finished = stderr(&shown).contains("a killed command had changed the policy");
+        assert_eq!(finished, done, "{point}: {shown:?}");
         let job = job_of(&client);
         assert_eq!(key(&job, "ack.delay").0, delay.as_str(), "{point}");
         assert_eq!(job["generation"], generation, "{point}");

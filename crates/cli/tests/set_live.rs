@@ -11,12 +11,12 @@ use common::agent::{directory_of, Agent, GROUP, OTHER_USER, USER};
 use common::capture::Capture;
 use common::guest::{tests_in_guest, UNRELEASED};
 use common::noise::measured;
-use common::setting::{complained, connected, id_of, job_of, key, of_all, said, set};
+use common::setting::{connected, id_of, job_of, key, of_all, set, stderr, stdout};
 use common::{alone, connect, output, transfer, Net, PolicyFile, SERVER4};
 
 /// Quick and held ACKs, a fixed window: under way, and back.
 #[test]
-fn what_the_congestion_control_is_tuned_to_changes_under_way() {
+fn tuning_of_the_congestion_control_changes_on_running_connections() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -36,7 +36,7 @@ fn what_the_congestion_control_is_tuned_to_changes_under_way() {
     ] {
         let changed = set(&id, change);
         assert!(
-            said(&changed).contains("1 running connection changed"),
+            stdout(&changed).contains("1 running connection changed"),
             "{changed:?}"
         );
         transfer(&mut client, &mut server, 1_000_000);
@@ -191,7 +191,7 @@ fn the_ack_delay_of_a_running_connection_changes() {
         if let Some(change) = change {
             let changed = set(&id, &[change]);
             assert_eq!(
-                said(&changed),
+                stdout(&changed),
                 "ack.delay: 40ms -> 12ms\n1 running connection changed\n"
             );
         }
@@ -230,7 +230,7 @@ fn the_owner_sets_by_the_agent_what_is_harmless() {
     // By its id, and by its cgroup.
     let changed = ask(USER, &id, &["ack.delay=12ms", "rto.least=16ms"]);
     assert!(
-        said(&changed).contains("1 running connection changed"),
+        stdout(&changed).contains("1 running connection changed"),
         "{changed:?}"
     );
     let cgroup = directory_of(process);
@@ -256,7 +256,7 @@ fn the_owner_sets_by_the_agent_what_is_harmless() {
     ] {
         let refused = ask(user, &id, arguments);
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-        assert!(complained(&refused).contains(message), "{refused:?}");
+        assert!(stderr(&refused).contains(message), "{refused:?}");
     }
     let foreign = output(&["run", "--policy", "lfn", "--", "true"]);
     assert!(foreign.status.success());
@@ -276,12 +276,12 @@ fn the_owner_sets_by_the_agent_what_is_harmless() {
         .output()
         .unwrap();
     assert_eq!(alone.status.code(), Some(1));
-    let told = complained(&alone);
+    let message = stderr(&alone);
     assert!(
-        told.contains("paceline set needs root") && told.contains("nowhere/jobs.sock"),
-        "{told}"
+        message.contains("paceline set needs root") && message.contains("nowhere/jobs.sock"),
+        "{message}"
     );
-    assert_eq!(told.lines().count(), 1, "{told}");
+    assert_eq!(message.lines().count(), 1, "{message}");
     client.end();
     server.end();
 }
@@ -290,7 +290,7 @@ fn the_owner_sets_by_the_agent_what_is_harmless() {
 const IN_GUESTS: [&str; 4] = [
     "--exact",
     "the_ack_delay_of_a_running_connection_changes",
-    "what_the_congestion_control_is_tuned_to_changes_under_way",
+    "tuning_of_the_congestion_control_changes_on_running_connections",
     "acks_are_held_back_and_not_and_again",
 ];
 

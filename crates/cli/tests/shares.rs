@@ -97,7 +97,7 @@ fn number(job: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn who_takes_all_it_can_get_leaves_enough_to_others_and_is_told() {
+fn a_job_that_takes_all_resources_is_limited_and_warned() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -157,8 +157,8 @@ fn who_takes_all_it_can_get_leaves_enough_to_others_and_is_told() {
     assert_eq!(job["warnings"].as_array().unwrap().len(), 0, "{job}");
 
     // Who went without something is told, and what it had is everybody's again.
-    let said = one.end();
-    assert!(said.contains("groups_full"), "{said}");
+    let text = one.end();
+    assert!(text.contains("groups_full"), "{text}");
     two.end();
     let mut three = Program::job(&net, HOSTILE[0], &port);
     three.ask("far 0 100");
@@ -166,8 +166,8 @@ fn who_takes_all_it_can_get_leaves_enough_to_others_and_is_told() {
     let shown = three.shown();
     assert_eq!(number(&shown, "paths_used"), 101, "{shown}");
     assert_eq!(shown["warnings"].as_array().unwrap().len(), 0, "{shown}");
-    let said = three.end();
-    assert!(!said.contains("WARN"), "{said}");
+    let text = three.end();
+    assert!(!text.contains("WARN"), "{text}");
     client.end();
     peer.end();
     server.end();

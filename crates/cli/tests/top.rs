@@ -194,7 +194,7 @@ fn an_interval_that_is_no_live_view_is_refused() {
 }
 
 #[test]
-fn without_root_it_says_what_is_needed_and_draws_nothing() {
+fn without_root_an_error_names_what_is_needed_and_nothing_is_drawn() {
     let mut command = paceline();
     command.arg("top");
     if nix::unistd::geteuid().is_root() {

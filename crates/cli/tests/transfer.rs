@@ -155,17 +155,17 @@ fn with_tls_both_sides_know_each_other_or_nothing_is_sent() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_and_does_nothing() {
+fn a_dry_run_lists_the_changes_and_makes_none() {
     let scratch = Scratch::new();
     scratch.tree();
     scratch.write("to/tree/extra", 10);
     let dry = ["-n", "--delete", "from/tree", "localhost:@to"];
-    let said = text(&scratch.send(&dry).ok().stdout);
+    let stdout = text(&scratch.send(&dry).ok().stdout);
     assert!(
-        said.contains("would copy tree/large (3000001 bytes)"),
-        "{said}"
+        stdout.contains("would copy tree/large (3000001 bytes)"),
+        "{stdout}"
     );
-    assert!(said.contains("would delete tree/extra"), "{said}");
+    assert!(stdout.contains("would delete tree/extra"), "{stdout}");
     assert!(scratch.path("to/tree/extra").exists());
     assert!(!scratch.path("to/tree/large").exists());
     let into_nothing = scratch
@@ -177,7 +177,7 @@ fn a_dry_run_says_what_would_be_and_does_nothing() {
 }
 
 #[test]
-fn delete_and_filters_leave_what_they_are_told_to() {
+fn delete_and_filters_keep_what_they_exclude() {
     let scratch = Scratch::new();
     for name in ["keep.c", "drop.o", "build/x", "important.o"] {
         scratch.write(&format!("from/tree/{name}"), 100);
@@ -223,7 +223,7 @@ fn holes_stay_holes_and_are_not_sent() {
 }
 
 #[test]
-fn what_cannot_be_read_or_written_is_listed_and_the_rest_is_there() {
+fn unreadable_files_are_listed_and_the_others_are_copied() {
     let scratch = Scratch::new();
     scratch.tree();
     std::fs::create_dir_all(scratch.path("to/tree/large/in-the-way")).expect("ours");
@@ -236,10 +236,10 @@ fn what_cannot_be_read_or_written_is_listed_and_the_rest_is_there() {
 }
 
 #[test]
-fn wrong_usage_says_what_would_be_right() {
+fn usage_errors_name_the_right_form() {
     let scratch = Scratch::new();
     scratch.write("from/a", 10);
-    for (arguments, says) in [
+    for (arguments, message) in [
         (&["from/a"][..], "[USER@]HOST:DST"),
         (&["from/a", "to"], "cp"),
         (&["from/none", "localhost:@to"], "from/none"),
@@ -256,7 +256,7 @@ fn wrong_usage_says_what_would_be_right() {
             "paceline://",
         ),
     ] {
-        scratch.send(arguments).fails_with(2, says);
+        scratch.send(arguments).fails_with(2, message);
     }
     let no_shell = scratch.send(&["--ssh", "/no/such/ssh", "from/a", "localhost:@to"]);
     no_shell.fails_with(4, "/no/such/ssh");
@@ -351,8 +351,8 @@ fn after_kills_at_random_moments_the_same_command_ends_it() {
             child.wait().expect("it ends");
         }
         let ended = scratch.send(&command[..2]).ok();
-        let said = text(&ended.stdout);
-        resumed += u32::from(said.contains("from an earlier run"));
+        let stdout = text(&ended.stdout);
+        resumed += u32::from(stdout.contains("from an earlier run"));
         assert_same(&scratch.path("from/tree"), &scratch.path("to/tree"));
         assert_eq!(scratch.leftovers(), Vec::<String>::new(), "round {round}");
     }
@@ -360,7 +360,7 @@ fn after_kills_at_random_moments_the_same_command_ends_it() {
 }
 
 #[test]
-fn an_interrupted_command_says_so_and_transfers_knows_it() {
+fn an_interrupted_command_reports_it_and_transfers_lists_it() {
     let scratch = Scratch::new();
     scratch.write("from/huge", 60_000_000);
     let command = ["from/huge", "localhost:@to", "--rate", "40mbit", "--json"];
@@ -408,10 +408,10 @@ fn a_transfer_that_runs_takes_changes() {
         set(&[]).fails_with(2, "--streams");
         set(&["--rate", "none"]).ok();
         let ended = Ended(child.wait_with_output().expect("it ends")).ok();
-        let said = text(&ended.stdout);
+        let stdout = text(&ended.stdout);
         assert!(
-            !said.contains("stream_lost") && !said.contains("sent_again"),
-            "{said}"
+            !stdout.contains("stream_lost") && !stdout.contains("sent_again"),
+            "{stdout}"
         );
         assert_same(&scratch.path(from_here), &scratch.path(there));
         set(&["--streams", "3"]).fails_with(1, "not running");
@@ -448,16 +448,16 @@ fn a_lost_connection_is_made_again_while_the_others_go_on() {
 
 /// Round trips cost: entries go with the first words, and nobody waits for an answer before.
 #[test]
-fn entries_are_told_before_the_other_side_has_said_anything() {
+fn entries_are_sent_before_the_other_side_has_replied() {
     let scratch = Scratch::new();
     scratch.write("from/some-name", 300_000);
     // It keeps its end of the pipe open, and says nothing.
-    let mute = "#!/bin/sh\nexec cat 4>&1 > \"${0%mute}heard\"\n";
+    let mute = "#!/bin/sh\nexec cat 4>&1 > \"${0%mute}received\"\n";
     scratch.script("mute", mute);
     let mut child = scratch.start(&["--ssh", "@mute", "from/some-name", "localhost:@to"]);
     scratch.wait_until("the entry is told", || {
-        let heard = std::fs::read(scratch.path("heard")).unwrap_or_default();
-        heard.windows(9).any(|part| part == b"some-name")
+        let received = std::fs::read(scratch.path("received")).unwrap_or_default();
+        received.windows(9).any(|part| part == b"some-name")
     });
     scratch::kill(child.id());
     let _ = child.wait();

@@ -31,10 +31,10 @@ fn a_tree_goes_from_one_to_the_other() {
     scratch.send(&[&from, &to]).ok();
     assert_same(&scratch.path("from/tree"), &scratch.path("to/tree"));
     let again = scratch.send(&[&from, &to, "--json"]).ok();
-    let said = text(&again.stdout);
+    let stdout = text(&again.stdout);
     assert!(
-        said.contains("\"placed\":0") && !said.contains("stream_lost"),
-        "{said}"
+        stdout.contains("\"placed\":0") && !stdout.contains("stream_lost"),
+        "{stdout}"
     );
     assert_eq!(scratch.leftovers(), Vec::<String>::new());
 }
@@ -63,12 +63,12 @@ fn the_head_carries_no_data_and_passes_on_what_its_user_changes() {
         .paceline(&["transfers", "set", &id, "--rate", "none"])
         .ok();
     let ended = Ended(child.wait_with_output().expect("it ends")).ok();
-    let said = text(&ended.stdout);
+    let stdout = text(&ended.stdout);
     let last: serde_json::Value =
-        serde_json::from_str(said.lines().last().expect("a line")).expect("JSON");
-    assert_eq!(last["placed"], 1, "{said}");
+        serde_json::from_str(stdout.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(last["placed"], 1, "{stdout}");
     // Also what was sent since the last report of the source.
-    assert!(last["bytes_sent"].as_u64() >= Some(40_000_000), "{said}");
+    assert!(last["bytes_sent"].as_u64() >= Some(40_000_000), "{stdout}");
     assert_same(&scratch.path("from/huge"), &scratch.path("to/huge"));
 }
 
@@ -90,7 +90,7 @@ fn after_a_kill_of_the_head_the_same_command_continues() {
 }
 
 #[test]
-fn what_fails_at_either_side_is_said_here() {
+fn failures_of_both_hosts_are_reported_here() {
     let scratch = Scratch::new();
     scratch.write("from/a", 300_000);
     let to = at(&scratch, "to/");

@@ -88,10 +88,10 @@ fn a_device_goes_onto_a_device_and_into_a_file() {
     to.write(&vec![7; SIZE + (1 << 20)]);
     let onto = format!("localhost:{}", to.name());
     // Without the option neither is touched.
-    let told = scratch.send(&[from.name(), &onto]);
-    told.fails_with(1, "--device");
-    let told = scratch.send(&["from/content", &onto]);
-    told.fails_with(1, "--device");
+    let failed = scratch.send(&[from.name(), &onto]);
+    failed.fails_with(1, "--device");
+    let failed = scratch.send(&["from/content", &onto]);
+    failed.fails_with(1, "--device");
     scratch.send(&["--device", from.name(), &onto]).ok();
     assert!(first(&to.0, SIZE) == content);
     assert_eq!(first(&to.0, SIZE + 1)[SIZE], 7);
@@ -140,7 +140,7 @@ fn holes_of_a_file_are_zeros_on_a_device() {
 }
 
 #[test]
-fn what_does_not_fit_or_is_in_use_is_refused() {
+fn devices_that_are_too_small_or_in_use_are_refused() {
     let _alone = alone();
     let scratch = Scratch::new();
     let Some(to) = Loop::new(&scratch, "to/image", SIZE as u64 - 4096) else {
@@ -187,8 +187,8 @@ fn a_killed_transfer_of_a_device_continues() {
     let command = ["--device", "--json", from.name(), &onto];
     scratch.killed_at("sink-noted:3", &command);
     let ended = scratch.send(&command).ok();
-    let said = text(&ended.stdout);
-    let resumed = said.lines().last().expect("a line");
+    let stdout = text(&ended.stdout);
+    let resumed = stdout.lines().last().expect("a line");
     assert!(!resumed.contains("\"resumed_bytes\":0"), "{resumed}");
     assert!(first(&to.0, SIZE) == content);
     // It was written between two runs: nothing of the first counts.

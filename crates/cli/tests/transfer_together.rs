@@ -33,8 +33,8 @@ fn send(scratch: &Scratch, more: &[&str]) -> Ended {
 }
 
 fn events(stdout: &[u8]) -> Vec<Value> {
-    let said = text(stdout);
-    let parsed = said.lines().map(serde_json::from_str);
+    let output = text(stdout);
+    let parsed = output.lines().map(serde_json::from_str);
     parsed.collect::<Result<_, _>>().expect("JSON lines")
 }
 
@@ -161,7 +161,7 @@ fn after_a_kill_of_the_head_the_same_command_continues() {
 }
 
 #[test]
-fn what_the_disk_lost_of_an_earlier_run_is_sent_again() {
+fn data_that_the_disk_lost_is_sent_again() {
     use std::os::unix::fs::FileExt;
     let scratch = scratch();
     scratch.write("from/huge", 40_000_000);
@@ -207,9 +207,9 @@ fn a_killed_host_is_named_and_the_same_command_continues() {
 }
 
 #[test]
-fn what_cannot_be_says_what_to_write() {
+fn invalid_arguments_name_the_right_form() {
     let scratch = scratch();
-    for (wrong, says) in [
+    for (wrong, message) in [
         (
             &["--from", "a,b", "--to", "x", "from"][..],
             "SRC... and DST",
@@ -229,7 +229,7 @@ fn what_cannot_be_says_what_to_write() {
         ),
         (&["--from", "a", "from", "to"], "--to"),
     ] {
-        scratch.send(wrong).fails_with(2, says);
+        scratch.send(wrong).fails_with(2, message);
     }
     let missing = path(&scratch, "from/none");
     send(&scratch, &[&missing, &path(&scratch, "to/")]).fails_with(2, "from/none");

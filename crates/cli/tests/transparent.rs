@@ -499,8 +499,8 @@ fn a_job_is_led_through_the_gateway_of_its_own_host() {
         // A port where nobody listens is refused.
         drop(listener);
         let refused = job(&sites, "far", to).wait_with_output().expect("ours");
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(said.contains("ConnectionRefusedError"), "{said}");
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(stderr.contains("ConnectionRefusedError"), "{stderr}");
     }
     let begun = Instant::now();
     while sites.status(0)["transparent"]["programs"] != 0 {
@@ -515,9 +515,9 @@ fn a_job_is_led_through_the_gateway_of_its_own_host() {
     let to = "10.97.2.1:9".parse().expect("one");
     let fails = |sites: &Sites, peer: &str, what: &str| {
         let output = job(sites, peer, to).wait_with_output().expect("ours");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(what), "{said}");
-        assert_eq!(output.status.code(), Some(125), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains(what), "{stderr}");
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
     };
     fails(
         &sites,
@@ -536,9 +536,9 @@ fn rules_end_with_the_gateway_or_with_the_next_start() {
     let mut sites = Sites::new("r");
     assert_eq!(sites.rules(0), (0, 0));
     let checked = sites.paceline(&["gateway", "check", "--config", "near.toml"]);
-    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(
-        said.ends_with(
+        stdout.ends_with(
             "this kernel has what it needs; connects wait for their destination's answer\n"
         ),
         "{checked:?}"
@@ -549,9 +549,9 @@ fn rules_end_with_the_gateway_or_with_the_next_start() {
         .env("PATH", "/nonexistent")
         .output()
         .expect("paceline");
-    let said = String::from_utf8_lossy(&without.stderr).into_owned();
-    assert_eq!(without.status.code(), Some(1), "{said}");
-    assert!(said.contains("needs nft (package nftables)"), "{said}");
+    let stderr = String::from_utf8_lossy(&without.stderr).into_owned();
+    assert_eq!(without.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("needs nft (package nftables)"), "{stderr}");
     for signal in [nix::sys::signal::SIGTERM, nix::sys::signal::SIGINT] {
         sites.start(0);
         assert_eq!(sites.rules(0), (1, 4));
@@ -587,7 +587,7 @@ fn rules_end_with_the_gateway_or_with_the_next_start() {
         .current_dir(sites.path())
         .output()
         .expect("ip");
-    let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(said.contains("at port 7421"), "{said}");
+    let stderr = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(stderr.contains("at port 7421"), "{stderr}");
     assert_eq!(sites.rules(0), (1, 4));
 }

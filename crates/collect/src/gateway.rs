@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_byte_and_the_full_rate_are_told_apart() {
+    fn the_first_byte_and_the_full_rate_are_distinguished() {
         let mut bytes = vec![10_000; 200];
         bytes.extend([0; 36]);
         bytes.extend([1_000; 10]);

@@ -14,14 +14,14 @@ const LEAST_TIME_TOLERANCE_NS: f64 = 500_000.0;
 
 /// Sentences for people.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Comparison {
     /// The settings that are as requested.
     pub right: Vec<String>,
     /// The settings that are not.
     pub wrong: Vec<String>,
 }
 
-impl Told {
+impl Comparison {
     fn add(&mut self, fits: bool, text: String) {
         match fits {
             true => self.right.push(text),
@@ -75,12 +75,12 @@ impl Told {
 }
 
 /// Compares them.
-pub(super) fn compare(wanted: &Topology, reading: &ImpairmentReading) -> Told {
+pub(super) fn compare(wanted: &Topology, reading: &ImpairmentReading) -> Comparison {
     let impairments = &wanted.impairments;
-    let mut told = Told::default();
+    let mut comparison = Comparison::default();
     if let Some(loss) = impairments.loss {
         let found = reading.lost_share;
-        told.share(
+        comparison.share(
             "the link lost",
             loss.mean(),
             loss.clustering(),
@@ -89,7 +89,7 @@ pub(super) fn compare(wanted: &Topology, reading: &ImpairmentReading) -> Told {
         );
     }
     if impairments.jitter_ns > 0 {
-        told.time(
+        comparison.time(
             "the delay varied by up to",
             impairments.jitter_ns,
             reading.jitter_ns,
@@ -97,27 +97,27 @@ pub(super) fn compare(wanted: &Topology, reading: &ImpairmentReading) -> Told {
     }
     if let Some(reorder) = impairments.reorder {
         let found = reading.overtaken_share;
-        told.share("others overtook", reorder.share, 1.0, reading.probes, found);
+        comparison.share("others overtook", reorder.share, 1.0, reading.probes, found);
     }
     if let Some(policer) = impairments.policer {
         // Beyond the link's own rate a policer does nothing.
         let asked = policer.rate_bps.min(wanted.rate_bps);
-        told.rate("the policer", asked, reading.policer_bps);
+        comparison.rate("the policer", asked, reading.policer_bps);
     }
     if let Some(codel) = impairments.codel {
         let found = reading.codel_ns;
-        told.time("CoDel's target", codel.target_ns, found.map(|ns| ns.0));
-        told.time("CoDel's interval", codel.interval_ns, found.map(|ns| ns.1));
+        comparison.time("CoDel's target", codel.target_ns, found.map(|ns| ns.0));
+        comparison.time("CoDel's interval", codel.interval_ns, found.map(|ns| ns.1));
     }
     if let Some(asked) = impairments.return_rate_bps {
-        told.rate("the way back", asked, reading.return_rate_bps);
+        comparison.rate("the way back", asked, reading.return_rate_bps);
     }
     if impairments.ack_slot_ns > 0 {
-        told.time(
+        comparison.time(
             "slots of the way back took",
             impairments.ack_slot_ns,
             reading.ack_slot_ns,
         );
     }
-    told
+    comparison
 }

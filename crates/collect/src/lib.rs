@@ -61,7 +61,7 @@ pub enum CollectError {
 
 /// The records of one shard, in one or several repetitions.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct ShardRecords {
     /// The plan of the run.
     pub plan: Plan,
     /// The records of each repetition.
@@ -86,10 +86,10 @@ pub struct Origin {
 pub fn report(
     experiment: &Experiment,
     origin: &Origin,
-    told: &[Told],
+    shards: &[ShardRecords],
 ) -> Result<Report, CollectError> {
     let mut collector = Collector::default();
-    for shard in told {
+    for shard in shards {
         collector.shard(shard)?;
     }
     let link = collector.link.ok_or(CollectError::NoLink)?;
@@ -100,7 +100,7 @@ pub fn report(
         command: Some(origin.command.clone()),
         backend: origin.backend.to_owned(),
         kernel: collector.kernel,
-        seed: told
+        seed: shards
             .first()
             .map_or(experiment.file.seed, |shard| shard.plan.seed),
         valid: collector.invalid.is_empty(),
@@ -109,7 +109,7 @@ pub fn report(
         cpu_idle: 1.0 - collector.most_busy,
         link,
         paths: match &experiment.file.paths {
-            Some(_) => told.iter().map(|shard| path(&shard.plan)).collect(),
+            Some(_) => shards.iter().map(|shard| path(&shard.plan)).collect(),
             None => IndexMap::new(),
         },
         variants: collector.variants,
@@ -217,12 +217,12 @@ impl Place<'_> {
 }
 
 impl Collector {
-    fn shard(&mut self, told: &Told) -> Result<(), CollectError> {
+    fn shard(&mut self, records: &ShardRecords) -> Result<(), CollectError> {
         let place = Place {
-            plan: &told.plan,
-            shard: told.plan.shard_name(),
+            plan: &records.plan,
+            shard: records.plan.shard_name(),
         };
-        let of_all = || told.repetitions.iter().flatten();
+        let of_all = || records.repetitions.iter().flatten();
         for record in of_all() {
             match record {
                 Record::Begin { kernel } if self.kernel.is_empty() => {
@@ -230,10 +230,10 @@ impl Collector {
                 }
                 Record::Link(reading) => self.link(&place, reading),
                 Record::Impairments(reading) => {
-                    let told = impairments::compare(&place.plan.topology, reading);
+                    let comparison = impairments::compare(&place.plan.topology, reading);
                     let named = |text| format!("{}: {text}", place.shard);
-                    self.invalid.extend(told.wrong.into_iter().map(named));
-                    let right = told.right.into_iter().map(named);
+                    self.invalid.extend(comparison.wrong.into_iter().map(named));
+                    let right = comparison.right.into_iter().map(named);
                     self.notes.extend(right);
                 }
                 Record::Warning { text } => self.warnings.push(format!("{}: {text}", place.shard)),
@@ -243,7 +243,7 @@ impl Collector {
                 _ => {}
             }
         }
-        for (index, workload) in told.plan.workloads.iter().enumerate() {
+        for (index, workload) in records.plan.workloads.iter().enumerate() {
             let cpus = pick(of_all(), |record| match record {
                 Record::Cpu(cpu) if cpu.workload == index => Some(*cpu),
                 _ => None,

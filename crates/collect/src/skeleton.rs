@@ -125,7 +125,7 @@ mod tests {
     use paceline_experiment::skeleton::Class;
 
     #[test]
-    fn what_was_not_run_takes_as_long_as_what_was() {
+    fn omitted_iterations_take_as_long_as_measured_ones() {
         let plan = plan::Skeleton {
             benchmark: Benchmark::Is,
             class: Class::B,

@@ -157,8 +157,8 @@ impl<'a> Prepared<'a> {
             1 => self.send_alone(),
             _ => self.send_together()?,
         };
-        let command = tell(&mut command, &output)?;
-        let (told, ended) = mpsc::channel();
+        let command = with_stdout(&mut command, &output)?;
+        let (exit, ended) = mpsc::channel();
         let begun_ns = now_ns();
         let mut child = self.near[0]
             .network
@@ -166,7 +166,7 @@ impl<'a> Prepared<'a> {
             .map_err(CourierError::from)?;
         let pid = nix::unistd::Pid::from_raw(child.id() as i32);
         // A thread waits for the end and notes its time at once: the elapsed time is the result.
-        std::thread::spawn(move || drop(told.send((child.wait(), now_ns()))));
+        std::thread::spawn(move || drop(exit.send((child.wait(), now_ns()))));
         let begun = Instant::now();
         let (status, ended_ns) = loop {
             match ended.recv_timeout(LOOK) {
@@ -188,10 +188,10 @@ impl<'a> Prepared<'a> {
                 problem,
             }));
         }
-        let said = fs::read_to_string(&output).unwrap_or_default();
+        let text = fs::read_to_string(&output).unwrap_or_default();
         let words = self.path(WORDS);
         let elsewhere = fs::read_to_string(&words).unwrap_or_default();
-        if said.contains(NOT_ADAPTED) || elsewhere.contains(NOT_ADAPTED) {
+        if text.contains(NOT_ADAPTED) || elsewhere.contains(NOT_ADAPTED) {
             let problem = last_words(&output) + &last_words(&words);
             return Err(E::from(CourierError::Command {
                 what: "paceline send --policy",
@@ -202,7 +202,7 @@ impl<'a> Prepared<'a> {
         Ok(Outcome {
             elapsed_ns: ended_ns - begun_ns,
             payload_bytes: self.payload_bytes,
-            streams_ns: streams(&said),
+            streams_ns: streams(&text),
         })
     }
 
@@ -248,7 +248,7 @@ impl<'a> Prepared<'a> {
         ] {
             command.arg(option).arg(self.path(file));
         }
-        let mut receiver = Receiver(host.network.spawn(tell(&mut command, &words)?)?);
+        let mut receiver = Receiver(host.network.spawn(with_stdout(&mut command, &words)?)?);
         let begun = Instant::now();
         loop {
             let address = (host.address, PORT);
@@ -333,7 +333,7 @@ impl<'a> Prepared<'a> {
 }
 
 /// Both outputs go to a file.
-fn tell<'c>(command: &'c mut Command, path: &Path) -> Result<&'c mut Command> {
+fn with_stdout<'c>(command: &'c mut Command, path: &Path) -> Result<&'c mut Command> {
     let file = File::create(path).doing("making a file")?;
     let other = file.try_clone().doing("duplicating a descriptor")?;
     Ok(command

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_knows_no_ecn_is_not_capable() {
+    fn packets_without_ecn_are_not_capable() {
         assert!(!is_capable(&v4(IpEcn::ZERO)));
         assert!(!is_capable(&v6(IpEcn::ZERO)));
         assert!(!is_capable(&[0; 60]));

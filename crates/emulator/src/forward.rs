@@ -250,7 +250,7 @@ impl Forwarder {
         let mut watch = Watch::new();
         loop {
             let (seen, ahead) = self.read_rings();
-            if !self.obey(watch.rests) {
+            if !self.take_orders(watch.rests) {
                 return Ok(self.report(watch.rests));
             }
             let [first, second] = &self.ports;
@@ -305,7 +305,7 @@ impl Forwarder {
     }
 
     /// Carries out the orders of [`Control`]; false after an order to stop.
-    fn obey(&mut self, rests: u64) -> bool {
+    fn take_orders(&mut self, rests: u64) -> bool {
         loop {
             match self.inbox.try_recv() {
                 Ok(Order::Change(direction, change)) => {

@@ -232,7 +232,7 @@ mod tests {
     use crate::BIN_NS;
 
     #[test]
-    fn both_forms_say_what_was_recorded() {
+    fn both_formats_hold_what_was_recorded() {
         let mut report = Report::default();
         report.reverse.carried_bins = Bins::new(3 * BIN_NS, BIN_NS);
         report.reverse.offered_bins = Bins::new(3 * BIN_NS, BIN_NS);

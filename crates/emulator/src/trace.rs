@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_refused_with_its_line() {
+    fn an_invalid_trace_is_refused_with_its_line() {
         for (text, line) in [
             ("", 1),
             ("0\n0\n", 2),

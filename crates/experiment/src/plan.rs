@@ -183,7 +183,7 @@ pub enum Workload {
     Streams(Streams),
     /// Messages from one host to another, one way or in turn.
     Messages(Messages),
-    /// Messages there and back with growing sizes.
+    /// Messages both ways in turn with growing sizes.
     Netpipe(Netpipe),
     /// A program of message-passing ranks, one on each host of the clusters.
     Ranks(Ranks),
@@ -297,7 +297,7 @@ pub struct Skeleton {
     pub from_iteration: u32,
     /// How often the whole is run.
     pub repeats: u32,
-    /// Each rank starts up to this much later, at random.
+    /// Maximum random delay of each rank's start.
     pub spread_ns: u64,
 }
 
@@ -347,7 +347,7 @@ pub struct Burst {
     /// The senders' sockets are without TCP_NODELAY.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nagle: bool,
-    /// The burst, from 1, whose bandwidth is sampled.
+    /// Number of the burst whose bandwidth is sampled, from 1.
     pub sample_burst: Option<u32>,
     /// An empty loop runs beside the bursts, and its loss of CPU time is measured.
     // Left out where it is false, so that the text of other plans stays.
@@ -401,7 +401,7 @@ pub struct Streams {
     pub label: String,
     /// Sender hosts: the first ones of the topology.
     pub hosts: u32,
-    /// Connections of each.
+    /// Connections of each host.
     pub per_host: u32,
     /// Bytes of each connection.
     pub size_bytes: u64,
@@ -455,7 +455,7 @@ pub struct Bulk {
     pub duration_ns: u64,
     /// How often the whole is run, each time with other random starts.
     pub repeats: u32,
-    /// The repetition, from 1, in which the packets of the first group's flow are recorded.
+    /// Number of the repetition, from 1, that records the packets of the first group's flow.
     // Left out where it is absent, so that the text of other plans stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample_repeat: Option<u32>,
@@ -472,7 +472,7 @@ pub struct FlowGroup {
     pub flows: u32,
     /// When the group starts, after the beginning.
     pub start_ns: u64,
-    /// Each flow starts up to this much later, at random.
+    /// Maximum random delay of each flow's start.
     pub spread_ns: u64,
     /// Congestion control of this group in all variants; absent: the
     /// variant's adaptation.
@@ -489,7 +489,7 @@ pub struct FlowGroup {
 pub struct BurstShape {
     /// Bytes of each burst.
     pub size_bytes: u64,
-    /// From a reply to the next write.
+    /// Time from a reply to the next write.
     pub gap_ns: u64,
 }
 

@@ -75,10 +75,10 @@ pub(crate) fn of_type<'s>(schema: &'s Value, name: &str) -> Vec<&'s Value> {
 
 /// Whether any value will do.
 pub(crate) fn is_any(schema: &Value) -> bool {
-    let says = ["type", "const", "enum", "anyOf", "oneOf"];
+    let constraints = ["type", "const", "enum", "anyOf", "oneOf"];
     schema
         .as_object()
-        .is_none_or(|object| !says.iter().any(|key| object.contains_key(*key)))
+        .is_none_or(|object| !constraints.iter().any(|key| object.contains_key(*key)))
 }
 
 /// The words that are listed.
@@ -195,9 +195,10 @@ fn with_keys(table: &Value) -> String {
 
 /// A value as a file may have it.
 pub(crate) fn example(schema: &Value) -> Option<String> {
-    let says_much = |value: &&Value| !matches!(value.to_string().as_str(), "\"\"" | "[]" | "{}");
+    let is_informative =
+        |value: &&Value| !matches!(value.to_string().as_str(), "\"\"" | "[]" | "{}");
     let given = schema["examples"].get(0);
-    if let Some(value) = given.or_else(|| schema.get("default").filter(says_much)) {
+    if let Some(value) = given.or_else(|| schema.get("default").filter(is_informative)) {
         return Some(value.to_string());
     }
     let branch = *branches(schema).first()?;

@@ -148,7 +148,7 @@ fn plans_take_turns_and_each_has_its_link() {
 }
 
 /// The rate that a run read back, if it is to be trusted.
-fn trusted_rate(records: &[Record]) -> Option<u64> {
+fn valid_rate(records: &[Record]) -> Option<u64> {
     let untrusted = records.iter().find_map(|record| match record {
         Record::Untrusted { text } => Some(text),
         _ => None,
@@ -183,7 +183,7 @@ fn the_link_is_read_back_as_it_is_and_another_one_is_not() {
     for (installed, right) in [(&wanted, true), (&other, false)] {
         let mut rates = Vec::new();
         for _ in 0..ATTEMPTS {
-            let Some(rate_bps) = trusted_rate(&once(installed)) else {
+            let Some(rate_bps) = valid_rate(&once(installed)) else {
                 continue;
             };
             rates.push(rate_bps);
@@ -252,7 +252,7 @@ fn other_traffic_crosses_the_link_while_bursts_run() {
 }
 
 #[test]
-fn stops_when_told_to() {
+fn a_run_stops_when_the_flag_is_set() {
     if !root() {
         return;
     }
@@ -263,7 +263,7 @@ fn stops_when_told_to() {
 }
 
 #[test]
-fn buffers_smaller_than_the_path_are_told() {
+fn buffers_smaller_than_the_path_are_reported() {
     if !root() {
         return;
     }
@@ -286,11 +286,11 @@ fn buffers_smaller_than_the_path_are_told() {
     // The path holds 125,000 bytes.
     for (buffer, enough) in [(249_999, false), (250_000, true)] {
         small.topology.socket_buffer_bytes = buffer;
-        let told = once(&small).iter().any(|record| {
+        let is_reported = once(&small).iter().any(|record| {
             matches!(record, Record::Untrusted { text }
                 if text.contains("raise link.socket_buffer to 250000B at least"))
         });
-        assert_ne!(told, enough, "{buffer}");
+        assert_ne!(is_reported, enough, "{buffer}");
     }
 }
 
@@ -362,24 +362,24 @@ fn an_experiment_is_repeated_and_goes_on_where_it_was() {
             assert_eq!(metrics["completion_s/100KB"].runs.len(), 3 * rounds);
         }
         assert_eq!(kept(), 2 * rounds);
-        let told = report.results.notes.iter().chain(&report.results.warnings);
-        let told: Vec<_> = told.filter(|told| told.contains("rounds: ")).collect();
-        assert_eq!(told.len(), 1, "{told:?}");
-        told[0].clone()
+        let note = report.results.notes.iter().chain(&report.results.warnings);
+        let note: Vec<_> = note.filter(|note| note.contains("rounds: ")).collect();
+        assert_eq!(note.len(), 1, "{note:?}");
+        note[0].clone()
     };
     let go_on = |percent, seconds| run(&path, &options(percent, seconds), &AtomicBool::new(false));
     // A budget of nothing still has three rounds, and no ratio is known to nothing.
     let report = go_on(0.0, 0).unwrap();
-    let told = runs(&report, 3);
+    let note = runs(&report, 3);
     assert!(
-        told.contains("3 rounds: the ratio of reno to cubic in completion_s/100KB"),
-        "{told}"
+        note.contains("3 rounds: the ratio of reno to cubic in completion_s/100KB"),
+        "{note}"
     );
     // These are enough for who asks for less, and nothing is run again.
     let report = go_on(100.0, 600).unwrap();
-    let told = runs(&report, 3);
+    let note = runs(&report, 3);
     assert!(
-        told.contains("3 rounds: each ratio to cubic is known to within"),
-        "{told}"
+        note.contains("3 rounds: each ratio to cubic is known to within"),
+        "{note}"
     );
 }

@@ -238,13 +238,13 @@ fn the_same_again_is_the_same() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_left_out_and_said() {
+fn variants_that_cannot_be_simulated_are_left_out_with_a_note() {
     let results = simulated("startup-pacing");
     for name in ["bbr", "cubic-no-idle-restart", "paceline+tso"] {
         assert!(!results.variants.contains_key(name), "{name}");
-        let said = |note: &String| note.contains(&format!("left out: {name}, "));
+        let is_left_out = |note: &String| note.contains(&format!("left out: {name}, "));
         assert!(
-            results.notes.iter().any(said),
+            results.notes.iter().any(is_left_out),
             "{name}: {:?}",
             results.notes
         );

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_to_the_sanitizer_stays() {
+    fn sanitizer_options_of_the_user_are_kept() {
         let option = SANITIZER.1;
         let off = |former| with_option(former, option);
         assert_eq!(off("").as_deref(), Some("verify_asan_link_order=0"));

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_is_told_from_the_others() {
+    fn each_limit_is_distinguished_from_the_others() {
         assert_eq!(limit(|_, _| ()), Limit::Network);
         assert_eq!(
             limit(|look, number| look.info.window_us = number * 80_000),
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_little_to_do_is_not_blamed_for_the_rest() {
+    fn a_mostly_idle_connection_is_limited_by_the_application() {
         // A tenth of the time busy, all of that by the window: the program has no more.
         let little = |look: &mut Look, number: u64| {
             (look.info.busy_us, look.info.window_us) = (number * 10_000, number * 10_000);

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_helped_comes_first_and_the_like_is_told_once() {
+    fn limits_with_a_remedy_come_first_and_equal_ones_are_merged() {
         let report = report(vec![
             judged(2, Limit::Network, 0.0),
             judged(3, Limit::Idle, 0.0),

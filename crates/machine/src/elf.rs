@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_stays() {
+    fn other_files_stay_unchanged() {
         let mut text = b"#!/bin/sh\n".to_vec();
         strip(&mut text);
         assert_eq!(text, b"#!/bin/sh\n");

@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_double_fault_is_explained_wherever_it_was_said() {
+    fn a_double_fault_is_explained_wherever_it_is_printed() {
         let mut console = "PANIC: double fault, error_code: 0x0\r\n\r\n".to_owned();
         for line in 1..=CONSOLE_LINES_SHOWN {
             console += &format!("{line}\r\n");

@@ -26,18 +26,18 @@ pub(crate) enum Asked {
 /// # Errors
 /// Where the caller is too slow or hangs up.
 pub(crate) fn read(stream: &mut impl Read, deadline: Instant) -> io::Result<Asked> {
-    let mut said = Vec::new();
+    let mut bytes = Vec::new();
     let mut part = [0; 1024];
     loop {
         let length = stream.read(&mut part)?;
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        said.extend_from_slice(&part[..length]);
-        if let Some(asked) = parse(&said) {
+        bytes.extend_from_slice(&part[..length]);
+        if let Some(asked) = parse(&bytes) {
             return Ok(asked);
         }
-        if said.len() >= LONGEST {
+        if bytes.len() >= LONGEST {
             return Ok(Asked::Nothing("431 Request Header Fields Too Large"));
         }
         if Instant::now() >= deadline {
@@ -47,10 +47,10 @@ pub(crate) fn read(stream: &mut impl Read, deadline: Instant) -> io::Result<Aske
 }
 
 /// The request; none while it is not whole.
-fn parse(said: &[u8]) -> Option<Asked> {
+fn parse(bytes: &[u8]) -> Option<Asked> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    match request.parse(said) {
+    match request.parse(bytes) {
         Ok(httparse::Status::Complete(_)) => {}
         Ok(httparse::Status::Partial) => return None,
         Err(_) => return Some(Asked::Nothing("400 Bad Request")),
@@ -91,16 +91,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scrape_gets_a_status() {
-        for (said, status) in [
+    fn other_requests_get_an_error_status() {
+        for (bytes, status) in [
             ("GET / HTTP/1.1\r\n\r\n", "404"),
             ("GET /metricsx HTTP/1.1\r\n\r\n", "404"),
             ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
             ("\u{1}\u{2}\u{3}\r\n\r\n", "400"),
         ] {
-            match parse(said.as_bytes()) {
-                Some(Asked::Nothing(line)) => assert!(line.starts_with(status), "{said}: {line}"),
-                other => panic!("{said}: {other:?}"),
+            match parse(bytes.as_bytes()) {
+                Some(Asked::Nothing(line)) => assert!(line.starts_with(status), "{bytes}: {line}"),
+                other => panic!("{bytes}: {other:?}"),
             }
         }
     }

@@ -200,12 +200,12 @@ fn answer(mut stream: Box<dyn Stream>, pages: &Mutex<Pages>) -> io::Result<()> {
             (status, "text/plain; charset=utf-8", text, false)
         }
     };
-    let mut said = format!(
+    let mut response = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         text.len()
     );
     if !head {
-        said += &text;
+        response += &text;
     }
-    stream.write_all(said.as_bytes())
+    stream.write_all(response.as_bytes())
 }

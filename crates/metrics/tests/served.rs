@@ -77,7 +77,7 @@ fn callers_in_a_loop_do_not_make_a_page_each() {
 }
 
 #[test]
-fn callers_that_say_nothing_do_not_add_up() {
+fn silent_callers_do_not_accumulate() {
     let address = "127.0.0.1:0".parse().expect("an address");
     let (_, make) = counting();
     let server = Server::start(&address, make).expect("served");

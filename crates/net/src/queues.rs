@@ -67,11 +67,11 @@ mod tests {
 
     #[test]
     fn a_delay_line_with_a_rate_is_a_queue_too() {
-        let told = r#"[
+        let json = r#"[
             {"kind":"tbf","handle":"1:","dev":"wan","options":{"rate":6250000,"limit":131072},"drops":3},
             {"kind":"netem","handle":"2:","dev":"far","options":{"limit":100000,"rate":{"rate":12500000000,"packetoverhead":0}}}
         ]"#;
-        let queues: Vec<Queue> = serde_json::from_str(told).expect("queues");
+        let queues: Vec<Queue> = serde_json::from_str(json).expect("queues");
         assert_eq!(queues[0].options.rate, Some(6_250_000));
         assert_eq!(
             (queues[1].options.rate, queues[1].options.limit),

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_run_left_goes_and_nothing_else() {
+    fn only_leftovers_of_killed_runs_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let ours = make(place.path(), "paceline-x-").unwrap();
         // No process has a number above the kernel's highest, 2^22.

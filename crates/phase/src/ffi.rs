@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Once;
 
 use crate::lock::Held;
-use crate::phases::tell_when_it_ends;
+use crate::phases::notify_at_exit;
 use crate::{EnterError, Page, Phases, Token, Unbalanced};
 
 const ERANGE: c_int = -1;
@@ -80,7 +80,7 @@ fn watch_forks() {
         let parents = PHASES.swap(ptr::null_mut(), Ordering::AcqRel);
         if !parents.is_null() && parents != absent() {
             // The parent's page is not the child's to write.
-            tell_when_it_ends(None);
+            notify_at_exit(None);
             // SAFETY: a leaked box. The child has one thread, which is here and has
             // forgotten it.
             drop(unsafe { Box::from_raw(parents) });
@@ -114,7 +114,7 @@ fn status(result: Result<(), Unbalanced>) -> c_int {
 #[no_mangle]
 pub extern "C" fn paceline_enter(class_id: c_uint) -> c_int {
     let Some(phases) = phases() else { return 0 };
-    tell_when_it_ends(Some(phases));
+    notify_at_exit(Some(phases));
     phases.enter(class_id).map_or_else(error_of, |()| 0)
 }
 

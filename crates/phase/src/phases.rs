@@ -322,9 +322,9 @@ mod thread {
 
     /// Sets the phases that the calling thread leaves at its end; `None`: none.
     #[inline]
-    pub(crate) fn tell_when_it_ends(phases: Option<&'static Phases>) {
+    pub(crate) fn notify_at_exit(phases: Option<&'static Phases>) {
         let _ = MARK.try_with(|mark| mark.0.set(phases));
     }
 }
 
-pub(crate) use thread::tell_when_it_ends;
+pub(crate) use thread::notify_at_exit;

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_at_once() {
+    fn all_problems_are_reported_at_once() {
         let wrong = set(
             &lfn(),
             &[
@@ -418,26 +418,29 @@ mod tests {
                 "base=keep",
             ],
         );
-        let told = wrong.unwrap_err().to_string();
+        let message = wrong.unwrap_err().to_string();
         for part in [
             "ack.dely: unknown key",
             "rto.least: 1ms is out of range",
             "name: is no setting",
             "base: is given twice",
         ] {
-            assert!(told.contains(part), "{part} in {told}");
+            assert!(message.contains(part), "{part} in {message}");
         }
-        let told = set(&lfn(), &["ack.dely=", "sta="]).unwrap_err().to_string();
+        let message = set(&lfn(), &["ack.dely=", "sta="]).unwrap_err().to_string();
         for part in ["ack.dely: unknown key", "sta: unknown key"] {
-            assert!(told.contains(part), "{part} in {told}");
+            assert!(message.contains(part), "{part} in {message}");
         }
         // The whole policy that results is checked.
-        let told = set(&lfn(), &["base=keep"]).unwrap_err().to_string();
-        assert!(told.contains("startup.target: needs a wrapped"), "{told}");
+        let message = set(&lfn(), &["base=keep"]).unwrap_err().to_string();
+        assert!(
+            message.contains("startup.target: needs a wrapped"),
+            "{message}"
+        );
     }
 
     #[test]
-    fn what_is_no_assignment_is_refused() {
+    fn malformed_assignments_are_refused() {
         for text in [
             "ack.delay",
             "=1",
@@ -446,8 +449,8 @@ mod tests {
             "[ack]=1",
             "ack.=1",
         ] {
-            let told = text.parse::<Assignment>().unwrap_err();
-            assert!(told.contains("KEY=VALUE"), "{told}");
+            let message = text.parse::<Assignment>().unwrap_err();
+            assert!(message.contains("KEY=VALUE"), "{message}");
         }
         let unset: Assignment = "ack.delay=".parse().unwrap();
         assert_eq!(unset.value, None);
@@ -497,8 +500,8 @@ mod tests {
             ("startup=", "startup: only root"),
             ("ack.every=4", "ack.every: only root"),
         ] {
-            let told = check(refused).unwrap_err();
-            assert!(told.starts_with(part), "{told}");
+            let message = check(refused).unwrap_err();
+            assert!(message.starts_with(part), "{message}");
         }
         // Where no listed policy has the key, the kernel's own value is the bound.
         let none = |text: &str| check_owner(&[text.parse().unwrap()], std::iter::empty());

@@ -81,15 +81,15 @@ pub(crate) struct File {
     pub ack: Option<Ack>,
     /// Windows of a new connection.
     pub window: Option<Window>,
-    /// Connections of the job to one destination, side by side.
+    /// Parallel connections of the job to one destination.
     pub streams: Option<Streams>,
     /// Spacing of packets.
     pub spacing: Option<Spacing>,
     /// Options of each socket that a program could set itself.
     pub socket: Option<Socket>,
-    /// TCP options that new connections go without.
+    /// TCP options that are removed from new connections.
     pub options: Option<Options>,
-    /// What `paceline report` compares the policy with.
+    /// The comparison that `paceline report` shows.
     pub report: Option<Report>,
 }
 
@@ -102,12 +102,12 @@ pub(crate) struct Startup {
     /// The rate per destination while the path is not yet known; absent: slow start.
     #[schemars(extend("x-range" = [LEAST_RATE, MOST_RATE]))]
     pub initial_rate: Option<Rate>,
-    /// Half-life of the state that is kept of a path; absent: 60s.
+    /// Half-life of the remembered state of a path; absent: 60s.
     #[schemars(extend("x-range" = [LEAST_HALF_LIFE, DAY]))]
     pub half_life: Option<Time>,
     /// Keep the state of a path per phase class; absent: true.
     pub phases: Option<bool>,
-    /// When the base algorithm runs alone.
+    /// Limits beyond which the base algorithm runs alone.
     pub breaker: Option<BreakerKey>,
 }
 
@@ -135,11 +135,11 @@ pub(crate) enum Off {
     Off,
 }
 
-/// When the base algorithm runs alone, per connection.
+/// Limits beyond which the base algorithm runs alone, per connection.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct BreakerTable {
-    /// A start that loses a larger share of its segments is a bad one.
+    /// Largest share of lost segments of a good start.
     #[schemars(extend("x-range" = [Share::from_permille(1), Share::from_permille(1000)]))]
     pub loss: Share,
     /// Bad starts in a row that open the breaker.
@@ -181,7 +181,7 @@ pub(crate) struct Ack {
     /// Maximum delay of an ACK; "tick" is two ticks of the kernel.
     #[schemars(extend("x-range" = [LEAST_TIMER, MOST_TIMER]))]
     pub delay: Option<TickTime>,
-    /// An ACK for each so many segments: 1 is each segment at once, 2 is the kernel's own.
+    /// Segments per ACK: 1 is each segment at once, 2 is the kernel's default.
     #[schemars(range(min = 1, max = 64), extend("examples" = [1]))]
     pub every: Option<u8>,
 }
@@ -193,9 +193,9 @@ pub(crate) struct Window {
     /// Segments that are sent before the first ACK.
     #[schemars(range(min = 1, max = 1000), extend("examples" = [10]))]
     pub initial: Option<u16>,
-    /// The initial window wherever slow start begins again; absent: false.
+    /// Use the initial window wherever slow start restarts, too; absent: false.
     pub again: Option<bool>,
-    /// A fixed window, segments, through loss too: for circuits that are reserved.
+    /// A fixed window, segments, that losses do not reduce: for reserved circuits.
     #[schemars(range(min = 1, max = 65535), extend("examples" = [30]))]
     pub fixed: Option<u16>,
 }
@@ -204,8 +204,8 @@ pub(crate) struct Window {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Socket {
-    /// TCP_NODELAY: small segments are sent at once, without Nagle's algorithm; absent: as the
-    /// program has it.
+    /// TCP_NODELAY: small segments are sent at once, without Nagle's algorithm; absent: the
+    /// program's setting.
     pub nodelay: Option<bool>,
 }
 
@@ -213,19 +213,19 @@ pub(crate) struct Socket {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {
-    /// The interface at which the options are taken out of each SYN, in the network namespace
-    /// of the command that starts the job.
+    /// The interface at which the options are removed from each SYN, in the network namespace of
+    /// the command that starts the job.
     #[schemars(extend("examples" = ["eth0"], "maxLength" = LONGEST_INTERFACE))]
     pub interface: Option<String>,
-    /// false: no timestamps (RFC 7323); absent: as the host has them.
+    /// false: no timestamps (RFC 7323); absent: the host's setting.
     pub timestamps: Option<bool>,
-    /// false: no window scaling (RFC 7323); absent: as the host has it.
+    /// false: no window scaling (RFC 7323); absent: the host's setting.
     pub window_scaling: Option<bool>,
-    /// false: no selective acknowledgements (RFC 2018); absent: as the host has them.
+    /// false: no selective acknowledgements (RFC 2018); absent: the host's setting.
     pub sack: Option<bool>,
 }
 
-/// What `paceline report` compares the policy with.
+/// The comparison that `paceline report` shows.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Report {
@@ -235,11 +235,11 @@ pub(crate) struct Report {
     pub held_out: Option<Share>,
 }
 
-/// Connections of the job to one destination, side by side.
+/// Parallel connections of the job to one destination.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Streams {
-    /// They share one window, each an equal part of it; absent: false.
+    /// The connections share one window in equal parts; absent: false.
     pub even: Option<bool>,
 }
 

@@ -60,7 +60,7 @@ pub struct Policy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Base {
-    /// The socket's own; Paceline wraps nothing, so there is no start-up law.
+    /// The socket's own. Paceline wraps nothing, so there is no start-up law.
     #[default]
     Keep,
     /// CUBIC.
@@ -228,7 +228,7 @@ pub struct MinimumRto {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Backoff {
-    /// It doubles each time (RFC 6298, 5.5).
+    /// The RTO doubles each time (RFC 6298, 5.5).
     #[default]
     Exponential,
     /// While a connection has less than four segments in flight, six times it stays as
@@ -303,7 +303,7 @@ impl Options {
     }
 }
 
-/// What `paceline report` compares the policy with.
+/// The comparison that `paceline report` shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Share of bursts, at random, that no law touches: 1 % to 50 %, whole percentages.

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_too_little() {
+    fn too_few_values_have_no_moments() {
         assert_eq!(moments(&[]).variance(), None);
         assert_eq!(moments(&[4.0]).coefficient_of_variation(), None);
         assert_eq!(moments(&[0.0, 0.0]).coefficient_of_variation(), None);
@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_the_definition_has_it(values in prop::collection::vec(0.0..1e6_f64, 2..200)) {
+        fn moments_match_their_definition(values in prop::collection::vec(0.0..1e6_f64, 2..200)) {
             let count = values.len() as f64;
             let mean = values.iter().sum::<f64>() / count;
             let variance =

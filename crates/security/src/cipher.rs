@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_repeated_changed_left_out_cut_or_turned_round_is_not() {
+    fn a_repeated_changed_missing_cut_or_reflected_frame_is_refused() {
         let refused = |open: &mut Cipher, frame: &[u8]| {
             assert!(matches!(open.open(frame), Err(FrameError::Seal)));
         };

@@ -236,7 +236,7 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let say = |word| {
+    let word_of = |word| {
         Join {
             purpose: service.purpose,
             version: service.version,
@@ -260,7 +260,7 @@ where
                 error @ (Error::Version { .. } | Error::Purpose { .. } | Error::TokenMissing(_)),
             ) => {
                 // So that the server can report it as well. It may be gone already.
-                let _ = writer.send(&say(Word::Leave), PATIENCE).await;
+                let _ = writer.send(&word_of(Word::Leave), PATIENCE).await;
                 return Err(error);
             }
             token => token?,
@@ -279,7 +279,7 @@ where
             }
         }
     };
-    match writer.send(&say(word), PATIENCE).await {
+    match writer.send(&word_of(word), PATIENCE).await {
         // A process that has reported its error may have closed the pipe.
         Err(_) if !joining.is_greeted => {}
         sent => sent?,

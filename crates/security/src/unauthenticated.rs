@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_most_makes_room() {
+    async fn the_user_with_most_connections_makes_room() {
         let unauthenticated = Arc::new(Slots::default());
         let honest = unauthenticated.admit(address("10.0.0.1"));
         let mut many: Vec<Slot> = (0..MOST_OF_ONE)

@@ -60,14 +60,14 @@ pub struct Watch<'w> {
 /// # Errors
 /// Why none can be, or the error of a policy.
 pub fn leave_out(plans: &mut Vec<Plan>) -> Result<Vec<String>, SimulatedError> {
-    let mut said = Vec::new();
+    let mut notes = Vec::new();
     let mut first = None;
     let mut able = Vec::new();
     for plan in std::mem::take(plans) {
         match check(&plan) {
             Ok(()) => able.push(plan),
             Err(SimulatedError::Unsupported { shard, what }) => {
-                said.push(format!("left out: {shard}, for the simulator has {what}"));
+                notes.push(format!("left out: {shard}, for the simulator has {what}"));
                 first.get_or_insert(SimulatedError::Unsupported { shard, what });
             }
             Err(error) => return Err(error),
@@ -76,7 +76,7 @@ pub fn leave_out(plans: &mut Vec<Plan>) -> Result<Vec<String>, SimulatedError> {
     *plans = able;
     match first {
         Some(error) if plans.is_empty() => Err(error),
-        _ => Ok(said),
+        _ => Ok(notes),
     }
 }
 

@@ -18,10 +18,11 @@ use crate::event::SECOND;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RedConfig {
-    /// Packets: below it nothing is dropped (`thresh_`, 5).
+    /// Lower threshold, packets: below it no packet is dropped (`thresh_`, 5).
     #[schemars(range(min = 0))]
     pub min: f64,
-    /// Packets: from it on everything is, or more and more if `gentle` (`maxthresh_`, 15).
+    /// Upper threshold, packets: from it on all packets are dropped, or a growing share if `gentle`
+    /// (`maxthresh_`, 15).
     pub max: f64,
     /// Weight of an arrival in the average (`q_weight_`, 0.002: the paper's).
     #[serde(default = "weight")]
@@ -35,11 +36,11 @@ pub struct RedConfig {
     /// 2000, on since 2001).
     #[serde(default)]
     pub gentle: bool,
-    /// Drops are spread evenly: none until 1/p packets after the last (`wait_`, on). Off
-    /// it is the paper's: the gap is uniform from 1 to 1/p.
+    /// Drops are spread evenly: none until 1/p packets after the last (`wait_`, on). Off: as in the
+    /// paper, the gap is uniform from 1 to 1/p.
     #[serde(default = "yes")]
     pub wait: bool,
-    /// Packets per second that could leave while it is idle; absent: the link's rate in
+    /// Packets per second that could leave while the queue is idle; absent: the link's rate in
     /// packets of the flows' size (`ptc`).
     #[serde(default)]
     #[schemars(extend("exclusiveMinimum" = 0.0), range(max = f64::MAX))]

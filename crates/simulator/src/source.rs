@@ -69,7 +69,7 @@ pub struct Source {
 
 /// A write of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Says {
+pub struct Demand {
     /// Segments that it writes.
     pub segments: u32,
     /// When it next writes; [`NEVER`]: not by itself.
@@ -125,13 +125,13 @@ impl Source {
 
     /// The write at `now` of a flow that started at `start`.
     #[inline]
-    pub fn speak(&mut self, config: &SourceConfig, start: u64, now: u64) -> Says {
+    pub fn next_demand(&mut self, config: &SourceConfig, start: u64, now: u64) -> Demand {
         match config {
-            SourceConfig::Poisson { mean_ns } => Says {
+            SourceConfig::Poisson { mean_ns } => Demand {
                 segments: 1,
                 next_ns: now + self.exponential(*mean_ns),
             },
-            SourceConfig::Bulk(segments) => Says {
+            SourceConfig::Bulk(segments) => Demand {
                 segments: segments.unwrap_or(u32::MAX),
                 next_ns: NEVER,
             },
@@ -149,19 +149,19 @@ impl Source {
                     next_ns = self.state + self.length(*off_ns, *lengths);
                     self.state = 0;
                 }
-                Says {
+                Demand {
                     segments: 1,
                     next_ns,
                 }
             }
-            SourceConfig::Phases { segments, .. } => Says {
+            SourceConfig::Phases { segments, .. } => Demand {
                 segments: *segments,
                 next_ns: NEVER,
             },
             SourceConfig::Trace(entries) => {
                 let at = self.state as usize;
                 self.state += 1;
-                Says {
+                Demand {
                     segments: entries.get(at).map_or(0, |(_, segments)| *segments),
                     next_ns: entries.get(at + 1).map_or(NEVER, |(time, _)| start + time),
                 }

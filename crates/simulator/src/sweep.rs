@@ -179,7 +179,7 @@ pub fn run(
 }
 
 /// Called after each run: runs done, those of earlier calls included, and all runs.
-pub type Told<'a> = dyn Fn(Step) + Sync + 'a;
+pub type OnStep<'a> = dyn Fn(Step) + Sync + 'a;
 
 /// Progress of a sweep.
 #[derive(Debug, Clone, Copy)]
@@ -204,7 +204,7 @@ pub fn sweep(
     seed: u64,
     shard: Shard,
     directory: &Path,
-    told: &Told,
+    on_step: &OnStep,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<Done>, SweepError> {
     let io = |action, path: &Path| {
@@ -252,7 +252,7 @@ pub fn sweep(
     pending.reverse();
     let step = |events, transmissions| {
         let done = done.lock().unwrap_or_else(PoisonError::into_inner).len();
-        told(Step {
+        on_step(Step {
             done: done.min(count),
             runs: count,
             events,

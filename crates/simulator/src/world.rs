@@ -432,17 +432,17 @@ impl World {
     fn on_source(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
         let group = &self.groups[flow.group as usize];
-        let says = flow.source.speak(&group.source, flow.start, self.now);
-        if says.next_ns != NEVER {
+        let demand = flow.source.next_demand(&group.source, flow.start, self.now);
+        if demand.next_ns != NEVER {
             self.agenda
-                .put(Event::plain(says.next_ns, Kind::Source, number));
+                .put(Event::plain(demand.next_ns, Kind::Source, number));
         }
-        if says.segments == 0 {
+        if demand.segments == 0 {
             return;
         }
         flow.completed = NEVER;
         let sequence = flow.sender.written();
-        flow.sender.write(says.segments, self.now, &group.sender);
+        flow.sender.write(demand.segments, self.now, &group.sender);
         if group.sender.algorithm == Algorithm::Udp {
             let bytes = group.sender.packet_bytes;
             let written = flow.sender.written();

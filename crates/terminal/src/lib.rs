@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_what_there_is_without_controls() {
+    fn json_keeps_the_text_without_control_characters() {
         let name = "\x1b[2J\u{9b}31m\x7f";
         let text = json(&serde_json::to_string(name).unwrap());
         assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");

@@ -37,13 +37,13 @@ pub struct File {
     #[serde(default)]
     #[schemars(length(max = MOST_WANS))]
     pub wan: Vec<Wan>,
-    /// Routes that are not the shortest.
+    /// Routes that replace the shortest ones.
     #[serde(default)]
     pub route: Vec<Route>,
     /// Default congestion control of all connections; absent: the machine's default.
     #[schemars(extend("format" = "congestion", "examples" = ["cubic"]))]
     pub congestion: Option<String>,
-    /// Written on every host.
+    /// Sysctls that are written on every host.
     #[serde(default)]
     #[schemars(with = "IndexMap<String, serde_json::Value>")]
     pub sysctl: IndexMap<String, toml::Value>,
@@ -56,7 +56,7 @@ pub struct Cluster {
     /// Name of the cluster; its hosts are this name and a number, from 0.
     #[schemars(extend("format" = "node-name", "examples" = ["near"]))]
     pub name: String,
-    /// How many.
+    /// Number of hosts.
     #[schemars(range(min = 1, max = MOST_HOSTS))]
     pub hosts: u32,
     /// Each host's link to the switch, framing included.
@@ -79,23 +79,23 @@ pub struct Wan {
     pub to: String,
     /// Line rate, framing included.
     pub rate: Ways<LineRate>,
-    /// Propagation.
+    /// Propagation delay.
     pub one_way_delay: Ways<Delay>,
     /// Drop-tail queue in front of the line.
     pub buffer: Ways<Queue>,
 }
 
-/// A route that is not the shortest.
+/// A route that replaces the shortest one.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// The cluster where it begins.
+    /// The cluster where the route begins.
     pub from: String,
-    /// The cluster where it ends.
+    /// The cluster where the route ends.
     pub to: String,
     /// The links in order.
     pub via: Via,
-    /// Only from `from` to `to`.
+    /// The route is used only from `from` to `to`.
     #[serde(default)]
     pub one_way: bool,
 }
@@ -119,13 +119,13 @@ pub struct Delay(pub Time);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Ways<T> {
-    /// The same in both directions.
+    /// One value for both directions.
     Both(T),
-    /// One per direction.
+    /// One value per direction.
     Each {
         /// From the link's `from` to its `to`.
         forward: T,
-        /// Back.
+        /// From the link's `to` to its `from`.
         reverse: T,
     },
 }
@@ -134,9 +134,9 @@ pub enum Ways<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Via {
-    /// One.
+    /// One link.
     One(String),
-    /// In the order of the route.
+    /// Several links, in the order of the route.
     Several(Vec<String>),
 }
 

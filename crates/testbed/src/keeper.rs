@@ -70,7 +70,7 @@ pub fn up(topology: &Topology, topology_file: &str, lab: &str) -> Result<State, 
         topology: topology.clone(),
         starter: std::process::id(),
     };
-    let told = keeper
+    let ready = keeper
         .stdin
         .take()
         .map(|stdin| socket::write(stdin, &order));
@@ -91,7 +91,7 @@ pub fn up(topology: &Topology, topology_file: &str, lab: &str) -> Result<State, 
             let status = keeper
                 .wait()
                 .map_err(doing("waiting for the lab's keeper"))?;
-            drop(told);
+            drop(ready);
             return Err(TestbedError::KeeperEnded(status));
         }
     }

@@ -84,7 +84,7 @@ fn cell(text: impl AsRef<str>) -> Markup {
 }
 
 /// A cell that holds a value of the machine, if there is one.
-fn told(text: Option<String>) -> Markup {
+fn or_unread(text: Option<String>) -> Markup {
     cell(text.as_deref().unwrap_or("not told"))
 }
 
@@ -97,11 +97,11 @@ fn links(state: &State) -> Markup {
             cell(name),
             html! { (from) " to " (to) },
             cell(alone("_bps", line.rate_bps.asked as f64)),
-            told(line.rate_bps.read.map(|rate| precise("_bps", rate as f64))),
+            or_unread(line.rate_bps.read.map(|rate| precise("_bps", rate as f64))),
             cell(alone("_s", delay.asked)),
-            told(delay.read.map(|delay| precise("_s", delay))),
+            or_unread(delay.read.map(|delay| precise("_s", delay))),
             cell(alone("_bytes", line.buffer_bytes as f64)),
-            told(peak.map(|peak| alone("_bytes", peak as f64))),
+            or_unread(peak.map(|peak| alone("_bytes", peak as f64))),
             cell(alone("_bytes", traffic.carried_bytes as f64)),
             cell(traffic.dropped_packets.to_string()),
         ]
@@ -135,9 +135,9 @@ fn ports(state: &State) -> Markup {
             html! { (port.node) " " code { (port.device) } },
             cell(&port.toward),
             cell(rate(port.rate_bps.asked)),
-            told(port.rate_bps.read.map(rate)),
+            or_unread(port.rate_bps.read.map(rate)),
             cell(bytes(port.buffer_bytes.asked)),
-            told(port.buffer_bytes.read.map(bytes)),
+            or_unread(port.buffer_bytes.read.map(bytes)),
             cell(bytes(port.traffic.carried_bytes)),
             cell(port.traffic.dropped_packets.to_string()),
         ]
@@ -173,7 +173,11 @@ fn routes(state: &State) -> Markup {
 
 fn settings(state: &State) -> Markup {
     let rows = state.settings().map(|(key, Reading { asked, read })| {
-        vec![html! { code { (key) } }, cell(asked), told(read.clone())]
+        vec![
+            html! { code { (key) } },
+            cell(asked),
+            or_unread(read.clone()),
+        ]
     });
     let heading = ["setting", "asked", "read back"];
     table("Settings of each host", &heading, 3, rows.collect())
@@ -203,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_topology_says_is_text_wherever_it_stands() {
+    fn text_of_a_topology_is_escaped_everywhere() {
         let hostile = "<script>alert(1)</script>&\"'".to_owned();
         let name = || hostile.clone();
         let line = || Line {

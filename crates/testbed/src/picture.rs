@@ -195,11 +195,11 @@ fn asked(line: &Line) -> String {
 }
 
 fn read(line: &Line) -> String {
-    let told = |text: Option<String>| text.unwrap_or_else(|| "not told".to_owned());
+    let or_unread = |text: Option<String>| text.unwrap_or_else(|| "not told".to_owned());
     format!(
         "read back: {}, {}",
-        told(line.rate_bps.read.map(|rate| precise("_bps", rate as f64))),
-        told(line.one_way_delay_s.read.map(|delay| precise("_s", delay)))
+        or_unread(line.rate_bps.read.map(|rate| precise("_bps", rate as f64))),
+        or_unread(line.one_way_delay_s.read.map(|delay| precise("_s", delay)))
     )
 }
 

@@ -162,8 +162,8 @@ mod tests {
             times[late] += 90_000;
         }
         for expected in [24_000, 25_000, 26_000] {
-            let told = interval(&times, expected);
-            assert!((24_000.0..26_000.0).contains(&told), "{told}");
+            let measured = interval(&times, expected);
+            assert!((24_000.0..26_000.0).contains(&measured), "{measured}");
         }
         assert!((interval(&times, 25_000) - 25_000.0).abs() < 1e-9);
         assert!((interval(&[5, 105], 90) - 100.0).abs() < 1e-9);

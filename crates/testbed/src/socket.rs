@@ -174,9 +174,9 @@ pub fn receive_node(stream: &UnixStream) -> io::Result<(Option<Reply>, Vec<Owned
 }
 
 /// For the fuzzer: bytes to a keeper, or from one.
-pub fn fuzz(said: &[u8]) {
-    let _ = read::<Request>(said);
-    if let Ok(Some(reply)) = read::<Reply>(said) {
+pub fn fuzz(bytes: &[u8]) {
+    let _ = read::<Request>(bytes);
+    if let Ok(Some(reply)) = read::<Reply>(bytes) {
         let mut again = Vec::new();
         write(&mut again, &reply).expect("it was read");
     }

@@ -149,11 +149,11 @@ fn errors_name_file_line_and_key() {
         ("[sysctl]", "[sysctls]", 45, "sysctls", "did you mean \"sysctl\""),
     ];
     for (from, to, line, key, right) in cases {
-        let told = message(from, to);
+        let message = message(from, to);
         let (place, key) = (format!("lab.toml:{line}:"), format!(": {key}: "));
-        let is_told =
-            |told: &str| told.starts_with(&place) && told.contains(&key) && told.contains(right);
-        assert!(told.lines().any(is_told), "{to}: {told}");
+        let is_reported =
+            |line: &str| line.starts_with(&place) && line.contains(&key) && line.contains(right);
+        assert!(message.lines().any(is_reported), "{to}: {message}");
     }
     let nothing = parse("").expect_err("nothing");
     assert!(
@@ -163,7 +163,7 @@ fn errors_name_file_line_and_key() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_problems_are_reported_at_once() {
     let text = GOOD
         .replace("\"10ms\"", "10")
         .replace("hosts = 2", "hosts = 0")
@@ -330,9 +330,9 @@ proptest! {
     #[test]
     fn no_file_makes_the_reader_panic(pieces in prop::collection::vec(piece(), 0..40)) {
         let text = pieces.concat();
-        if let Err(told) = parse(&text) {
-            for line in told.lines() {
-                prop_assert!(line.starts_with("lab.toml:"), "{}", told);
+        if let Err(message) = parse(&text) {
+            for line in message.lines() {
+                prop_assert!(line.starts_with("lab.toml:"), "{}", message);
             }
         }
     }
@@ -349,8 +349,8 @@ proptest! {
             1 => lines.insert(at, lines[at]),
             _ => lines[at] = &other,
         }
-        if let Err(told) = parse(&lines.join("\n")) {
-            prop_assert!(told.starts_with("lab.toml:"), "{}", told);
+        if let Err(message) = parse(&lines.join("\n")) {
+            prop_assert!(message.starts_with("lab.toml:"), "{}", message);
         }
     }
 }

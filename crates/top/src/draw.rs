@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_screen_says_why_for_each() {
+    fn a_wide_screen_shows_the_reason_for_each() {
         let screen = screen(&view(3), 160, 24);
         let lines = screen.iter().filter(|line| line.contains("3 paced starts"));
         assert_eq!(lines.count(), 3 + 1);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn without_jobs_it_says_so_and_a_failed_look_too() {
+    fn a_screen_shows_that_there_are_no_jobs_or_that_a_look_failed() {
         let mut view = empty();
         line(&screen(&view, 80, 24), "No job runs:");
         view.problem = Some("the kernel refused".to_owned());

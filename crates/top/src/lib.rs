@@ -74,8 +74,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     view.gateway.see(first.at, first.gateway);
 
     let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
-    ctrlc::set_handler(move || told.store(true, Ordering::Relaxed))
+    let stopped = Arc::clone(&stop);
+    ctrlc::set_handler(move || stopped.store(true, Ordering::Relaxed))
         .context("cannot wait for signals")?;
     let mut screen = Screen::open()?;
     show(&mut screen.0, &mut view, &looks, &stop)?;

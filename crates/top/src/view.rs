@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_stays_chosen_while_it_is_there() {
+    fn a_selected_row_stays_selected_while_it_exists() {
         let mut view = view(1..9);
         assert_eq!(chosen(&view), "1");
         for (code, now) in [

@@ -24,7 +24,7 @@ use crate::interface::Place;
 /// Exit status of a run that lacks windows.
 const INVALID: u8 = 3;
 /// How often statistics are shown.
-const TELL_NS: u64 = 1_000_000_000;
+const REPORT_NS: u64 = 1_000_000_000;
 /// Between two looks at the counters: the least spares the CPU with short windows, the most
 /// bounds the wait for Ctrl-C.
 const LOOK: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if !show.start(&setting, &meter)? {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut told_ns = monotonic_ns();
+    let mut reported_ns = monotonic_ns();
     let finished = loop {
         let mut windows = meter.take()?;
         let left = limit.map(|limit| limit - history.windows());
@@ -148,11 +148,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             break true;
         }
         let now = monotonic_ns();
-        if now - told_ns >= TELL_NS {
+        if now - reported_ns >= REPORT_NS {
             if !show.statistics(&setting, &history)? {
                 break false;
             }
-            told_ns = now;
+            reported_ns = now;
         }
         let wait = Duration::from_nanos(meter.next_ready_ns().saturating_sub(now));
         std::thread::sleep(wait.clamp(LOOK[0], LOOK[1]));

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_is_null_or_a_dash() {
+    fn undefined_statistics_are_null_or_a_dash() {
         let mut line = json!({});
         history(1_000_000, &[Some(0), Some(0)]).put_json(&mut line);
         assert_eq!(line["since_start"]["ratio"], Value::Null);

@@ -155,11 +155,11 @@ fn own_job(policy: Policy, group: String) -> Result<Adapted> {
 }
 
 fn agents_job(directory: &Path, policy: &str, group: String) -> Result<Adapted> {
-    let (told, answer) = mpsc::channel();
+    let (sender, answer) = mpsc::channel();
     let (directory, policy) = (directory.to_owned(), policy.to_owned());
     let loading = std::thread::spawn(move || {
         let entered = service::enter_by_agent(&directory, &policy, Some(group));
-        if let Err(mpsc::SendError(Err(error))) = told.send(entered) {
+        if let Err(mpsc::SendError(Err(error))) = sender.send(entered) {
             not_adapted(&error.into()); // it came late
         }
     });

@@ -257,9 +257,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_says_what_to_write() {
+    fn invalid_arguments_name_the_right_form() {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-        for (wrong, says) in [
+        for (wrong, expected) in [
             (&["x"][..], "[USER@]HOST:DST"),
             (&["a", "b"], "cp"),
             (&["h:a", "b"], "paceline receive"),
@@ -269,16 +269,16 @@ mod tests {
             (&["h:a", "paceline://g/b"], "on that host"),
         ] {
             let error = route(&words(wrong)).expect_err("wrong").to_string();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
-        for (wrong, says) in [
+        for (wrong, expected) in [
             (&["x"][..], "--listen"),
             (&["a", "b"], "[USER@]HOST:SRC"),
             (&["h:a", "g:b"], "paceline send"),
             (&["h:a", "g:b", "c"], "one command for each"),
         ] {
             let error = sources(&words(wrong)).expect_err("wrong").to_string();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

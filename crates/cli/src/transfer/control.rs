@@ -156,11 +156,11 @@ async fn take(
 ///
 /// # Errors
 /// It cannot be reached, or refuses.
-pub fn tell(id: &str, change: &Change) -> Result<()> {
+pub fn send_change(id: &str, change: &Change) -> Result<()> {
     let path = socket_of(id).context("no directory for sockets: HOME is not set")?;
     let mut stream = UnixStream::connect(&path)
         .with_context(|| format!("transfer {id} takes no changes at {}", path.display()))?;
-    let said = (|| {
+    let reply = (|| {
         stream.set_read_timeout(Some(2 * PATIENCE))?;
         stream.set_write_timeout(Some(2 * PATIENCE))?;
         let mut text = serde_json::to_vec(change)?;
@@ -170,7 +170,7 @@ pub fn tell(id: &str, change: &Change) -> Result<()> {
         BufReader::new(stream.take(MOST)).read_line(&mut line)?;
         Ok::<_, anyhow::Error>(serde_json::from_str::<Answer>(&line)?)
     })();
-    match said
+    match reply
         .with_context(|| format!("transfer {id} did not answer"))?
         .error
     {

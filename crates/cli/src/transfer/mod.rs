@@ -20,7 +20,7 @@ use paceline_transfer::wire::{Reason, Summary};
 
 pub use adapt::AdaptArgs;
 pub use address::{hosts, route, shared_paths, sources, Address, Route};
-pub use control::{streams, tell, Change};
+pub use control::{send_change, streams, Change};
 pub use options::{remote, AccessArgs, Options};
 pub use record::{all, directory, About, Record, State};
 pub use show::Show;

@@ -209,7 +209,7 @@ impl Options {
             device: self.device,
             part: None,
             pairs: 1,
-            tell_hashes: self.hash_file.is_some(),
+            report_hashes: self.hash_file.is_some(),
         })
     }
 

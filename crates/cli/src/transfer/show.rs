@@ -141,16 +141,16 @@ impl Show {
                 ));
             }
             Event::Copied { path, size } if self.is_detailed => {
-                self.say(&format!("{would}copy {path} ({size} bytes)"));
+                self.print(&format!("{would}copy {path} ({size} bytes)"));
             }
             Event::Deleted { path } if self.is_detailed => {
-                self.say(&format!("{would}delete {path}"));
+                self.print(&format!("{would}delete {path}"));
             }
             _ => {}
         }
     }
 
-    fn say(&self, text: &str) {
+    fn print(&self, text: &str) {
         match self.is_dry {
             true => {
                 let _ = output::print(&(foreign(text) + "\n"));

@@ -130,9 +130,9 @@ fn measure(per_second: f64, each: u32) -> [f64; 3] {
     assert!(sums[0].abs_diff(sums[1]) <= 2 * u64::from(each), "{sums:?}");
     let [metered, recorded] =
         [metered, recorded].map(|counts| counts.into_iter().collect::<Scales>().base());
-    let said = &lines.last().unwrap()["since_start"]["cov"];
+    let reported = &lines.last().unwrap()["since_start"]["cov"];
     let cov = metered.coefficient_of_variation().unwrap();
-    assert!((said.as_f64().unwrap() - cov).abs() < 1e-9);
+    assert!((reported.as_f64().unwrap() - cov).abs() < 1e-9);
     [
         cov,
         recorded.coefficient_of_variation().unwrap(),

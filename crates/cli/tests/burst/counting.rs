@@ -246,7 +246,7 @@ fn a_process_that_is_stopped_loses_no_window() {
 }
 
 #[test]
-fn what_cannot_be_is_one_clear_error() {
+fn each_invalid_argument_is_one_clear_error() {
     if !is_root() {
         return;
     }
@@ -282,7 +282,7 @@ fn what_cannot_be_is_one_clear_error() {
 }
 
 #[test]
-fn without_root_it_says_what_it_needs() {
+fn without_root_the_error_names_what_is_needed() {
     use std::os::unix::process::CommandExt;
     let mut command = paceline();
     command.args(["burst", "--dev", "lo", "--windows", "1"]);

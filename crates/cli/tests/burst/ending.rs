@@ -56,7 +56,7 @@ fn a_kill_leaves_nothing_at_tcx_and_xdp() {
 }
 
 #[test]
-fn what_a_kill_leaves_at_cls_bpf_goes_with_the_next_start() {
+fn filters_of_a_killed_run_are_removed_at_the_next_start() {
     if !is_root() {
         return;
     }

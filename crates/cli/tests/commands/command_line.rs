@@ -90,7 +90,7 @@ fn unprivileged(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn without_root_it_says_what_is_needed() {
+fn without_root_an_error_names_what_is_needed() {
     for (arguments, code) in [
         (&["run", "--", "true"][..], 125),
         (&["status"], 1),

@@ -99,15 +99,18 @@ fn assert_same_results(one: &Path, other: &Path) {
 #[test]
 fn a_sweep_gives_the_same_files_on_any_number_of_threads_and_in_parts() {
     let place = Place::new(SCENARIO);
-    let told = place.succeeds(&["sweep", "small.toml", "--jobs", "1", "--out", "one"]);
-    assert!(told.contains("holds  reno/cov/8 <= 9 * bound"), "{told}");
+    let output = place.succeeds(&["sweep", "small.toml", "--jobs", "1", "--out", "one"]);
+    assert!(
+        output.contains("holds  reno/cov/8 <= 9 * bound"),
+        "{output}"
+    );
     place.succeeds(&["sweep", "small.toml", "--jobs", "2", "--out", "two"]);
     assert_same_results(&place.path("one"), &place.path("two"));
 
     for part in ["1/2", "2/2"] {
         let out = format!("part-{}", &part[..1]);
-        let told = place.succeeds(&["sweep", "small.toml", "--shard", part, "--out", &out]);
-        assert!(told.contains("sim merge"), "{told}");
+        let output = place.succeeds(&["sweep", "small.toml", "--shard", part, "--out", &out]);
+        assert!(output.contains("sim merge"), "{output}");
     }
     let missing = place.sim(&["merge", "part-1", "--out", "merged"]);
     assert!(!missing.status.success());
@@ -218,7 +221,7 @@ fn run_writes_series_and_model_its_curve() {
 }
 
 #[test]
-fn what_is_wrong_is_said_once_with_file_line_and_key() {
+fn each_problem_is_reported_once_with_file_line_and_key() {
     for (from, to, expected) in [
         ("\"5mbit\"", "5", "small.toml:9:8: link.gateway.rate"),
         (
@@ -268,7 +271,7 @@ fn what_is_wrong_is_said_once_with_file_line_and_key() {
 }
 
 #[test]
-fn a_point_that_does_not_exist_is_told_with_those_that_do() {
+fn an_unknown_point_is_reported_with_the_known_ones() {
     let place = Place::new(SCENARIO);
     for (arguments, expected) in [
         (["--at", "clients=2"], "\"1\", \"3\", \"8\""),

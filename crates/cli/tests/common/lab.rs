@@ -44,16 +44,16 @@ impl Lab {
     pub fn up(what: &str, topology: &str) -> Self {
         let name = name(what);
         let file = TopologyFile::new(&name, topology);
-        let told = output(&["lab", "up", file.path(), "--name", &name]);
-        assert!(told.status.success(), "{told:?}");
+        let shown = output(&["lab", "up", file.path(), "--name", &name]);
+        assert!(shown.status.success(), "{shown:?}");
         Lab { name }
     }
 
     /// What `lab show --json` says.
     pub fn state(&self) -> Value {
-        let told = output(&["lab", "show", &self.name, "--json"]);
-        assert!(told.status.success(), "{told:?}");
-        serde_json::from_slice(&told.stdout).expect("lab show writes JSON")
+        let shown = output(&["lab", "show", &self.name, "--json"]);
+        assert!(shown.status.success(), "{shown:?}");
+        serde_json::from_slice(&shown.stdout).expect("lab show writes JSON")
     }
 
     /// `paceline lab exec NODE --`, to be gone on with.
@@ -120,8 +120,8 @@ pub fn name(what: &str) -> String {
 }
 
 pub fn down(lab: &str) {
-    let told = output(&["lab", "down", lab]);
-    assert!(told.status.success(), "{told:?}");
+    let shown = output(&["lab", "down", lab]);
+    assert!(shown.status.success(), "{shown:?}");
 }
 
 /// The keeper of a lab, from its first moment on.

@@ -14,11 +14,11 @@ pub fn set(job: &str, arguments: &[&str]) -> Output {
     output(&[&["set", job], arguments].concat())
 }
 
-pub fn said(output: &Output) -> String {
+pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-pub fn complained(output: &Output) -> String {
+pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

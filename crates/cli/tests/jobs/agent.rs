@@ -85,7 +85,7 @@ fn signals_and_the_exit_code_pass_through() {
 }
 
 #[test]
-fn who_is_not_in_the_group_is_refused() {
+fn users_outside_the_group_are_refused() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -322,7 +322,7 @@ fn two_users_have_jobs_side_by_side() {
 }
 
 #[test]
-fn a_client_that_says_nothing_blocks_nobody() {
+fn a_silent_client_blocks_nobody() {
     let Some(_alone) = alone() else {
         return;
     };

@@ -154,13 +154,13 @@ fn a_listener_of_another_cgroup_is_named_with_what_it_accepts() {
     let port = server.ask(&format!("listen {SERVER4}"));
     service.add(&server.ask("pid"));
     let attached = output(&["attach", "--cgroup", service.path(), "--policy", "pace"]);
-    let said = String::from_utf8_lossy(&attached.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&attached.stderr).into_owned();
     let listens = format!("listens at {SERVER4}:{port} with a socket of ");
     assert!(
-        attached.status.success() && said.contains(&listens),
+        attached.status.success() && stderr.contains(&listens),
         "{attached:?}"
     );
-    assert!(said.contains("has 1 connections of"), "{said}");
+    assert!(stderr.contains("has 1 connections of"), "{stderr}");
     let shown = &jobs(&status(), service.path())[0]["warnings"];
     assert!(shown[0].as_str().unwrap().contains(&listens), "{shown}");
 
@@ -182,8 +182,8 @@ fn the_whole_host_is_attached_by_its_name_only() {
     };
     let refused = output(&["attach", "--cgroup", "/"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("--whole-host"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(stderr.contains("--whole-host"), "{stderr}");
     assert!(status()["jobs"]
         .as_array()
         .unwrap()
@@ -196,8 +196,8 @@ fn the_whole_host_is_attached_by_its_name_only() {
     ] {
         let refused = output(command);
         assert!(!refused.status.success(), "{refused:?}");
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(said.contains("1 to 31 bytes"), "{said}");
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(stderr.contains("1 to 31 bytes"), "{stderr}");
     }
 }
 
@@ -224,7 +224,7 @@ fn an_attached_cgroup_that_goes_is_forgotten() {
 }
 
 #[test]
-fn what_is_no_cgroup_or_not_attached_is_refused() {
+fn directories_that_are_not_cgroups_or_not_attached_are_refused() {
     let Some(_alone) = alone() else {
         return;
     };

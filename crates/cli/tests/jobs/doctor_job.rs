@@ -52,8 +52,8 @@ fn limited(mut command: Command, arguments: &[&str]) -> (Child, String) {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    let mut said = BufReader::new(child.stdout.take().unwrap());
-    said.read_line(&mut line).unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
     (child, line.trim_end().to_owned())
 }
 
@@ -78,7 +78,7 @@ fn verdict(report: &Value, port: &str) -> Option<(String, String)> {
 }
 
 #[test]
-fn each_limit_is_told_from_the_others() {
+fn each_limit_is_distinguished_from_the_others() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -122,9 +122,9 @@ fn each_limit_is_told_from_the_others() {
     // By the last part of its cgroup, for people.
     let cgroup = job["cgroup"].as_str().unwrap();
     let name = cgroup.rsplit('/').next().unwrap();
-    let told = output(&["doctor", "--job", name, "--for", "200ms"]);
-    let text = String::from_utf8_lossy(&told.stdout);
-    assert!(told.status.success(), "{told:?}");
+    let doctor = output(&["doctor", "--job", name, "--for", "200ms"]);
+    let text = String::from_utf8_lossy(&doctor.stdout);
+    assert!(doctor.status.success(), "{doctor:?}");
     assert!(text.contains("5 connections, 11 looks"), "{text}");
     for mut process in [client, server] {
         drop(process.stdin.take());
@@ -133,7 +133,7 @@ fn each_limit_is_told_from_the_others() {
 }
 
 #[test]
-fn a_policy_that_is_not_in_effect_is_told_and_an_unknown_job_is_one_error() {
+fn a_policy_that_is_not_in_effect_is_reported_and_an_unknown_job_is_one_error() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -160,9 +160,9 @@ fn a_policy_that_is_not_in_effect_is_told_and_an_unknown_job_is_one_error() {
     assert!(local.contains("both ends are on this host"), "{local}");
 
     let unknown = output(&["doctor", "--job", "paceline.1.999"]);
-    let said = complaint(&unknown);
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("no running job paceline.1.999"), "{said}");
+    let stderr = complaint(&unknown);
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("no running job paceline.1.999"), "{stderr}");
     let short = output(&["doctor", "--job", &id, "--for", "1ms"]);
     assert!(complaint(&short).contains("expected 100ms"), "{short:?}");
     let alone = output(&["doctor", "--for", "1s"]);

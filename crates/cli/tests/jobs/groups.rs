@@ -480,7 +480,7 @@ fn until(group: &mut Group, what: &str, done: impl Fn(&Stream) -> bool) -> Strea
 }
 
 #[test]
-fn what_leaves_under_a_cap_never_exceeds_it_and_its_end_is_no_burst() {
+fn inflight_never_exceeds_a_cap_and_its_end_is_no_burst() {
     if !is_root() {
         return;
     }

@@ -4,7 +4,7 @@
 use std::process::{Command, Output};
 
 use crate::common::agent::{directory_of, until, until_gone, Agent, OTHER_USER, USER};
-use crate::common::setting::{complained, connected, id_of, job_of, said, set};
+use crate::common::setting::{connected, id_of, job_of, set, stderr, stdout};
 use crate::common::{
     alone, output, paceline, transfer, transfer_on_all, wait_for, Net, PolicyFile, SERVER4,
 };
@@ -40,7 +40,7 @@ fn number(value: &Value, key: &str) -> u64 {
 }
 
 #[test]
-fn what_connections_did_outlives_them() {
+fn counters_outlive_their_connections() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -83,7 +83,7 @@ fn what_connections_did_outlives_them() {
         assert_eq!(report["counts"]["governed"], 3, "{report}");
         assert_eq!(number(&report["counts"]["traffic"], "bytes"), bytes);
         assert_eq!(report["overall"], Value::Null);
-        let text = said(&output(&["report", &id]));
+        let text = stdout(&output(&["report", &id]));
         assert!(text.contains("the policy holds out no bursts"), "{text}");
         client.end();
         server.end();
@@ -91,7 +91,7 @@ fn what_connections_did_outlives_them() {
 }
 
 #[test]
-fn a_job_says_in_one_line_what_came_of_it() {
+fn a_job_reports_its_outcome_in_one_line() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -116,17 +116,20 @@ fn a_job_says_in_one_line_what_came_of_it() {
         server.ask("close-all");
         let output = running.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        let lines = complained(&output);
-        let told: Vec<&str> = lines
+        let lines = stderr(&output);
+        let summary: Vec<&str> = lines
             .lines()
             .filter(|line| line.contains("retransmitted"))
             .collect();
         match quiet {
             true => assert_eq!(lines, "", "{output:?}"),
             false => {
-                assert_eq!(told.len(), 1, "{output:?}");
-                assert!(told[0].contains("1 connection, 1 burst, "), "{told:?}");
-                assert!(told[0].contains(" RTO"), "{told:?}");
+                assert_eq!(summary.len(), 1, "{output:?}");
+                assert!(
+                    summary[0].contains("1 connection, 1 burst, "),
+                    "{summary:?}"
+                );
+                assert!(summary[0].contains(" RTO"), "{summary:?}");
             }
         }
     }
@@ -167,7 +170,7 @@ fn a_share_of_bursts_is_held_out_and_compared() {
     let [least, most] = [0, 1].map(|at| interval[at].as_f64().unwrap());
     let difference = report["overall"]["difference_us"].as_f64().unwrap();
     assert!(least <= difference && difference <= most, "{report}");
-    let text = said(&output(&["report", &id]));
+    let text = stdout(&output(&["report", &id]));
     assert!(text.contains("50 % of bursts held out"), "{text}");
 
     // A running job's share is one key.
@@ -175,12 +178,12 @@ fn a_share_of_bursts_is_held_out_and_compared() {
     assert!(changed.status.success(), "{changed:?}");
     let refused = set(&id, &["report.held_out=51%"]);
     assert!(
-        complained(&refused).contains("report.held_out: 51%"),
+        stderr(&refused).contains("report.held_out: 51%"),
         "{refused:?}"
     );
     let refused = set(&id, &["startup=", "report.held_out=5%"]);
     assert!(
-        complained(&refused).contains("where no law changes a burst"),
+        stderr(&refused).contains("where no law changes a burst"),
         "{refused:?}"
     );
     client.end();
@@ -235,19 +238,16 @@ fn the_agent_remembers_ended_jobs_for_their_owner() {
 
     // Whose it is not is told of nothing; root of all.
     let refused = report(&agent, OTHER_USER, &[&name]).output().unwrap();
-    assert!(
-        complained(&refused).contains("there is no job"),
-        "{refused:?}"
-    );
+    assert!(stderr(&refused).contains("there is no job"), "{refused:?}");
     let none = json(&report(&agent, OTHER_USER, &["--json"]).output().unwrap());
     assert_eq!(none, Value::Array(Vec::new()));
     let place = agent.place.join("run");
     let all = output(&["report", &name, "--agent", place.to_str().unwrap()]);
-    assert!(said(&all).contains(", ended "), "{all:?}");
+    assert!(stdout(&all).contains(", ended "), "{all:?}");
     agent.kill();
 
     let place = place.to_str().unwrap();
     let nobody = output(&["report", &name, "--agent", place]);
-    let said = complained(&nobody);
-    assert!(said.contains("and no agent at"), "{said}");
+    let message = stderr(&nobody);
+    assert!(message.contains("and no agent at"), "{message}");
 }

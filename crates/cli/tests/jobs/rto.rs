@@ -164,7 +164,7 @@ fn loopback_keeps_the_kernels_timeout() {
 }
 
 #[test]
-fn timeouts_of_a_thin_stream_double_unless_the_policy_says_linear() {
+fn timeouts_of_a_thin_stream_double_unless_the_policy_sets_linear() {
     if !is_root() {
         return;
     }

@@ -85,7 +85,7 @@ fn both_ends_begin_with_the_policys_initial_window() {
 }
 
 #[test]
-fn loopback_is_left_alone_and_status_says_so() {
+fn loopback_is_unchanged_and_status_shows_it() {
     let Some(_alone) = alone() else {
         return;
     };

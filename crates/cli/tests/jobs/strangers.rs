@@ -39,7 +39,7 @@ fn a_name_with_escapes_controls_no_terminal() {
 }
 
 /// What a program of a job says by its standard output.
-fn said_by(arguments: &[&str], program: &str) -> String {
+fn stdout_of(arguments: &[&str], program: &str) -> String {
     let output = paceline()
         .args(arguments)
         .args(["--", "python3", "-c", program])
@@ -65,9 +65,9 @@ def error(request):
     return errno.errorcode[ctypes.get_errno()]
 print(*(error(request) for request in (0x5412, 0x5412 | 1 << 32, 0x541c, 0x5413)))";
     let job = ["run", "--policy", "standard"];
-    assert_eq!(said_by(&job, program), "ENOTTY ENOTTY ENOTTY ENOTTY");
+    assert_eq!(stdout_of(&job, program), "ENOTTY ENOTTY ENOTTY ENOTTY");
     let job = ["run", "--policy", "standard", "--user", "nobody"];
-    assert_eq!(said_by(&job, program), "EPERM EPERM EPERM ENOTTY");
+    assert_eq!(stdout_of(&job, program), "EPERM EPERM EPERM ENOTTY");
 }
 
 #[test]
@@ -114,7 +114,7 @@ print(page())",
         version = paceline_abi::PL_ABI_VERSION
     );
     // None for another's number; and one for its own.
-    assert_eq!(said_by(&["run", "--policy", "lfn"], &program), "0\n1");
+    assert_eq!(stdout_of(&["run", "--policy", "lfn"], &program), "0\n1");
 }
 
 #[test]

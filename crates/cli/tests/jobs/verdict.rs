@@ -21,8 +21,8 @@ fn words(output: &Output) -> String {
 
 /// The one line that was said.
 fn verdict(output: &Output) -> String {
-    let said = words(output);
-    let mut lines = said.lines().filter(|line| line.contains(LINE));
+    let text = words(output);
+    let mut lines = text.lines().filter(|line| line.contains(LINE));
     let line = lines.next().unwrap_or_else(|| panic!("{output:?}"));
     assert_eq!(lines.next(), None);
     line.to_owned()
@@ -35,7 +35,7 @@ fn run(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_job_without_governed_connections_says_why() {
+fn a_job_without_governed_connections_gives_the_reason() {
     let Some(_alone) = alone() else {
         return;
     };
@@ -91,7 +91,7 @@ fn a_job_without_governed_connections_says_why() {
 }
 
 #[test]
-fn a_job_by_the_agent_says_it_too() {
+fn a_job_of_the_agent_gives_the_reason_too() {
     let Some(_alone) = alone() else {
         return;
     };

@@ -104,7 +104,11 @@ fn a_dead_link_is_found() {
                 [c](https://x.y/#z) [d](#two)\n```\n[e](nowhere.md)\n```\n[f](nowhere.md)\n\
                 [g](docs/guide.md#nowhere)\n";
     // Its own headings are those of the file.
-    let of = |target: &str| dead(&here, text).iter().any(|told| told.ends_with(target));
+    let of = |target: &str| {
+        dead(&here, text)
+            .iter()
+            .any(|message| message.ends_with(target))
+    };
     assert!(anchors(text).contains("one-heading-two"));
     assert!(of(": nowhere.md") && of(": docs/guide.md#nowhere") && of(": #two"));
     assert!(!of("#reading-status") && !of("#z"));

@@ -13,7 +13,7 @@ const ENOSPC: i32 = 28;
 const EDQUOT: i32 = 122;
 
 #[test]
-fn a_full_disk_ends_with_6_and_says_how_much_is_missing() {
+fn a_full_disk_ends_with_6_and_names_the_missing_bytes() {
     if !is_root() {
         println!("skipped: a file system of a fixed size needs root");
         return;
@@ -39,7 +39,7 @@ fn a_full_disk_ends_with_6_and_says_how_much_is_missing() {
 /// the name has it still, and the same command continues.
 #[test]
 fn a_disk_that_fails_ends_with_6_and_the_old_file_stays() {
-    for (place, errno, says, is_resumed) in [
+    for (place, errno, message, is_resumed) in [
         ("sink-writes:30", EIO, "disk fails", true),
         ("sink-writes:30", ENOSPC, "is full", true),
         ("sink-writes:30", EDQUOT, "is full", true),
@@ -56,7 +56,7 @@ fn a_disk_that_fails_ends_with_6_and_the_old_file_stays() {
         }
         let command = ["from/", "localhost:@to", "--chunk", "64KiB", "--json"];
         let failed = scratch.failing_at(&format!("{place}:{errno}"), &command);
-        failed.fails_with(6, says);
+        failed.fails_with(6, message);
         let huge = std::fs::read(scratch.path("to/huge")).expect("it stays");
         assert_eq!(huge, b"old", "{place} {errno}");
         let ended = scratch.send(&command).ok();
@@ -88,10 +88,10 @@ fn too_few_inodes_end_with_6_and_nothing_half_done() {
     let small = scratch.small_disk("size=8m,nr_inodes=40");
     let full = scratch.send(&["from/", "localhost:@to/small/"]);
     full.fails_with(6, "");
-    let said = text(&full.0.stderr);
+    let stdout = text(&full.0.stderr);
     assert!(
-        said.contains("inodes are missing") || said.contains("is full"),
-        "{said}"
+        stdout.contains("inodes are missing") || stdout.contains("is full"),
+        "{stdout}"
     );
     for name in scratch.names("to/small") {
         let there = scratch.path("to/small").join(&name);
@@ -144,7 +144,7 @@ fn with_wait_space_a_full_disk_is_waited_for() {
 }
 
 #[test]
-fn a_standing_receiver_takes_no_more_than_it_is_told_to() {
+fn a_standing_receiver_takes_no_more_than_its_limit() {
     let scratch = Scratch::new();
     scratch.write("from/huge", 2_000_000);
     scratch.write("from/small", 10);

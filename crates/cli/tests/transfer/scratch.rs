@@ -26,10 +26,10 @@ impl Ended {
     }
 
     #[track_caller]
-    pub fn fails_with(&self, code: i32, says: &str) {
-        let said = text(&self.0.stderr);
-        assert_eq!(self.0.status.code(), Some(code), "{said}");
-        assert!(said.contains(says), "{said}");
+    pub fn fails_with(&self, code: i32, message: &str) {
+        let stderr = text(&self.0.stderr);
+        assert_eq!(self.0.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(message), "{stderr}");
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use paceline_collect::{report, Origin, Told};
+use paceline_collect::{report, Origin, ShardRecords};
 use paceline_experiment::plan::{Plan, Workload};
 use paceline_experiment::record::{LinkReading, PacketRecord, Record, RoundTrip};
 use paceline_experiment::Experiment;
@@ -128,14 +128,17 @@ fn errors_name_file_line_and_key() {
         ),
     ] {
         assert!(GOOD.contains(from), "{from}");
-        let told = parse(&GOOD.replacen(from, to, 1)).expect_err(to);
+        let message = parse(&GOOD.replacen(from, to, 1)).expect_err(to);
         let place = format!("experiments/flows.toml:{at}: {key}: ");
-        assert!(told.starts_with(&place) && told.contains(words), "{told}");
+        assert!(
+            message.starts_with(&place) && message.contains(words),
+            "{message}"
+        );
     }
 }
 
 /// What comes of a variant whose flow was seen like this, on a link read as `rate_bps`.
-fn told(variant: &str, rate_bps: u64, round_trips: Vec<RoundTrip>) -> Report {
+fn report_of(variant: &str, rate_bps: u64, round_trips: Vec<RoundTrip>) -> Report {
     let experiment = parse(GOOD).expect("valid");
     let plan = experiment
         .shards(false, None, &[variant.to_owned()])
@@ -160,11 +163,11 @@ fn told(variant: &str, rate_bps: u64, round_trips: Vec<RoundTrip>) -> Report {
         command: String::new(),
         partial: true,
     };
-    let told = Told {
+    let shard = ShardRecords {
         plan,
         repetitions: vec![records],
     };
-    report(&experiment, &origin, &[told]).expect("a report")
+    report(&experiment, &origin, &[shard]).expect("a report")
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn rates_of_a_round_trip_are_those_of_the_paper() {
         busy_ns: busy_ms * 1_000_000,
         slow_start,
     };
-    let found = told(
+    let found = report_of(
         "fast",
         100_000_000,
         vec![
@@ -207,13 +210,13 @@ fn rates_of_a_round_trip_are_those_of_the_paper() {
 
 #[test]
 fn a_slow_interface_is_what_is_read_back() {
-    assert!(told("slow", 20_000_000, Vec::new()).results.valid);
-    let wrong = told("slow", 100_000_000, Vec::new()).results;
+    assert!(report_of("slow", 20_000_000, Vec::new()).results.valid);
+    let wrong = report_of("slow", 100_000_000, Vec::new()).results;
     assert!(!wrong.valid);
     assert!(
         wrong.warnings[0].contains("instead of 20.0"),
         "{:?}",
         wrong.warnings
     );
-    assert!(!told("fast", 20_000_000, Vec::new()).results.valid);
+    assert!(!report_of("fast", 20_000_000, Vec::new()).results.valid);
 }

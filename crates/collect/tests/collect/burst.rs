@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use paceline_collect::{report, Origin, Told};
+use paceline_collect::{report, Origin, ShardRecords};
 use paceline_experiment::record::{BurstRecord, CrossRecord, LinkReading, Record};
 use paceline_experiment::Experiment;
 use paceline_report::results::larger_is_better;
@@ -68,11 +68,11 @@ fn other_traffic_has_its_rate_and_its_times_and_no_bound() {
         command: "paceline lab run one.toml".to_owned(),
         partial: false,
     };
-    let told = Told {
+    let shard = ShardRecords {
         plan,
         repetitions: vec![records],
     };
-    let results = report(&experiment, &origin, &[told])
+    let results = report(&experiment, &origin, &[shard])
         .expect("a report")
         .results;
     let cubic = &results.variants["cubic"];

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use paceline_collect::{report, Origin, Told};
+use paceline_collect::{report, Origin, ShardRecords};
 use paceline_experiment::record::{
     LinkReading, MessagesRecord, NetpipeRecord, Record, RunRecord, TraceRecord, TracedPacket,
 };
@@ -58,7 +58,7 @@ congestion = "cubic"
 
 const MS: u64 = 1_000_000;
 
-fn told() -> Report {
+fn report_of_all() -> Report {
     let experiment = Experiment::parse(FILE, Path::new("experiments/one.toml")).expect("valid");
     let plan = experiment.shards(false, None, &[]).expect("one").remove(0);
     let messages = |workload, time_ns, segments, acks| {
@@ -115,11 +115,11 @@ fn told() -> Report {
         command: "paceline lab run one.toml".to_owned(),
         partial: false,
     };
-    let told = Told {
+    let shard = ShardRecords {
         plan,
         repetitions: vec![records],
     };
-    report(&experiment, &origin, &[told]).expect("a report")
+    report(&experiment, &origin, &[shard]).expect("a report")
 }
 
 /// Twenty segments, of which the first sixteen are acknowledged at once and the others after
@@ -152,7 +152,7 @@ fn late_acks() -> Vec<TracedPacket> {
 
 #[test]
 fn messages_have_their_rates_and_acks() {
-    let results = told().results;
+    let results = report_of_all().results;
     let of = |metric: &str| results.variants["cubic"][metric].runs.clone();
     assert_eq!(of("time_s/one/100B"), [2.0, 1.0]);
     assert_eq!(of("messages_per_s/one/100B"), [500.0, 1000.0]);
@@ -178,7 +178,7 @@ fn messages_have_their_rates_and_acks() {
 /// A message is under way while its sender pauses: a bound that adds both is none.
 #[test]
 fn pauses_of_a_sender_cost_only_where_they_are_longer_than_its_messages() {
-    let results = told().results;
+    let results = report_of_all().results;
     let bound = |size| results.bounds[&format!("time_s/paused/{size}")];
     assert!((bound("14480B") - 0.050).abs() < 1e-9, "ten pauses");
     let segments = 10.0 * 100.0 * 123.04e-6;
@@ -187,7 +187,7 @@ fn pauses_of_a_sender_cost_only_where_they_are_longer_than_its_messages() {
 
 #[test]
 fn delayed_acks_are_those_after_the_first_ones() {
-    let results = told().results;
+    let results = report_of_all().results;
     let delays = &results.variants["cubic"]["ack_delay_s/one/100B"];
     assert_eq!(delays.runs.len(), 4);
     assert!((delays.median - 0.010).abs() < 1e-9, "{}", delays.median);
@@ -196,7 +196,7 @@ fn delayed_acks_are_those_after_the_first_ones() {
 
 #[test]
 fn the_trace_is_a_ladder() {
-    let report = told();
+    let report = report_of_all();
     let of_line = |line: &str| {
         let mut series = report.series.iter();
         let found = series.find(|one| one.experiment_part == "ladder/one/100B" && one.line == line);
@@ -210,7 +210,7 @@ fn the_trace_is_a_ladder() {
 
 #[test]
 fn a_bandwidth_is_of_half_an_exchange() {
-    let report = told();
+    let report = report_of_all();
     let metrics = &report.results.variants["cubic"];
     // A byte in 0.1 ms.
     assert!((metrics["bandwidth_bps/1B"].median - 80_000.0).abs() < 1e-6);
@@ -231,7 +231,7 @@ fn a_bandwidth_is_of_half_an_exchange() {
 
 #[test]
 fn iterations_count_from_the_one_that_is_asked_for() {
-    let results = told().results;
+    let results = report_of_all().results;
     let time = &results.variants["cubic"]["time_s"];
     assert!((time.median - 1.22).abs() < 1e-9, "{}", time.median);
     // Three iterations: 26 ms, and twice 15 shares of 128 KiB in 91 segments at 100 Mbit/s.

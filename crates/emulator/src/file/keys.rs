@@ -37,7 +37,7 @@ pub(super) struct Keys {
     /// Rate of the line, framing included.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Option<Rate>,
-    /// Instead of a rate: a file in mahimahi's format, beside this one.
+    /// Instead of a rate: a file in mahimahi's format, in the directory of this file.
     pub trace: Option<String>,
     /// One-way delay; absent: none.
     pub delay: Option<Time>,
@@ -56,7 +56,7 @@ pub(super) struct Keys {
     pub codel: Option<CodelKeys>,
     /// A token bucket in front of the buffer.
     pub policer: Option<PolicerKeys>,
-    /// Packets that crossed the line are held for this time and then delivered together.
+    /// Hold packets that crossed the line for this time, then deliver them together.
     pub slots: Option<Time>,
     /// Random loss of the line, as a share of packets.
     pub loss: Option<Percent>,
@@ -81,7 +81,7 @@ pub(super) struct RedKeys {
     pub most: Size,
     /// Drop probability at the upper threshold.
     pub probability: Percent,
-    /// Of an arrival in the average; absent: 0.002.
+    /// Weight of an arrival in the average; absent: 0.002.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub weight: Option<f64>,
     /// Above the upper threshold the probability rises gradually; false: all packets are
@@ -96,7 +96,7 @@ pub(super) struct RedKeys {
 pub(super) struct CodelKeys {
     /// Delay that a standing queue may have; below the interval.
     pub target: Time,
-    /// For how long the delay must be above the target before the first drop.
+    /// Time that the delay must be above the target before the first drop.
     pub interval: Time,
     /// Mark ECN-capable packets instead of dropping them.
     #[serde(default)]
@@ -107,10 +107,10 @@ pub(super) struct CodelKeys {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicerKeys {
-    /// Rate at which its bucket fills, framing included.
+    /// Rate at which the bucket fills, framing included.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
-    /// Most that it holds.
+    /// Capacity of the bucket.
     pub burst: Size,
 }
 
@@ -118,11 +118,11 @@ pub(super) struct PolicerKeys {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BurstKeys {
-    /// That the line turns bad.
+    /// Probability of a change from the good state to the bad one.
     pub to_bad: Percent,
-    /// That it is good again.
+    /// Probability of a change from the bad state to the good one.
     pub to_good: Percent,
-    /// Share that is lost while it is good.
+    /// Loss in the good state.
     #[serde(default)]
     pub good: Percent,
     /// Loss in the bad state.
@@ -136,7 +136,7 @@ pub(super) struct BurstKeys {
 pub(super) struct ReorderKeys {
     /// Share of packets.
     pub share: Percent,
-    /// How much later they are.
+    /// Additional delay of these packets.
     pub by: Time,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct ReorderKeys {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StepKeys {
-    /// Since the start.
+    /// Time since the start.
     pub at: Time,
     /// The new rate.
     #[schemars(extend("x-range" = ["1bit", null]))]
@@ -157,7 +157,7 @@ pub(super) struct StepKeys {
     pub loss: Option<Percent>,
     /// The line stops for this time, and the buffer fills.
     pub outage: Option<Time>,
-    /// All that is under way is lost.
+    /// Drop all packets in flight.
     #[serde(default)]
     pub cut: bool,
 }

@@ -66,7 +66,7 @@ fn all_keys() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_name_their_line() {
     let cases = [
         (
             "[link]\nbuffer_packets = 9",
@@ -145,9 +145,9 @@ fn codel_has_a_target_below_its_interval() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_once() {
-    let said = |text| parse(text).unwrap_err().to_string();
-    let nothing = said("");
+fn each_problem_is_reported_once() {
+    let problems = |text| parse(text).unwrap_err().to_string();
+    let nothing = problems("");
     let lines: Vec<&str> = nothing.lines().collect();
     assert_eq!(lines.len(), 2, "{nothing}");
     assert!(
@@ -158,7 +158,7 @@ fn all_that_is_wrong_is_said_once() {
         lines[1].starts_with("wan.toml:1:1: link.buffer: "),
         "{nothing}"
     );
-    let several = said(
+    let several = problems(
         "[link]\nrate = \"1mbit\"\nbuffer = \"9KiB\"\n[reverse]\njitter = \"1ms\"\n[[link.step]]\nat = \"1s\"\n",
     );
     let expected = "wan.toml:5:10: reverse.jitter: jitter must be at most the delay\n\

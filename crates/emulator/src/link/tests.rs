@@ -196,7 +196,7 @@ fn a_held_packet_is_overtaken_and_a_lost_one_takes_its_time() {
 }
 
 #[test]
-fn what_is_no_line_is_refused() {
+fn invalid_link_configurations_are_refused() {
     let config = |rate, buffer| LinkConfig::new(rate, 0, Buffer::Bytes(buffer));
     let no_rate = config(0, 131_072).check(1_514);
     assert!(matches!(no_rate, Err(EmulatorError::NoRate)));

@@ -132,7 +132,7 @@ proptest! {
     /// Departures, deliveries and drops are those of a plain model that adds
     /// the exact times up as fractions.
     #[test]
-    fn as_exact_arithmetic_says(config in config(), packets in prop::collection::vec((0u64..60_000, 60u32..1_600), 1..300)) {
+    fn departures_match_exact_arithmetic(config in config(), packets in prop::collection::vec((0u64..60_000, 60u32..1_600), 1..300)) {
         let mut link = Link::new(config.config(), 0);
         let rate = u128::from(config.rate_bits);
         // Model times are in units of 1/rate ns, so that nothing is rounded.

@@ -411,7 +411,7 @@ fn a_link_that_cannot_be_is_refused_with_a_reason() {
 
 /// The far end sees what the link says it did: each packet carries its number.
 #[test]
-fn what_chance_does_is_counted_and_seen_at_the_far_end() {
+fn random_impairments_are_counted_and_seen_at_the_far_end() {
     if !root() {
         return;
     }

@@ -21,14 +21,14 @@ const LEAST_HEADER_BYTES: u64 = 8;
 pub struct Burst {
     /// Tail of the metrics' names; absent: the size.
     pub name: Option<String>,
-    /// Each burst, all connections together.
+    /// Size of each burst, all connections together.
     pub size: Option<Size>,
-    /// Or a list of sizes, one after the other.
+    /// Instead: a list of sizes, used in order.
     #[serde(default)]
     pub sizes: Vec<Size>,
-    /// From a reply to the next write.
+    /// Time from a reply to the next write.
     pub gap: Option<Time>,
-    /// Or a list of gaps, one after the other.
+    /// Instead: a list of times, used in order.
     #[serde(default)]
     pub gaps: Vec<Time>,
     /// Number of bursts; absent: the length of the list.
@@ -37,10 +37,10 @@ pub struct Burst {
     /// Number of bursts with `--quick`.
     #[schemars(range(min = 1))]
     pub quick: Option<u32>,
-    /// The first burst, from 1, that counts for medians.
+    /// Number of the first burst that counts for medians, from 1.
     #[serde(default = "one")]
     pub from_burst: u32,
-    /// Bursts, from 1, that have metrics of their own; absent: all of a list.
+    /// Numbers of the bursts with metrics of their own, from 1; absent: all bursts of a list.
     pub positions: Option<Vec<u32>>,
     /// Connections that start together and share the size.
     #[serde(default = "one")]
@@ -54,10 +54,10 @@ pub struct Burst {
     pub renew: Option<u32>,
     /// Each connection first writes this many bytes, then the rest.
     pub header: Option<Size>,
-    /// Without TCP_NODELAY.
+    /// Use Nagle's algorithm (no TCP_NODELAY).
     #[serde(default)]
     pub nagle: bool,
-    /// The burst, from 1, whose bandwidth is sampled.
+    /// Number of the burst whose bandwidth is sampled, from 1.
     pub sample_burst: Option<u32>,
     /// Measure the CPU time that an empty loop on the same CPU loses to each burst.
     #[serde(default)]

@@ -27,11 +27,11 @@ pub struct CrossKeys {
     /// Number of endless flows.
     #[schemars(range(min = 1, max = MOST_FLOWS))]
     pub flows: Option<u32>,
-    /// Or of short flows: the payload they offer, as a share of the link's rate.
+    /// Instead of endless flows, short ones: their offered payload, as a share of the link's rate.
     pub load: Option<Percent>,
     /// Bytes of each short flow.
     pub size: Option<Size>,
-    /// Their congestion control.
+    /// Congestion control of these flows.
     #[serde(default = "cubic")]
     pub congestion: String,
 }

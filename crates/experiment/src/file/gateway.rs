@@ -20,13 +20,13 @@ const MTUS: RangeInclusive<u32> = 1232..=8952;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayKeys {
-    /// A rate that is used whatever is lost, without framing.
+    /// A reserved rate, without framing: losses do not reduce it.
     #[schemars(extend("x-range" = ["100kbit", null]))]
     pub reserve: Option<Rate>,
-    /// Or the rate is learned, up to this.
+    /// Instead, the rate is learned. This is its upper limit.
     #[schemars(extend("x-range" = ["100kbit", null]))]
     pub learned: Option<Rate>,
-    /// For data of connections; absent: 64MiB.
+    /// Memory for data of connections; absent: 64MiB.
     #[schemars(extend("x-range" = ["4MiB", null]))]
     pub memory: Option<Size>,
 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told_at_its_place() {
+    fn invalid_combinations_are_reported_at_their_key() {
         let variant = "[variant.gateway]\ngateway = { reserve = \"1mbit\" }\n";
         for (link, rest, place) in [
             ("", variant, "variant.gateway.gateway"),

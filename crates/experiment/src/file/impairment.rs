@@ -28,9 +28,9 @@ pub enum LossKeys {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BurstKeys {
-    /// Probability that the line turns bad.
+    /// Probability of a change from the good state to the bad one.
     pub to_bad: Percent,
-    /// Probability that the line turns good again.
+    /// Probability of a change from the bad state to the good one.
     pub to_good: Percent,
     /// Loss in the good state.
     #[serde(default)]
@@ -75,7 +75,7 @@ impl LossKeys {
 pub struct ReorderKeys {
     /// Share of packets.
     pub share: Percent,
-    /// How much later they arrive.
+    /// Additional delay of these packets.
     #[schemars(extend("x-range" = ["1us", MOST]))]
     pub by: Time,
 }
@@ -93,7 +93,7 @@ impl ReorderKeys {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicerKeys {
-    /// Rate at which its bucket fills, framing included.
+    /// Rate at which the bucket fills, framing included.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Size of the bucket.

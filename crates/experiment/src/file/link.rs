@@ -26,17 +26,17 @@ pub struct Link {
     /// Rate of the bottleneck, framing included.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
-    /// Propagation, one way.
+    /// One-way propagation delay.
     pub one_way_delay: Time,
     /// Size of the bottleneck's drop-tail queue.
     pub buffer: Size,
-    /// Rate of each host's own link; absent: 1gbit, and with one cluster `rate`.
+    /// Rate of each host's own link; absent: 1gbit, or `rate` with one cluster.
     pub edge_rate: Option<Rate>,
     /// Size of the queue of a switch's port to a host; absent: unlimited.
     #[serde(default)]
     pub switch_buffer: Size,
-    /// Hosts of two clusters with the bottleneck between them, in both directions; or of one,
-    /// at one switch whose ports have `rate`, `one_way_delay` and `buffer`.
+    /// Number of hosts of each cluster. Two clusters have the bottleneck between them, in both
+    /// directions; one cluster has a switch whose ports have `rate`, `one_way_delay` and `buffer`.
     #[serde(default)]
     #[schemars(extend("examples" = [[8, 8], [16]]))]
     pub clusters: Vec<u32>,
@@ -69,7 +69,7 @@ pub struct Link {
     pub policer: Option<PolicerKeys>,
     /// CoDel in the queue.
     pub codel: Option<CodelKeys>,
-    /// ACKs are held for this time and then delivered together.
+    /// Hold ACKs for this time, then deliver them together.
     #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub ack_slots: Option<Time>,
     /// Other traffic while bursts run.
@@ -90,7 +90,7 @@ pub struct Scenario {
     /// Replaces the link's value, as do all keys below.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Option<Rate>,
-    /// Propagation, one way.
+    /// One-way propagation delay.
     pub one_way_delay: Option<Time>,
     /// Bottleneck's queue.
     pub buffer: Option<Size>,
@@ -111,7 +111,7 @@ pub struct Scenario {
     pub policer: Option<PolicerKeys>,
     /// CoDel in the queue.
     pub codel: Option<CodelKeys>,
-    /// ACKs are held for this time.
+    /// Hold ACKs for this time.
     #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub ack_slots: Option<Time>,
     /// Other traffic while bursts run.

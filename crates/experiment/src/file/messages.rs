@@ -33,7 +33,7 @@ pub struct Messages {
     /// The same with `--quick`.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub quick: Option<u32>,
-    /// One way, or there and back: each message is answered by one as large.
+    /// One way, or both ways: each message is answered by one of the same size.
     #[serde(default)]
     pub direction: Direction,
     /// Number of messages, each a write of its own, before the answer; with
@@ -41,12 +41,12 @@ pub struct Messages {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub writes: u32,
-    /// From a message, or an answer, to the next message.
+    /// Time from a message, or an answer, to the next message.
     #[serde(default)]
     pub gap: Time,
-    /// The receiver computes, and reads what has come once in this time.
+    /// The receiver computes, and reads the received data once per this time.
     pub read_every: Option<Time>,
-    /// Without TCP_NODELAY at the sender.
+    /// The sender uses Nagle's algorithm (no TCP_NODELAY).
     #[serde(default)]
     pub nagle: bool,
     /// Repetitions, each on a new connection.
@@ -67,11 +67,11 @@ pub enum Direction {
     /// From the sender to the receiver.
     #[default]
     One,
-    /// There and back in turn.
+    /// Both ways in turn.
     Both,
 }
 
-/// Messages there and back with growing sizes; see [`plan::Netpipe`].
+/// Messages both ways in turn with growing sizes; see [`plan::Netpipe`].
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Netpipe {
@@ -88,7 +88,7 @@ pub struct Netpipe {
     /// Trials with `--quick`.
     #[schemars(range(min = 1, max = 1000))]
     pub quick: Option<u32>,
-    /// How long a trial is to take.
+    /// Target duration of a trial.
     #[schemars(extend("x-range" = ["1ms", "10s"]))]
     pub time: Time,
 }
@@ -103,17 +103,17 @@ pub struct OutOfCore {
     /// Rows, and columns, of 8 bytes each.
     #[schemars(range(min = 1, max = 65_536))]
     pub side: u32,
-    /// Bytes of a file on one host before the next host has the next ones.
+    /// Stripe size: bytes of a file on one host before the next host follows.
     #[schemars(extend("x-range" = [LEAST_BYTES, MOST_BYTES]))]
     pub stripe: Size,
-    /// What a rank computes in one iteration.
+    /// Computation time of a rank in one iteration.
     pub compute: Time,
     /// Iterations.
     #[schemars(range(min = 1, max = 10_000))]
     pub iterations: u32,
     /// The same with `--quick`.
     pub quick: Option<u32>,
-    /// The first iteration, from 1, that counts.
+    /// Number of the first iteration that counts, from 1.
     #[serde(default = "one")]
     pub from_iteration: u32,
 }

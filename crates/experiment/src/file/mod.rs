@@ -98,8 +98,7 @@ pub struct File {
     /// Seed of all random choices.
     #[serde(default = "first_seed")]
     pub seed: u64,
-    /// Whether each variant runs with segmentation offload off, on, or both, or as `[paths]`
-    /// draws it.
+    /// Segmentation offload of each variant: off, on, both, or drawn by `[paths]`.
     #[serde(default)]
     pub offload: Offload,
     /// The claims: conditions that must hold.
@@ -133,7 +132,7 @@ pub struct File {
     /// Messages from one host to another, one way or in turn.
     #[serde(default)]
     pub messages: Vec<Messages>,
-    /// Messages there and back with growing sizes.
+    /// Messages both ways in turn with growing sizes.
     #[serde(default)]
     pub netpipe: Vec<Netpipe>,
     /// All-to-all after all-to-all, over two clusters or at one switch.
@@ -170,7 +169,7 @@ pub enum Offload {
     On,
     /// Each variant twice; with offload its name ends in `+tso`.
     Both,
-    /// As each of the `[paths]` draws it.
+    /// Drawn for each of the `[paths]`.
     Drawn,
 }
 
@@ -184,7 +183,7 @@ pub struct Machine {
     pub shift: i8,
 }
 
-/// Many senders answer at once; every number of senders with every answer.
+/// Many senders answer at once; each number of senders runs with each size.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Incast {
@@ -194,14 +193,14 @@ pub struct Incast {
     /// Sizes of an answer.
     #[schemars(length(min = 1))]
     pub answers: Vec<Size>,
-    /// Rounds of each.
+    /// Rounds of each combination.
     pub rounds: u32,
     /// Rounds with `--quick`.
     pub quick: Option<u32>,
-    /// The first round, from 1, that counts for medians.
+    /// Number of the first round that counts for medians, from 1.
     #[serde(default = "one")]
     pub from_round: u32,
-    /// From the start of a round to the start of the next.
+    /// Time from the start of a round to the start of the next.
     pub period: Time,
 }
 
@@ -224,10 +223,10 @@ pub struct Switch {
     pub cycles: u32,
     /// Cycles with `--quick`.
     pub quick: Option<u32>,
-    /// The first cycle, from 1, that counts for medians.
+    /// Number of the first cycle that counts for medians, from 1.
     #[serde(default = "one")]
     pub from_cycle: u32,
-    /// From the end of a transfer to the next cycle.
+    /// Time from the end of a transfer to the next cycle.
     pub pause: Time,
 }
 
@@ -238,12 +237,12 @@ pub struct AllToAll {
     /// Bytes from each rank to each other one; each size runs by itself.
     #[schemars(length(min = 1))]
     pub blocks: Vec<Size>,
-    /// Rounds of each.
+    /// Rounds of each size.
     #[schemars(range(max = 10_000))]
     pub rounds: u32,
     /// Rounds with `--quick`.
     pub quick: Option<u32>,
-    /// The first round, from 1, that counts for medians.
+    /// Number of the first round that counts for medians, from 1.
     #[serde(default = "one")]
     pub from_round: u32,
 }
@@ -252,7 +251,7 @@ pub struct AllToAll {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Skeleton {
-    /// Which.
+    /// Names of the benchmarks.
     #[schemars(length(min = 1), extend("examples" = [["BT", "CG"]]))]
     pub benchmarks: Vec<Benchmark>,
     /// Problem size.
@@ -261,14 +260,14 @@ pub struct Skeleton {
     pub iterations: u32,
     /// Iterations with `--quick`.
     pub quick: Option<u32>,
-    /// The first iteration, from 1, that the rest is extrapolated from.
+    /// Number of the first iteration that the extrapolation uses, from 1.
     #[serde(default = "one")]
     pub from_iteration: u32,
-    /// Repetitions of each, with other random start times.
+    /// Repetitions of each benchmark, with other random start times.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeats: u32,
-    /// Each rank starts up to this much later, at random.
+    /// Maximum random delay of each rank's start.
     #[serde(default)]
     pub spread: Time,
 }
@@ -290,7 +289,7 @@ pub struct Bulk {
     pub repeats: u32,
     /// The same with `--quick`.
     pub quick_repeats: Option<u32>,
-    /// The repetition, from 1, in which the packets of the first group's flow are recorded.
+    /// Number of the repetition, from 1, that records the packets of the first group's flow.
     pub sample_repeat: Option<u32>,
     /// Group k sends from host k.
     #[schemars(length(min = 1, max = check::MOST_SENDERS))]
@@ -308,20 +307,20 @@ pub struct Flows {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub count: u32,
-    /// When they start.
+    /// Start time of the flows.
     #[serde(default)]
     pub start: Time,
-    /// Each flow starts up to this much later, at random.
+    /// Maximum random delay of each flow's start.
     #[serde(default)]
     pub spread: Time,
     /// Congestion control in all variants.
     pub congestion: Option<String>,
-    /// Rate of their host's link in all variants.
+    /// Rate of the host's link in all variants.
     pub edge_rate: Option<Rate>,
     /// Bursts of this size instead of one endless transfer.
     #[schemars(extend("x-range" = ["8B", null]))]
     pub burst: Option<Size>,
-    /// From a reply to the next write.
+    /// Time from a reply to the next write.
     pub gap: Option<Time>,
 }
 
@@ -331,15 +330,15 @@ pub struct Flows {
 pub struct Variant {
     /// TCP_CONGESTION of the senders' sockets.
     pub congestion: Option<String>,
-    /// A preset, a policy file relative to the experiment, or a policy in place.
+    /// A preset, a policy file relative to the experiment, or an inline policy.
     pub policy: Option<PolicyChoice>,
     /// An algorithm of the coordinator, with its parameters, for `[[streams]]`.
     #[schemars(with = "Option<String>", extend("format" = "coordinator", "examples" = ["even"]))]
     pub coordinate: Option<Choice>,
     /// Each host's own link, instead of the experiment's; it may be slower than the bottleneck.
     pub edge_rate: Option<Rate>,
-    /// An upper bound for any TCP: the bottleneck's queue is unlimited, and connections begin
-    /// with a large window. With a variant of it the rest can be compared.
+    /// An upper bound for any TCP: the bottleneck's queue is unlimited, and connections begin with
+    /// a large window. The other variants can be compared with it.
     #[serde(default)]
     pub ideal: bool,
     /// A pair of gateways at the ends of the link, `[link] gateways = true`.

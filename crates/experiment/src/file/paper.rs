@@ -33,12 +33,12 @@ pub struct Paper {
     /// Variants that are shown although the paper has no value of them.
     #[serde(default)]
     pub also: Vec<String>,
-    /// The paper's link, where rates are to be compared as shares of it.
+    /// Rate of the paper's link. If given, rates are compared as shares of it.
     pub link: Option<Rate>,
     /// Variants whose traffic is drawn one below the other.
     #[serde(default)]
     pub traffic: Vec<String>,
-    /// Of which parts of the experiment; empty: of those that the values are of.
+    /// Parts of the experiment that are drawn; empty: the parts of the values.
     #[serde(default)]
     pub parts: Vec<String>,
     /// A metric against a number in which the variants differ.
@@ -61,13 +61,13 @@ pub struct Against {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Values {
-    /// Of the metric itself.
+    /// The value of the metric itself.
     One(Value),
-    /// By tail.
+    /// Values by the tail of the metric's name.
     ByTail(IndexMap<String, Value>),
 }
 
-/// A [`Printed`] as a file has it: a number, or "A to B" or "over A".
+/// A [`Printed`] in its file format: a number, "A to B" or "over A".
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "Written")]
 #[schemars(with = "Written")]

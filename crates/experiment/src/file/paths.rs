@@ -25,19 +25,19 @@ pub struct Paths {
     /// Number of paths.
     #[schemars(range(min = 1, max = 1000))]
     pub count: u32,
-    /// The same with `--quick`: the first ones.
+    /// Number of paths with `--quick`: the first ones.
     #[schemars(range(min = 1, max = 1000))]
     pub quick: Option<u32>,
-    /// Least and greatest rate.
+    /// Minimum and maximum rate.
     #[schemars(extend("x-range" = ["1bit", null], "examples" = [["20mbit", "700mbit"]]))]
     pub rate: [Rate; 2],
-    /// Shortest and longest round trip without a queue.
+    /// Minimum and maximum round-trip time without a queue.
     #[schemars(extend("examples" = [["1ms", "200ms"]]))]
     pub rtt: [Time; 2],
-    /// Smallest and largest queue, in bandwidth-delay products.
+    /// Minimum and maximum queue, in bandwidth-delay products.
     #[schemars(extend("examples" = [[0.06, 3.0]]))]
     pub queue: [f64; 2],
-    /// Full packets that a queue holds at least, whatever the product.
+    /// Minimum queue in full packets, regardless of the product.
     #[serde(default = "fifteen")]
     #[schemars(range(min = 1))]
     pub queue_packets: u32,

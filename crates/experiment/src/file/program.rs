@@ -32,7 +32,7 @@ pub struct Program {
     pub port: Option<u16>,
     /// Number of MPI ranks, one per host; absent: all hosts.
     pub ranks: Option<u32>,
-    /// MPI library whose launcher starts it; absent: Open MPI.
+    /// MPI library whose launcher starts the program; absent: Open MPI.
     pub mpi: Option<Library>,
     /// Input files, beside the experiment.
     pub directory: Option<String>,
@@ -43,7 +43,7 @@ pub struct Program {
     #[serde(default = "ten_minutes")]
     #[schemars(extend("x-range" = ["1s", LONGEST_TIMEOUT]))]
     pub timeout: Time,
-    /// Results in its output.
+    /// Results in the program's output.
     pub result: Option<Output>,
 }
 
@@ -51,13 +51,13 @@ pub struct Program {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
-    /// A file in its working directory; absent: its standard output.
+    /// A file in the program's working directory; absent: its standard output.
     pub file: Option<String>,
-    /// Speeds, of which more is better: the last part of a metric's name, and where its
-    /// value is: see [`pattern`].
+    /// Speeds (more is better): the last part of a metric's name, and the position of its value:
+    /// see [`pattern`].
     #[serde(default)]
     pub values: IndexMap<String, String>,
-    /// The same of times, in seconds.
+    /// The same for times, in seconds.
     #[serde(default)]
     pub times: IndexMap<String, String>,
 }

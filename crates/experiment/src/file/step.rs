@@ -18,22 +18,22 @@ const MOST_FACTOR: f64 = 1000.0;
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// The first burst, from 1, on the changed link.
+    /// Number of the first burst on the changed link, from 1.
     #[schemars(range(min = 1))]
     pub at_burst: Option<u32>,
     /// Time after that burst's first write; absent: before the write.
     pub after: Option<Time>,
-    /// Or the time after the beginning of each workload.
+    /// Instead of a burst: time after the start of each workload.
     pub at: Option<Time>,
     /// The new rate.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Option<Rate>,
-    /// Or a multiple of the link's own rate, for links that are drawn.
+    /// Instead: a multiple of the link's own rate, for links that are drawn.
     #[schemars(range(min = MOST_FACTOR.recip(), max = MOST_FACTOR))]
     pub rate_factor: Option<f64>,
-    /// The new propagation, one way.
+    /// The new one-way propagation delay.
     pub one_way_delay: Option<Time>,
-    /// Or a multiple of the link's own.
+    /// Instead: a multiple of the link's own delay.
     #[schemars(range(min = MOST_FACTOR.recip(), max = MOST_FACTOR))]
     pub delay_factor: Option<f64>,
     /// The new queue.
@@ -43,7 +43,7 @@ pub struct Step {
     /// Drop all packets in flight.
     #[serde(default)]
     pub cut: bool,
-    /// Drop all packets in flight, and all that come in this time.
+    /// Drop all packets in flight, and all that arrive during this time.
     #[schemars(extend("x-range" = ["1us", impairment::MOST]))]
     pub cut_for: Option<Time>,
 }

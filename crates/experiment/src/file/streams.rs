@@ -25,7 +25,7 @@ pub struct Streams {
     /// Sender hosts.
     #[schemars(range(min = 1, max = MOST_SENDERS))]
     pub hosts: u32,
-    /// Connections of each.
+    /// Connections of each host.
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub per_host: u32,
@@ -42,16 +42,16 @@ pub struct Streams {
     /// Number of hosts with a longer route, from the first on.
     #[serde(default)]
     pub distant_hosts: u32,
-    /// Delay added to their round trip.
+    /// Delay added to the round trip of these hosts.
     #[serde(default)]
     pub distant_rtt: Time,
     /// A host whose programs are stopped for a while.
     pub pause: Option<Pause>,
-    /// When the coordinator, of the variants that have one, dies; since the common start.
+    /// Time since the common start at which the coordinator is killed, in variants with one.
     pub coordinator_dies: Option<Time>,
-    /// Congestion control of an endless flow beside them, from a host of its own.
+    /// Congestion control of a competing endless flow from an additional host.
     pub beside: Option<String>,
-    /// Routes to the receiver beside the link, each that of the next hosts.
+    /// Additional routes to the receiver, in the order of the hosts that use them.
     #[serde(default)]
     #[schemars(length(max = MOST_ROUTES))]
     pub routes: Vec<Route>,
@@ -64,13 +64,13 @@ pub struct Route {
     /// Number of hosts that use it.
     #[schemars(range(min = 1))]
     pub hosts: u32,
-    /// Its rate.
+    /// Rate of the route.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
-    /// Its queue.
+    /// Queue of the route.
     #[schemars(extend("x-range" = ["1B", null]))]
     pub buffer: Size,
-    /// Its propagation there and back.
+    /// Round-trip propagation delay of the route.
     pub rtt: Time,
 }
 
@@ -81,7 +81,7 @@ pub struct Pause {
     /// Number of the host, from 1.
     #[schemars(range(min = 1))]
     pub host: u32,
-    /// Start of the stop, since the common start.
+    /// Start of the stop, as time since the common start.
     pub at: Time,
     /// Duration of the stop.
     #[serde(rename = "for")]

@@ -15,7 +15,7 @@ const MOST_BYTES: u64 = 512 << 20;
 /// Data connections of two hosts; the mover's own bound.
 const MOST_STREAMS: u32 = 256;
 
-/// Files, and how they are sent; see [`plan::Transfer`].
+/// Files, and the options of the transfer; see [`plan::Transfer`].
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transfer {
@@ -39,19 +39,19 @@ pub struct Transfer {
     /// The same with `--quick`.
     #[schemars(extend("x-range" = ["1B", null]))]
     pub quick: Option<Size>,
-    /// Bytes of the largest file; sizes in between are drawn, as many in each octave.
+    /// Bytes of the largest file; sizes in between are drawn log-uniformly.
     pub largest: Option<Size>,
-    /// Data connections of each pair of hosts; absent: as many as the mover takes.
+    /// Data connections of each pair of hosts; absent: the mover chooses the number.
     #[schemars(range(min = 1, max = MOST_STREAMS))]
     pub streams: Option<u32>,
-    /// Data connections that are not encrypted.
+    /// Data connections without encryption.
     #[serde(default)]
     pub plain: bool,
-    /// No faster than this, all data connections together (`--rate`).
+    /// Maximum rate of all data connections together (`--rate`).
     #[schemars(extend("x-range" = ["8bit", null]))]
     pub rate: Option<Rate>,
-    /// Congestion control of an endless flow beside it, between one more host of each cluster. It
-    /// begins two seconds before.
+    /// Congestion control of a competing endless flow between one more host of each cluster. It
+    /// starts two seconds earlier.
     pub beside: Option<String>,
     /// Repetitions, each with new files.
     #[serde(default = "one")]

@@ -21,11 +21,11 @@ const ETHERNET_HEADER_BYTES: u32 = 14;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostQueue {
-    /// Keeps each packet until the time that its TCP gave it.
+    /// Holds each packet until the departure time that TCP set.
     Fq,
     /// Three bands, first in first out.
     PfifoFast,
-    /// Fair among flows; drops or marks what waits for too long.
+    /// Fair among flows; drops or marks packets that wait for too long.
     FqCodel,
 }
 
@@ -90,7 +90,7 @@ pub enum Loss {
         to_bad: f64,
         /// Chance that it is good again.
         to_good: f64,
-        /// Share that is lost while it is good.
+        /// Loss in the good state.
         good: f64,
         /// Share that is lost while it is bad.
         bad: f64,

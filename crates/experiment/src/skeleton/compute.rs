@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn embarrassingly_parallel_says_the_same_without_a_model() {
+    fn embarrassingly_parallel_takes_the_same_time_without_a_model() {
         let node = published(Benchmark::Ep).best() / RANKS as f64;
         assert!(near(node_speed(Benchmark::Ep), node, 2e-3));
     }

@@ -57,7 +57,7 @@ pub enum Benchmark {
     Bt,
     /// Conjugate gradient.
     Cg,
-    /// Embarrassingly parallel: random numbers, no communication to speak of.
+    /// Embarrassingly parallel: random numbers, almost no communication.
     Ep,
     /// 3-D fast Fourier transform: all-to-all transposes.
     Ft,

@@ -217,7 +217,7 @@ fn errors_name_file_line_and_key() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_problems_are_reported_at_once() {
     let changed = |changes: &[(&str, &str)]| {
         changes.iter().fold(GOOD.to_owned(), |text, (from, to)| {
             assert!(text.contains(from), "{from}");
@@ -274,13 +274,13 @@ fn a_skeleton_is_run_once_at_least() {
         .lines()
         .position(|line| line == "repeats = 0")
         .unwrap();
-    let told = parse(&never).unwrap_err();
+    let message = parse(&never).unwrap_err();
     let wanted = format!(":{line}:11: skeleton.repeats: 0 is out of range: 1 to 1000");
-    assert!(told.contains(&wanted), "{told}");
+    assert!(message.contains(&wanted), "{message}");
 }
 
 #[test]
-fn a_coordinator_that_there_is_not_is_told_with_those_that_there_are() {
+fn an_unknown_coordinator_is_reported_with_the_known_ones() {
     let text = GOOD.replacen(
         "[variant.cubic]",
         "[variant.cubic]\ncoordinate = \"evn\"",
@@ -290,11 +290,11 @@ fn a_coordinator_that_there_is_not_is_told_with_those_that_there_are() {
         .lines()
         .position(|line| line.starts_with("coordinate"))
         .unwrap();
-    let told = parse(&text).unwrap_err();
+    let message = parse(&text).unwrap_err();
     let wanted = format!(
         ":{line}:14: variant.cubic.coordinate: unknown algorithm \"evn\": use one of even, "
     );
-    assert!(told.contains(&wanted), "{told}");
+    assert!(message.contains(&wanted), "{message}");
 }
 
 #[test]

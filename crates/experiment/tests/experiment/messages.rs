@@ -62,7 +62,7 @@ fn plan(text: &str, quick: bool) -> Result<Plan, String> {
 }
 
 /// What is said of the good file with `from` replaced by `to`, at which place.
-fn told(from: &str, to: &str, at: &str, problem: &str) {
+fn assert_problem(from: &str, to: &str, at: &str, problem: &str) {
     assert!(GOOD.contains(from), "{from}");
     let message = plan(&GOOD.replacen(from, to, 1), false).expect_err(to);
     let mut of_place = message
@@ -130,7 +130,7 @@ fn a_plan_survives_the_way_into_the_guest() {
 fn a_switch_that_cannot_be_is_named() {
     let link = |key: &str| format!("{key}\nclusters = [16]");
     let with = |key: &str, at: &str, problem: &str| {
-        told("clusters = [16]", &link(key), at, problem);
+        assert_problem("clusters = [16]", &link(key), at, problem);
     };
     with(
         "edge_rate = \"1gbit\"",
@@ -150,14 +150,14 @@ fn a_switch_that_cannot_be_is_named() {
     with("loss = \"1%\"", "link.clusters", "not clusters");
     for hosts in ["[1]", "[65]"] {
         let clusters = format!("clusters = {hosts}");
-        told(
+        assert_problem(
             "clusters = [16]",
             &clusters,
             "link.clusters",
             "2 to 64 hosts",
         );
     }
-    told(
+    assert_problem(
         "clusters = [16]",
         "clusters = [4, 4, 4]",
         "link.clusters",
@@ -167,19 +167,19 @@ fn a_switch_that_cannot_be_is_named() {
 
 #[test]
 fn workloads_have_the_network_that_they_need() {
-    told(
+    assert_problem(
         "clusters = [16]",
         "",
         "link.clusters",
         "[[outofcore]] needs one cluster",
     );
-    told(
+    assert_problem(
         "[[alltoall]]\nblocks = [\"32KB\"]\nrounds = 10\n",
         "[[burst]]\nsize = \"1MB\"\ngap = \"1s\"\ncount = 2\n",
         "link.clusters",
         "leave clusters out",
     );
-    told(
+    assert_problem(
         "[[alltoall]]\nblocks = [\"32KB\"]\nrounds = 10\n",
         "[[switch]]\ntransfer = \"1MB\"\nblock = \"1KB\"\ncycles = 2\npause = \"1s\"\n",
         "link.clusters",
@@ -189,51 +189,51 @@ fn workloads_have_the_network_that_they_need() {
 
 #[test]
 fn messages_that_cannot_be_are_named() {
-    told(
+    assert_problem(
         "sizes = [\"100B\"]",
         "sizes = [\"0B\"]",
         "messages.sizes",
         "at least one byte",
     );
-    told(
+    assert_problem(
         "sizes = [\"100B\"]",
         "sizes = [\"1B\", \"65MiB\"]",
         "messages.sizes",
         "at most 64MiB",
     );
-    told(
+    assert_problem(
         "direction = \"both\"\n",
         "",
         "messages.writes",
         "direction = \"both\"",
     );
-    told(
+    assert_problem(
         "gap = \"60ms\"",
         "direction = \"both\"",
         "messages.read_every",
         "direction = \"one\"",
     );
-    told(
+    assert_problem(
         "\"500ms\"",
         "\"0s\"",
         "messages.read_every",
         "longer than 0",
     );
-    told("count = 90\n", "count = 0\n", "messages.count", "range");
-    told("trace = 400", "trace = 10001", "messages.trace", "range");
-    told("\"50ms\"", "\"50us\"", "netpipe.time", "1ms to 10s");
+    assert_problem("count = 90\n", "count = 0\n", "messages.count", "range");
+    assert_problem("trace = 400", "trace = 10001", "messages.trace", "range");
+    assert_problem("\"50ms\"", "\"50us\"", "netpipe.time", "1ms to 10s");
 }
 
 #[test]
 fn a_matrix_is_divided_evenly() {
-    told("side = 2048", "side = 2040", "outofcore.side", "16 ranks");
-    told(
+    assert_problem("side = 2048", "side = 2040", "outofcore.side", "16 ranks");
+    assert_problem(
         "\"64KiB\"\ncompute",
         "\"48KiB\"\ncompute",
         "outofcore.side",
         "16 stripes",
     );
-    told(
+    assert_problem(
         "from_iteration = 3",
         "from_iteration = 6",
         "outofcore.from_iteration",

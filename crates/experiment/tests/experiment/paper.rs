@@ -87,14 +87,14 @@ fn values_go_to_the_results_by_their_full_metric() {
 fn errors_name_file_line_and_key() {
     let wrong = |from: &str, to: &str, line: usize, key: &str, problem: &str| {
         assert!(GOOD.contains(from), "{from}");
-        let told = parse(&GOOD.replacen(from, to, 1)).expect_err(to);
+        let message = parse(&GOOD.replacen(from, to, 1)).expect_err(to);
         let (place, key) = (
             format!("experiments/again.toml:{line}:"),
             format!(": {key}: "),
         );
-        let is_told =
-            |told: &str| told.starts_with(&place) && told.contains(&key) && told.contains(problem);
-        assert!(told.lines().any(is_told), "{told}");
+        let is_reported =
+            |line: &str| line.starts_with(&place) && line.contains(&key) && line.contains(problem);
+        assert!(message.lines().any(is_reported), "{message}");
     };
     wrong(
         "1MB = 2,",

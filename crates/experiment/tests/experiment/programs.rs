@@ -69,80 +69,80 @@ fn a_server_and_its_client_are_one() {
     assert_eq!(program.times, [("1MB".to_owned(), "took".to_owned())]);
     assert_eq!(program.values[0].0, "Mops");
 
-    let told = |from: &str, to: &str, key: &str, words: &str| {
+    let assert_problem = |from: &str, to: &str, key: &str, words: &str| {
         assert!(text.contains(from), "{from}");
         let error = parse(&text.replacen(from, to, 1)).expect_err(to);
-        let told = error.contains(&format!(": program.{key}: ")) && error.contains(words);
-        assert!(told, "{error}");
+        let is_reported = error.contains(&format!(": program.{key}: ")) && error.contains(words);
+        assert!(is_reported, "{error}");
     };
-    told("port = 8080\n", "", "port", "1 to 65535");
-    told("8080", "0", "port", "1 to 65535");
-    told("8080", "80800", "port", "1 to 65535");
-    told("server = [\"sh\", \"nginx.sh\"]\n", "", "port", "server");
-    told("[\"sh\", \"nginx.sh\"]", "[]", "server", "arguments");
-    told("port = 8080", "port = 8080\nranks = 2", "ranks", "MPI");
-    told("port = 8080", "port = 8080\nmpi = \"mpich\"", "mpi", "MPI");
+    assert_problem("port = 8080\n", "", "port", "1 to 65535");
+    assert_problem("8080", "0", "port", "1 to 65535");
+    assert_problem("8080", "80800", "port", "1 to 65535");
+    assert_problem("server = [\"sh\", \"nginx.sh\"]\n", "", "port", "server");
+    assert_problem("[\"sh\", \"nginx.sh\"]", "[]", "server", "arguments");
+    assert_problem("port = 8080", "port = 8080\nranks = 2", "ranks", "MPI");
+    assert_problem("port = 8080", "port = 8080\nmpi = \"mpich\"", "mpi", "MPI");
     let result = text
         .lines()
         .find(|line| line.starts_with("result"))
         .unwrap();
-    told(result, "", "result", "times");
-    told(result, "result = {}", "result", "times");
+    assert_problem(result, "", "result", "times");
+    assert_problem(result, "result = {}", "result", "times");
 }
 
 #[test]
 fn errors_of_programs_name_line_and_key() {
-    let told = |from: &str, to: &str, line: usize, key: &str, words: &str| {
+    let assert_problem = |from: &str, to: &str, line: usize, key: &str, words: &str| {
         assert!(PROGRAM.contains(from), "{from}");
         let error = parse(&PROGRAM.replacen(from, to, 1)).expect_err(to);
         let place = format!("experiments/startup.toml:{line}:");
         let key = format!(": {key}: ");
-        let is_told =
-            |told: &str| told.starts_with(&place) && told.contains(&key) && told.contains(words);
-        assert!(error.lines().any(is_told), "{error}");
+        let is_reported =
+            |line: &str| line.starts_with(&place) && line.contains(&key) && line.contains(words);
+        assert!(error.lines().any(is_reported), "{error}");
     };
     let bare = "command = [\"./bin/is.B.4\"]";
-    told(bare, "command = []", 12, "program.command", "hpcc");
-    told(
+    assert_problem(bare, "command = []", 12, "program.command", "hpcc");
+    assert_problem(
         bare,
         "command = [\"/\"]",
         11,
         "program.name",
         "metric's name",
     );
-    told(
+    assert_problem(
         "ranks = 4",
         "ranks = 5",
         13,
         "program.ranks",
         "2 to the number of hosts, 4",
     );
-    told("ranks = 4", "rank = 4", 13, "program.rank", "unknown key");
-    told("openmpi", "lam", 14, "program.mpi", "openmpi");
-    told("5min", "0s", 15, "program.timeout", "1s to 24h");
-    told("\"5min\"", "300", 15, "program.timeout", "s");
-    told(
+    assert_problem("ranks = 4", "rank = 4", 13, "program.rank", "unknown key");
+    assert_problem("openmpi", "lam", 14, "program.mpi", "openmpi");
+    assert_problem("5min", "0s", 15, "program.timeout", "1s to 24h");
+    assert_problem("\"5min\"", "300", 15, "program.timeout", "s");
+    assert_problem(
         "([0-9.]+)",
         "[0-9.]+",
         16,
         "program.result.values.Mops",
         "one group",
     );
-    told(
+    assert_problem(
         "([0-9.]+)",
         "([0-9.+)",
         16,
         "program.result.values.Mops",
         "regex",
     );
-    told(
+    assert_problem(
         "values = {",
         "file = \"../out\", values = {",
         16,
         "program.result.file",
         "in the program's working directory",
     );
-    told(
+    assert_problem(
         "Mops = ",
         "\"M/s\" = ",
         16,
@@ -150,22 +150,22 @@ fn errors_of_programs_name_line_and_key() {
         "metric's name",
     );
     let there = "ranks = 4\ndirectory = ";
-    told(
+    assert_problem(
         "ranks = 4",
         &format!("{there}\"none\""),
         14,
         "program.directory",
         "no directory",
     );
-    told(
+    assert_problem(
         "ranks = 4",
         &format!("{there}\"../lab\""),
         14,
         "program.directory",
         "beside",
     );
-    told("clusters = [2, 2]", "", 5, "link.clusters", "[[program]]");
-    told(
+    assert_problem("clusters = [2, 2]", "", 5, "link.clusters", "[[program]]");
+    assert_problem(
         "clusters = [2, 2]",
         "clusters = [2, 2]\nip = 6",
         10,
@@ -173,5 +173,5 @@ fn errors_of_programs_name_line_and_key() {
         "IPv4",
     );
     let twice = "[[program]]\ncommand = [\"is.B.4\"]\n\n[variant.cubic]";
-    told("[variant.cubic]", twice, 18, "program.name", "another");
+    assert_problem("[variant.cubic]", twice, 18, "program.name", "another");
 }

@@ -72,7 +72,7 @@ fn a_transfer_is_a_workload() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_invalid_key() {
     let wrong = [
         ("hosts = 2", "hosts = 3", "hosts of a cluster, 2"),
         ("hosts = 2", "hosts = 0", "hosts"),

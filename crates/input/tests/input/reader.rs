@@ -144,7 +144,7 @@ fn line(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place_and_the_right_form() {
+fn errors_name_the_place_and_the_right_form() {
     let cases = [
         ("name = \"near\"", "", "1:1: name: missing: write name = \"near\" at the top of the file"),
         ("name = \"near\"", "nmae = \"near\"", "2:1: nmae: unknown key, did you mean \"name\"?; known here: name, count, hosts, weight, rate, loss, pair, step, variant, source, anything"),
@@ -187,7 +187,7 @@ fn what_is_wrong_is_said_with_its_place_and_the_right_form() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once_in_the_order_of_the_text() {
+fn all_problems_are_reported_at_once_in_the_order_of_the_text() {
     let text = "rate = 5\ncuont = 1\nhosts = 99\n[[step]]\nat = 1\n[[step]]\n[variant]\nx = 7\n";
     let problems = read(text).unwrap_err();
     let keys: Vec<(usize, &str)> = problems
@@ -241,10 +241,10 @@ fn a_document_inside_of_another_has_its_places_there() {
     let outer = Document::new("f.toml", GOOD);
     let problems =
         outer.check(|place| Err::<(), _>(place.key("variant").key("cubic").adopt(&inner)));
-    let told = problems.unwrap_err().to_string();
+    let message = problems.unwrap_err().to_string();
     assert!(
-        told.starts_with("f.toml:17:1: variant.cubic.base: a whole number"),
-        "{told}"
+        message.starts_with("f.toml:17:1: variant.cubic.base: a whole number"),
+        "{message}"
     );
 }
 

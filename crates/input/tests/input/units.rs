@@ -9,7 +9,7 @@ use paceline_input::units::{
 use proptest::prelude::*;
 
 #[test]
-fn units_mean_what_they_say() {
+fn units_have_their_standard_factors() {
     assert_eq!(parse_rate("500mbit"), Ok(500_000_000));
     assert_eq!(parse_rate("2.5gbit"), Ok(2_500_000_000));
     assert_eq!(parse_rate("0.008kbit"), Ok(8));
@@ -133,7 +133,7 @@ fn in_json_and_toml_a_bare_number_is_an_error() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(value: u64) {
+    fn displayed_values_parse_to_the_same_value(value: u64) {
         let rate = Rate::from_bits_per_second(value);
         prop_assert_eq!(rate.to_string().parse(), Ok(rate));
         let size = Size::from_bytes(value);

@@ -130,7 +130,7 @@ mod tests {
         let packets = seen
             .iter()
             .filter_map(|(headers, kind, at)| packet(headers, *kind, *at));
-        let told: Vec<_> = relative(packets.collect())
+        let fields: Vec<_> = relative(packets.collect())
             .iter()
             .map(|one| (one.time_ns, one.back, one.seq, one.bytes, one.ack))
             .collect();
@@ -139,11 +139,11 @@ mod tests {
             (500, false, 100, 50, 0),
             (1_000, true, 0, 0, 150),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(fields, expected);
     }
 
     #[test]
-    fn what_is_not_tcp_is_passed_over() {
+    fn other_protocols_are_skipped() {
         let mut udp = headers(1, 2, 0);
         udp[PROTOCOL_OF_4] = 17;
         assert_eq!(packet(&udp, libc::PACKET_HOST, 0), None);

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_that_jumped_is_told_once() {
+    fn a_window_that_jumped_is_reported_once() {
         let of = |cwnd, ssthresh| Windows { cwnd, ssthresh };
         for possible in [of(10, NO_THRESHOLD), of(MOST_SEGS, MOST_SEGS)] {
             assert!(!possible.is_impossible(), "{possible:?}");
@@ -131,9 +131,9 @@ mod tests {
             note(of(10, NO_THRESHOLD));
             note(windows);
             note(of(MOST_SEGS + 1, 7));
-            let told = problems(&mut KernelLog(None));
-            assert_eq!(told.len(), 1);
-            assert!(told[0].contains("2165326096"), "{told:?}");
+            let found = problems(&mut KernelLog(None));
+            assert_eq!(found.len(), 1);
+            assert!(found[0].contains("2165326096"), "{found:?}");
             assert!(problems(&mut KernelLog(None)).is_empty());
         }
     }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_say_target_and_interval() {
+    fn marks_give_target_and_interval() {
         let codel = Codel {
             target_ns: 5 * MS,
             interval_ns: 100 * MS,

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_after_a_later_one_was_overtaken() {
+    fn a_probe_that_arrives_after_a_later_one_was_overtaken() {
         let probes = Probes {
             arrived: [0, 1, 3, 4, 2, 5]
                 .map(|number| (number, 10, 10 * number))

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_line_says_what_it_does() {
+    fn a_delay_line_becomes_one_qdisc_command() {
         let line = DelayLine {
             delay_ns: 10_000_000,
             jitter_ns: 2_000_000,

@@ -289,7 +289,7 @@ Inter-|   Receive                                                |  Transmit
     }
 
     #[test]
-    fn what_was_dropped_before_is_not_told() {
+    fn earlier_drops_are_not_reported() {
         let at = |packets| Drops::from([("eth0".to_owned(), packets)]);
         assert_eq!(since(&at(1), at(1)), Drops::new());
         assert_eq!(since(&at(1), at(3)), at(2));
@@ -325,9 +325,11 @@ Inter-|   Receive                                                |  Transmit
             Ok(())
         })
         .unwrap();
-        let told = all();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("node: ") && told[0].contains("the queue of eth0 (tbf)"));
+        let problems = all();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(
+            problems[0].starts_with("node: ") && problems[0].contains("the queue of eth0 (tbf)")
+        );
         let modelled = dropped(&node, |queue| queue.dev == "eth0").unwrap();
         assert_eq!(modelled, [""; 0]);
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use paceline_collect::{CollectError, Origin, Told};
+use paceline_collect::{CollectError, Origin, ShardRecords};
 use paceline_experiment::plan::{Plan, Workload};
 use paceline_experiment::record::Record;
 use paceline_experiment::{Experiment, ExperimentError};
@@ -139,12 +139,12 @@ pub fn run(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Report, 
     if let Some(program) = program.filter(|_| options.backend != Backend::Live) {
         return Err(RunError::OnlyLive { program });
     }
-    let told = match options.backend {
+    let shards = match options.backend {
         Backend::Virtual => run_virtual(&experiment, plans, options, stop)?,
         Backend::Sim => run_sim(plans, options, stop)?,
         Backend::Live => return run_live(&experiment, &origin, plans, options, stop),
     };
-    let mut report = paceline_collect::report(&experiment, &origin, &told)?;
+    let mut report = paceline_collect::report(&experiment, &origin, &shards)?;
     report.results.notes.extend(left_out);
     Ok(report)
 }
@@ -192,7 +192,7 @@ fn run_virtual(
     plans: Vec<Plan>,
     options: &Options,
     stop: &AtomicBool,
-) -> Result<Vec<Told>, RunError> {
+) -> Result<Vec<ShardRecords>, RunError> {
     paceline_machine::clean_stale();
     let image = paceline_machine::prepare(&options.kernel)?;
     if let Some(reason) = &image.stale {
@@ -211,7 +211,11 @@ fn run_virtual(
 }
 
 /// One thread per shard, likewise.
-fn run_sim(plans: Vec<Plan>, options: &Options, stop: &AtomicBool) -> Result<Vec<Told>, RunError> {
+fn run_sim(
+    plans: Vec<Plan>,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Vec<ShardRecords>, RunError> {
     run_cases(
         plans,
         options,
@@ -233,7 +237,7 @@ fn run_cases(
     inputs: u64,
     stop: &AtomicBool,
     run_case: RunCase,
-) -> Result<Vec<Told>, RunError> {
+) -> Result<Vec<ShardRecords>, RunError> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = if options.jobs == 0 {
         cpus
@@ -300,7 +304,7 @@ fn run_cases(
             .into_iter()
             .zip(results)
             .filter_map(|(plan, records)| {
-                Some(Told {
+                Some(ShardRecords {
                     plan,
                     repetitions: vec![records?],
                 })
@@ -319,9 +323,9 @@ fn run_live(
 ) -> Result<Report, RunError> {
     let started = Instant::now();
     let unfinished = Unfinished::within(&options.out, live::inputs()?);
-    let mut told: Vec<Told> = plans
+    let mut shards: Vec<ShardRecords> = plans
         .iter()
-        .map(|plan| Told {
+        .map(|plan| ShardRecords {
             plan: plan.clone(),
             repetitions: Vec::new(),
         })
@@ -351,7 +355,7 @@ fn run_live(
                 None => {
                     all_before = false;
                     let step = |done| progress.step(index, round, done);
-                    let done = told.iter().map(|told| told.repetitions.len()).sum();
+                    let done = shards.iter().map(|shard| shard.repetitions.len()).sum();
                     let records = live::run(plan, &step, stop).map_err(|error| match error {
                         LiveError::Interrupted if done > 0 => RunError::Interrupted {
                             done,
@@ -363,9 +367,9 @@ fn run_live(
                     records
                 }
             };
-            told[index].repetitions.push(records);
+            shards[index].repetitions.push(records);
         }
-        let mut report = paceline_collect::report(experiment, origin, &told)?;
+        let mut report = paceline_collect::report(experiment, origin, &shards)?;
         let least_sure = precision::least_sure(&report.results);
         so_far = SoFar {
             done: round + 1,
@@ -379,7 +383,7 @@ fn run_live(
             if let Some(ratio) = least_sure {
                 options
                     .enough
-                    .tell(so_far.done, &ratio, &mut report.results);
+                    .add_precision(so_far.done, &ratio, &mut report.results);
             }
             return Ok(report);
         }

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_takes_as_long_as_what_was_done() {
+    fn remaining_rounds_take_as_long_as_finished_ones() {
         let minute = Duration::from_secs(60);
         assert_eq!(time_left(minute, 3, 9), 2 * minute);
         assert_eq!(time_left(minute, 9, 9), Duration::ZERO);

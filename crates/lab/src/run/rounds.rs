@@ -45,7 +45,7 @@ impl Default for Enough {
 
 impl Enough {
     /// Adds to the results their precision after so many rounds.
-    pub fn tell(&self, rounds: u32, least_sure: &Ratio, results: &mut Results) {
+    pub fn add_precision(&self, rounds: u32, least_sure: &Ratio, results: &mut Results) {
         let Ratio {
             variant,
             metric,

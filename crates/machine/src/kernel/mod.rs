@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meta_package_that_leads_nowhere_is_told() {
+    fn a_meta_package_without_a_kernel_is_an_error() {
         let error = resolve("linux-image-cloud-amd64", |_| {
             Ok("Depends: kmod\n".to_owned())
         });

@@ -237,7 +237,7 @@ async fn from_source(
             }
             Message::Trouble { stream, path, text } => {
                 let text = text.clone();
-                progress.tell(match *stream {
+                progress.report(match *stream {
                     Some(stream) => Event::StreamLost { stream, text },
                     None => Event::Failed {
                         path: shown(path),
@@ -283,7 +283,7 @@ async fn from_sink(
         let summary = match &message {
             Message::Finished(summary) => Some(summary.clone()),
             Message::Full { text } => {
-                progress.tell(Event::Full { text: text.clone() });
+                progress.report(Event::Full { text: text.clone() });
                 None
             }
             Message::Hash { path, root } => {
@@ -340,7 +340,7 @@ pub(super) fn own_supply(
     let (secret, is_plain, first) = (start.secret, start.options.plain, start.options.streams);
     let tuning = Arc::new(Tuning::new(Streams::Fixed(first), start.options.rate_bps));
     let (streams, rate) = tuning.watch();
-    let told = outbox.clone();
+    let troubles = outbox.clone();
     let progress = Progress::new(move |event| {
         let (stream, path, text) = match event {
             Event::Failed { path, text } => (None, path.into_bytes(), text),
@@ -348,7 +348,7 @@ pub(super) fn own_supply(
             _ => return,
         };
         let text = short(&text);
-        told.send(Message::Trouble { stream, path, text });
+        troubles.send(Message::Trouble { stream, path, text });
     });
     let (made, streams_made) = mpsc::channel(usize::from(first).max(1));
     let (orders, ordered) = mpsc::unbounded_channel();

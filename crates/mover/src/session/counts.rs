@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_under_way_counts_and_stays_when_it_ends() {
+    fn running_transfers_count_and_still_count_after_they_end() {
         let counts = Arc::<Counts>::default();
         let (one, other) = (Progress::new(|_| {}), Progress::new(|_| {}));
         let (mut first, second) = (counts.begin(&one), counts.begin(&other));

@@ -38,8 +38,8 @@ pub(super) async fn controls() -> (Control, Control) {
 pub(super) fn progress() -> (Arc<Progress>, Events) {
     let events = Events::default();
     let own = Arc::clone(&events);
-    let tell = move |event| own.lock().expect("no panic").push(event);
-    (Progress::new(tell), events)
+    let on_event = move |event| own.lock().expect("no panic").push(event);
+    (Progress::new(on_event), events)
 }
 
 pub(super) fn runtime() -> tokio::runtime::Runtime {

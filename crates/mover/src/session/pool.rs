@@ -165,7 +165,7 @@ impl Pool {
                         }
                         if count.failures == 0 {
                             let text = error.to_string();
-                            self.progress.tell(Event::StreamLost { stream: number, text });
+                            self.progress.report(Event::StreamLost { stream: number, text });
                         }
                         self.failed(&mut count);
                     }

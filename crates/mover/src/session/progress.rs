@@ -97,7 +97,7 @@ pub struct Progress {
     pub streams: AtomicU64,
     /// Rate that the path was seen to carry, and rate of the last round trip, bytes per second.
     pub(super) path: [AtomicU64; 2],
-    tell: Box<dyn Fn(Event) + Send + Sync>,
+    report: Box<dyn Fn(Event) + Send + Sync>,
 }
 
 impl std::fmt::Debug for Progress {
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Progress {
 
 impl Progress {
     /// At the beginning.
-    pub fn new(tell: impl Fn(Event) + Send + Sync + 'static) -> Arc<Self> {
+    pub fn new(report: impl Fn(Event) + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             entries: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -118,18 +118,18 @@ impl Progress {
             bytes_sent: AtomicU64::new(0),
             streams: AtomicU64::new(0),
             path: Default::default(),
-            tell: Box::new(tell),
+            report: Box::new(report),
         })
     }
 
     /// Reports an event.
-    pub fn tell(&self, event: Event) {
-        (self.tell)(event);
+    pub fn report(&self, event: Event) {
+        (self.report)(event);
     }
 
     /// A file is at the destination.
     pub(super) fn hash(&self, path: &[u8], root: &CV) {
-        self.tell(Event::Hash {
+        self.report(Event::Hash {
             path: shown(path),
             blake3: blake3::Hash::from_bytes(*root).to_hex().to_string(),
         });

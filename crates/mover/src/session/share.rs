@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pair_has_to_do_is_what_is_missing() {
+    fn the_load_of_a_pair_is_its_missing_bytes() {
         let mut load = Load::default();
         load.gave(1, 3 << 20);
         load.gave(2, 2 << 20);

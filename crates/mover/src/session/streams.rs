@@ -47,7 +47,7 @@ where
                     Ok((stream, Err(error))) if !is_over() => {
                         let text = error.to_string();
                         last = Some(text.clone());
-                        progress.tell(Event::StreamLost { stream, text });
+                        progress.report(Event::StreamLost { stream, text });
                     }
                     Ok(_) => {}
                     Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

@@ -165,7 +165,7 @@ async fn carry(
     let mut options = transfer.options.clone();
     options.rate_bps = options.rate_bps.map(|bps| (bps / count).max(1));
     options.delete = None;
-    options.tell_hashes = false;
+    options.report_hashes = false;
     options.pairs = u16::try_from(count).unwrap_or(u16::MAX);
     options.streams = tuning.now().0.first_of(options.pairs);
     if options.verify == Verify::None {
@@ -247,7 +247,7 @@ struct State {
     /// The source has its `Ready`, which must be its first message.
     is_ready: bool,
     /// Entries that were sent to the sink.
-    told: u64,
+    announced: u64,
     /// The pair's work.
     load: Load,
     /// Large files that the sink has not answered yet.
@@ -293,8 +293,8 @@ impl Pair {
         let (to_source, to_sink) = (source.control.outbox.clone(), sink.control.outbox.clone());
         let ready = Notify::new();
         let (result, is_sinks) = {
-            let up = self.hear_source(&mut source.control.inbox, &to_sink);
-            let down = self.hear_sink(&mut sink.control.inbox, &to_source, &ready);
+            let up = self.serve_source(&mut source.control.inbox, &to_sink);
+            let down = self.serve_sink(&mut sink.control.inbox, &to_source, &ready);
             let feed = self.feed(&to_source, &to_sink);
             let tuned = pass_on(tuning, &to_source, &ready);
             tokio::pin!(up);
@@ -320,7 +320,7 @@ impl Pair {
         let State { streams, sent, .. } = *self.lock();
         self.progress.streams.fetch_sub(streams, Ordering::Relaxed);
         if result.is_ok() {
-            self.progress.tell(Event::Carried {
+            self.progress.report(Event::Carried {
                 from: self.from.host().to_owned(),
                 to: self.to.host().to_owned(),
                 bytes: sent,
@@ -333,7 +333,7 @@ impl Pair {
     }
 
     /// Until the source says good bye.
-    async fn hear_source(&self, inbox: &mut Inbox, sink: &Outbox) -> Result<()> {
+    async fn serve_source(&self, inbox: &mut Inbox, sink: &Outbox) -> Result<()> {
         loop {
             let message = inbox.next().await?;
             match message {
@@ -371,7 +371,7 @@ impl Pair {
                     stream: Some(stream),
                     text,
                     ..
-                } => self.progress.tell(Event::StreamLost { stream, text }),
+                } => self.progress.report(Event::StreamLost { stream, text }),
                 // The last session finds out about it.
                 Message::Trouble { .. } | Message::Unreadable { .. } => continue,
                 Message::Abandon { n, .. } => {
@@ -389,7 +389,7 @@ impl Pair {
     }
 
     /// Until the sink has all.
-    async fn hear_sink(
+    async fn serve_sink(
         &self,
         inbox: &mut Inbox,
         source: &Outbox,
@@ -416,7 +416,7 @@ impl Pair {
                 Message::Failed { n, .. } => self.lock().forget(*n),
                 Message::Full { text } => {
                     let text = format!("{}: {text}", self.to.host());
-                    self.progress.tell(Event::Full { text });
+                    self.progress.report(Event::Full { text });
                 }
                 Message::Finished(summary) => {
                     let summary = summary.clone();
@@ -477,7 +477,7 @@ impl Pair {
     fn feed_once(&self, source: &Outbox, sink: &Outbox) -> bool {
         let mut state = self.lock();
         let state = &mut *state;
-        let (mut told, mut bytes) = (Vec::new(), 0);
+        let (mut entries, mut bytes) = (Vec::new(), 0);
         let is_all = loop {
             if !state.load.is_low() {
                 break false;
@@ -507,11 +507,11 @@ impl Pair {
             } else if matches!(entry.kind, EntryKind::File { .. }) {
                 state.load.gave(entry.n, entry.stamp.size);
             }
-            state.told += 1;
+            state.announced += 1;
             bytes += weight(&entry);
-            told.push(entry);
-            if told.len() >= BATCH || bytes >= MOST_ENTRIES_BYTES {
-                sink.send(Message::Entries(std::mem::take(&mut told)));
+            entries.push(entry);
+            if entries.len() >= BATCH || bytes >= MOST_ENTRIES_BYTES {
+                sink.send(Message::Entries(std::mem::take(&mut entries)));
                 bytes = 0;
             }
         };
@@ -533,12 +533,12 @@ impl Pair {
                 source.send(Message::Wants(batch.to_vec()));
             }
         }
-        if !told.is_empty() {
-            sink.send(Message::Entries(told));
+        if !entries.is_empty() {
+            sink.send(Message::Entries(entries));
         }
         if is_all {
             sink.send(Message::Walked {
-                entries: state.told,
+                entries: state.announced,
                 bytes: 0,
                 errors: 0,
             });

@@ -134,12 +134,12 @@ fn winners(results: &Results) -> String {
         }
     }
     wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let told = wins
+    let phrases = wins
         .iter()
         .map(|(name, count)| format!("{name} {count} of {}", contests.len()));
     match wins.is_empty() {
         true => "nothing to compare".to_owned(),
-        false => told.collect::<Vec<_>>().join(", "),
+        false => phrases.collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -124,7 +124,7 @@ fn wildcards_give_one_hold_per_match() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn an_error_names_the_missing_metric_bound_or_variant() {
     assert_eq!(
         refused("a/t_s/3KB <= bound"),
         "claim `a/t_s/3KB <= bound`: the variant `a` has no metric `t_s/3KB`; it has `t_s/1KB`, `t_s/2KB`, `first_s`, \
@@ -142,7 +142,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn what_cannot_be_parsed_is_shown_with_its_column() {
+fn syntax_errors_show_their_column() {
     let problems = [
         ("", "column 1: expected a reference such as `paceline/completion_s/1MB`, found the end"),
         ("cubic <= 1", "column 1: the left side names a variant and a metric, such as `cubic/completion_s/1MB`"),
@@ -187,7 +187,7 @@ fn all_matches_together_are_one_claim() {
 }
 
 #[test]
-fn a_claim_about_all_is_refused_where_it_says_nothing() {
+fn a_claim_about_all_is_refused_if_nothing_matches() {
     assert!(refused("101% of a/t_s/* <= 1")
         .ends_with("column 1: `101%` is no share: 0% to 100%, as in `95% of`"));
     assert!(refused("many% of a/t_s/* <= 1").contains("`many%` is no share"));

@@ -54,7 +54,7 @@ fn rows(page: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn it_says_who_won_by_how_much_and_how_sure() {
+fn the_comparison_shows_winner_ratio_and_confidence() {
     let results = results(
         "completion_s/1MB",
         &[

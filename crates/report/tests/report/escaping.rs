@@ -18,7 +18,7 @@ const HOSTILE: &str = "<script>alert(1)</script>&\"'";
 
 /// The sample with `text` wherever a text comes from a file that a user writes: title,
 /// description, variant, workload, unit, claim, what a paper says.
-pub fn saying(text: &str) -> Report {
+pub fn report_with(text: &str) -> Report {
     let mut report = sample::startup();
     let results = &mut report.results;
     for field in [
@@ -76,9 +76,9 @@ pub fn saying(text: &str) -> Report {
     report
 }
 
-/// [`saying`] what would break out, with a character that XML does not have.
+/// [`report_with`] what would break out, with a character that XML does not have.
 pub fn hostile() -> Report {
-    saying(&format!("</p>{HOSTILE}\u{1}"))
+    report_with(&format!("</p>{HOSTILE}\u{1}"))
 }
 
 /// How many elements of each name there are.
@@ -111,7 +111,7 @@ fn without_script(page: &str) -> String {
 
 #[test]
 fn a_users_text_is_text_wherever_it_stands() {
-    let report = saying(HOSTILE);
+    let report = report_with(HOSTILE);
     let page = page(&report);
     let document = parse(&page);
     for name in ["title", "h1", "h3", "p", "pre", "li", "code", "td", "text"] {
@@ -143,7 +143,7 @@ fn a_users_text_is_text_wherever_it_stands() {
 
 #[test]
 fn a_users_text_is_text_on_the_page_of_several_runs() {
-    let report = saying(HOSTILE);
+    let report = report_with(HOSTILE);
     let runs = [Run {
         results: &report.results,
         page: format!("{HOSTILE}/report.html").into(),
@@ -204,8 +204,8 @@ proptest! {
     /// mean something to the report itself: `/` in metrics, empty lines in descriptions.
     #[test]
     fn no_text_makes_an_element(text in "[^/\n\r _]{0,40}") {
-        let plain = page(&saying("plain0"));
-        let odd = page(&saying(&format!("odd{text}0")));
+        let plain = page(&report_with("plain0"));
+        let odd = page(&report_with(&format!("odd{text}0")));
         prop_assert_eq!(elements(&parse(&odd)), elements(&parse(&plain)));
     }
 }

@@ -109,7 +109,7 @@ fn lines_of_one_variant_are_named_and_dashed() {
 }
 
 #[test]
-fn many_samples_become_means_and_the_page_says_so() {
+fn many_samples_become_means_and_the_page_shows_it() {
     let mut report = sample::startup();
     report.series = vec![
         series("long", "cubic", "", 120_001),
@@ -140,7 +140,7 @@ fn many_samples_become_means_and_the_page_says_so() {
 }
 
 #[test]
-fn what_is_no_number_is_left_out() {
+fn points_that_are_not_finite_are_left_out() {
     let mut report = sample::startup();
     report.series = vec![
         series("part", "cubic", "", 4),

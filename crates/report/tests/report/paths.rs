@@ -69,7 +69,7 @@ fn the_table_has_mean_worst_and_losses_of_each_variant() {
 }
 
 #[test]
-fn the_map_has_a_dot_for_each_path_and_says_who_is_behind() {
+fn the_map_has_a_dot_for_each_path_and_names_the_slower_one() {
     let page = page(&report());
     let document = parse(&page);
     let titles: Vec<_> = document

@@ -25,7 +25,7 @@ fn the_widest_interval_counts() {
 }
 
 #[test]
-fn what_has_no_bound_is_not_compared() {
+fn metrics_without_a_bound_are_not_compared() {
     let mut found = results("completion_s/1MB", &[("reno", LEVEL), ("bbr", WIDE)]);
     assert_eq!(baseline(&found), Some("reno"));
     found.bounds.clear();

@@ -122,7 +122,7 @@ fn numbers_that_json_cannot_hold_are_refused_by_place() {
 }
 
 #[test]
-fn what_cannot_be_read_says_where() {
+fn a_read_error_names_file_and_line() {
     let error =
         Results::from_json("{\n  \"experiment\": 3", Path::new("out/results.json")).unwrap_err();
     let text = error.to_string();

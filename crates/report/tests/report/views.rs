@@ -70,7 +70,7 @@ fn table_fits_the_width_and_is_plain_without_colour() {
 }
 
 #[test]
-fn an_invalid_run_says_so_first() {
+fn an_invalid_run_is_marked_first() {
     let report = sample::incast();
     let table = render(&report.results, Options::default());
     assert!(table.contains("\nINVALID"));

@@ -226,7 +226,7 @@ async fn a_proof_is_none_within_another_tls_connection() {
 }
 
 #[tokio::test]
-async fn a_wrong_token_or_none_is_said_on_both_sides() {
+async fn a_wrong_or_missing_token_is_reported_on_both_sides() {
     let tls = Tls::new();
     let (right, wrong) = (Token::new(SECRET), Token::new(b"another token of mine"));
     let service = service(Purpose::Gateway);
@@ -295,7 +295,7 @@ async fn a_false_server_is_found_out() {
 
 /// Before purposes, a frame was {1, the message, ...}, and the server spoke first as well.
 #[tokio::test]
-async fn peers_of_the_version_before_are_told() {
+async fn peers_of_the_previous_version_get_a_message() {
     let (token, service) = (Token::new(SECRET), service(Purpose::Coordinate));
     // A client of it reads another version's number in the greeting, and leaves.
     let (mut client, mut server) = by_hand();
@@ -328,12 +328,12 @@ async fn peers_of_the_version_before_are_told() {
     let (joined, version) = tokio::join!(client.join(&service, Some(&token)), answers);
     assert_eq!(version, VERSION);
     let text = joined.expect_err("another version").to_string();
-    let told = "the other side speaks version 1 of the handshake, this one version 2: ";
-    assert!(text.starts_with(told), "{text}");
+    let message = "the other side speaks version 1 of the handshake, this one version 2: ";
+    assert!(text.starts_with(message), "{text}");
 }
 
 #[tokio::test]
-async fn another_version_of_a_service_is_said_on_both_sides() {
+async fn another_version_of_a_service_is_reported_on_both_sides() {
     let (token, ours) = (Token::new(SECRET), service(Purpose::Move));
     let newer = Service { version: 8, ..ours };
     let (mut client, mut server) = ends(None).await;
@@ -426,7 +426,7 @@ async fn without_tls_the_token_makes_a_connection_private() {
             sent.expect("sent");
         }
     };
-    let heard = async {
+    let left = async {
         let wanted = server.accept(&service, Some(&token)).await;
         assert_eq!(wanted.expect("let in"), b"this");
         let first = server.reader.next(PATIENCE).await.expect("untouched");
@@ -434,7 +434,7 @@ async fn without_tls_the_token_makes_a_connection_private() {
         let second = server.reader.next(PATIENCE).await;
         assert!(matches!(second, Err(FrameError::Seal)), "{second:?}");
     };
-    tokio::join!(passed, asked, heard);
+    tokio::join!(passed, asked, left);
     let read = |word: &[u8]| seen.windows(word.len()).any(|part| part == word);
     assert!(!read(b"question") && !read(b"this"));
 }
@@ -453,7 +453,7 @@ async fn a_silent_side_is_not_waited_for() {
 
 /// A round trip less: where the server is known, what follows a client's word goes with it.
 #[tokio::test]
-async fn what_follows_a_word_does_not_wait_for_the_answer() {
+async fn data_after_a_word_does_not_wait_for_the_answer() {
     let (token, service) = (Token::new(SECRET), service(Purpose::Move));
     let (one, other) = duplex(PIPE);
     let (client, server) = (

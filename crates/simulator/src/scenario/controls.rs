@@ -15,9 +15,9 @@ const MOST_SHIFT: u8 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RttTable {
-    /// Moving averages of what is measured (RFC 6298).
+    /// Moving averages of the measured values (RFC 6298).
     Smoothed,
-    /// SRTT is always this, and mdev 0.
+    /// A constant SRTT, with mdev 0.
     Constant(
         #[schemars(description = "SRTT.")]
         #[schemars(extend("x-range" = [MICROSECOND, LONGEST]))]
@@ -37,9 +37,9 @@ pub enum RttTable {
 pub enum RtoTable {
     /// By `rto_min` and `rto_max`.
     Bounded,
-    /// Not at all: SRTT + 4 mdev, and two ticks where the clock ticks.
+    /// No bounds: SRTT + 4 mdev, and two ticks where the clock ticks.
     Unbounded,
-    /// It is always this, without backoff.
+    /// A constant RTO, without backoff.
     Constant(
         #[schemars(description = "The RTO.")]
         #[schemars(extend("x-range" = [MICROSECOND, LONGEST]))]
@@ -51,9 +51,9 @@ pub enum RtoTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AtoTable {
-    /// Nothing: each segment is acknowledged at once.
+    /// No delay: each segment is acknowledged at once.
     Quick,
-    /// `ack_delay`, until `ack_every` segments are there.
+    /// `ack_delay`, or until `ack_every` segments have arrived.
     Fixed,
     /// The paper's equation 1, `ack_delay` at most.
     Estimated,

@@ -46,14 +46,14 @@ pub struct File {
     /// Simulated time.
     #[schemars(extend("x-range" = [MICROSECOND, LONGEST], "examples" = ["10s"]))]
     pub duration: Time,
-    /// When the steady part begins; absent: there is none.
+    /// Start of the steady part; absent: there is none.
     pub steady_from: Option<Time>,
     /// Window of the burst meter; absent: the round-trip propagation delay of the first flow.
     #[schemars(extend("x-range" = [LEAST_WINDOW, LONGEST]))]
     pub window: Option<Time>,
     /// The link whose queue is measured; absent: the first.
     pub measure: Option<String>,
-    /// What must hold.
+    /// The claims: conditions that must hold.
     #[serde(default)]
     pub holds: Vec<String>,
     /// Links that flows share.
@@ -69,7 +69,7 @@ pub struct File {
     pub group: IndexMap<String, GroupTable>,
     /// Groups of flows.
     pub flows: IndexMap<String, FlowsTable>,
-    /// What is compared.
+    /// The variants to compare.
     #[serde(default)]
     pub variant: IndexMap<String, VariantTable>,
     /// The axes: keys to vary.
@@ -93,7 +93,7 @@ pub struct LinkTable {
     /// Rate of each direction.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
-    /// Propagation, one way.
+    /// One-way propagation delay.
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub delay: Time,
     /// The queue in the direction of the data; absent: unlimited.
@@ -112,11 +112,11 @@ pub struct QueueTable {
     pub packets: Option<u32>,
     /// Capacity in bytes.
     pub bytes: Option<Size>,
-    /// Early drops.
+    /// Random early detection (RED).
     pub red: Option<RedConfig>,
 }
 
-/// Settings of senders. What is absent is as the stack has it.
+/// Settings of senders. An absent key has the stack's value.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SenderTable {
@@ -162,42 +162,42 @@ pub struct SenderTable {
     /// Segments by which the window is inflated as recovery begins.
     #[schemars(range(max = 3))]
     pub inflation: Option<u32>,
-    /// Recovery ends with what is in flight, not with ssthresh.
+    /// The window after recovery is the data in flight, not ssthresh.
     pub exit_to_flight: Option<bool>,
-    /// RFC 3042.
+    /// Limited transmit (RFC 3042).
     pub limited_transmit: Option<bool>,
-    /// An ACK for every so many segments; 1: for each.
+    /// Segments per ACK; 1: an ACK for each segment.
     #[schemars(range(min = 1, max = MOST_SEGMENTS))]
     pub ack_every: Option<u32>,
     /// Maximum delay of an ACK.
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub ack_delay: Option<Time>,
-    /// Vegas: segments queued at least.
+    /// Vegas: minimum of queued segments.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub alpha: Option<f64>,
-    /// Vegas: at most.
+    /// Vegas: maximum of queued segments.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub beta: Option<f64>,
-    /// Vegas: at the end of slow start.
+    /// Vegas: queued segments that end slow start.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub gamma: Option<f64>,
-    /// Tick of the kernel's clock, with which timers run out; `0s`: at any time.
+    /// Tick of the kernel's clock, at which timers expire; `0s`: at any time.
     #[schemars(extend("x-range" = [null, "1s"]))]
     pub timer_tick: Option<Time>,
-    /// What SRTT and mdev are made of (ligon-1999, 3.0.3).
+    /// Computation of SRTT and mdev (ligon-1999, 3.0.3).
     pub rtt: Option<RttTable>,
-    /// How the RTO is bounded, or that it is constant (ligon-1999, 3.0.4).
+    /// Bounds of the RTO, or a constant RTO (ligon-1999, 3.0.4).
     pub rto: Option<RtoTable>,
-    /// What delays an ACK (ligon-1999, 3.0.1).
+    /// Delay of an ACK (ligon-1999, 3.0.1).
     pub ato: Option<AtoTable>,
-    /// The window is always this, segments: through losses, timeouts and pauses (ligon-1999, 3.0.2).
+    /// A constant window, segments, through losses, timeouts and pauses (ligon-1999, 3.0.2).
     #[schemars(range(min = 1, max = MOST_SEGMENTS))]
     pub fixed_window: Option<u32>,
     /// Slow start after a timeout or a pause begins with the initial window too (ligon-1999, 3.0.2).
     pub initial_window_again: Option<bool>,
     /// Values for the keys that are absent here: the Beowulf Transmission Policy (ligon-1999, 4.3).
     pub preset: Option<Preset>,
-    /// Paceline's laws: a preset's name, or a policy file beside this one.
+    /// Paceline's laws: a preset's name, or a policy file in the directory of this file.
     pub policy: Option<String>,
 }
 
@@ -214,7 +214,7 @@ pub struct GroupTable {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowsTable {
-    /// Number of flows; with `hosts`, from each host to each other one.
+    /// Number of flows; with `hosts`, the number from each host to each other host.
     #[serde(default = "once")]
     pub count: u32,
     /// A switch's hosts, all of which send to all others: each has a link to the switch
@@ -222,28 +222,28 @@ pub struct FlowsTable {
     pub hosts: Option<u32>,
     /// The sender: a table of `[sender]`, or an algorithm's name.
     pub tcp: String,
-    /// Each host's own link, to the first of `path`; absent: no serialization delay.
+    /// Rate of each host's own link, to the first link of `path`; absent: no serialization delay.
     pub edge_rate: Option<Rate>,
-    /// Its delay, one way.
+    /// One-way delay of each host's own link.
     #[serde(default)]
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub edge_delay: Time,
-    /// Its queue; with `hosts`, that of the switch's port too.
+    /// Queue of each host's own link; with `hosts`, that of the switch's port too.
     #[serde(default)]
     pub edge_queue: QueueTable,
-    /// The links that it goes over.
+    /// The links of the route, in order.
     #[serde(default)]
     #[schemars(length(max = 200))]
     pub path: Vec<String>,
-    /// The table of `[group]` whose coordinator bounds their windows; absent: none.
+    /// The table of `[group]` whose coordinator bounds the flows' windows; absent: none.
     pub group: Option<String>,
     /// The application.
     pub source: SourceTable,
-    /// When the flows start.
+    /// Start time of the flows.
     #[serde(default)]
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub start: Time,
-    /// Each flow starts up to this much later, at random.
+    /// Maximum random delay of each flow's start.
     #[serde(default)]
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub spread: Time,
@@ -269,7 +269,7 @@ pub enum SourceTable {
     OnOff(OnOffTable),
     /// All flows at once, repeatedly: a collective operation and the computation after it.
     Phases(PhasesTable),
-    /// A file of lines `seconds,bytes` beside this one.
+    /// A file of lines `seconds,bytes` in the directory of this file.
     Trace(#[schemars(description = "The file's name.")] String),
 }
 
@@ -285,7 +285,7 @@ pub struct BulkTable {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnOffTable {
-    /// Rate while it is on.
+    /// Rate during an on time.
     #[schemars(extend("x-range" = ["1bit", null]))]
     pub rate: Rate,
     /// Mean.
@@ -297,7 +297,7 @@ pub struct OnOffTable {
     /// Shape of Pareto-distributed lengths; absent: they are exponential.
     #[schemars(extend("exclusiveMinimum" = 1.0), range(max = 100))]
     pub pareto: Option<f64>,
-    /// Always the mean.
+    /// All lengths equal the mean.
     #[serde(default)]
     pub fixed: bool,
 }
@@ -306,16 +306,16 @@ pub struct OnOffTable {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhasesTable {
-    /// Of each flow.
+    /// Bytes of each flow.
     pub size: Size,
-    /// From the last arrival to the next phase.
+    /// Time from the last arrival to the next phase.
     #[serde(default)]
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub compute: Time,
     /// Number of phases; absent: until the end.
     #[serde(default)]
     pub count: u32,
-    /// Each flow starts up to this much later, at random.
+    /// Maximum random delay of each flow's start.
     #[serde(default)]
     #[schemars(extend("x-range" = [null, LONGEST]))]
     pub spread: Time,
@@ -337,10 +337,10 @@ pub struct VariantTable {
 pub struct AxisTable {
     /// Key of this file.
     pub set: String,
-    /// Its values.
+    /// Values of the key.
     #[schemars(with = "Vec<serde_json::Value>", length(min = 1))]
     pub values: Vec<toml::Value>,
-    /// Between two of them there are more runs.
+    /// A range of values with more runs.
     pub more: Option<MoreTable>,
 }
 
@@ -350,9 +350,9 @@ pub struct AxisTable {
 pub struct MoreTable {
     /// The first value.
     pub from: f64,
-    /// The last.
+    /// The last value.
     pub to: f64,
-    /// Runs of each.
+    /// Runs of each value.
     #[schemars(range(max = MOST_SEEDS))]
     pub seeds: u32,
 }

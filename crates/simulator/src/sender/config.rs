@@ -18,10 +18,9 @@ const TICK_US: u32 = 4_000;
 pub enum Algorithm {
     /// No transport: each packet is sent as the application writes it.
     Udp,
-    /// Fast retransmit and recovery, which ends with the first ACK of anything new
-    /// (RFC 2581).
+    /// Fast retransmit and recovery, which ends with the first ACK of new data (RFC 2581).
     Reno,
-    /// Recovery goes on until all that was lost is repaired (RFC 6582).
+    /// Recovery continues until all losses are repaired (RFC 6582).
     Newreno,
     /// Reno's window, repairs by selective acknowledgement (RFC 6675).
     Sack,
@@ -56,9 +55,9 @@ pub enum Stack {
 pub enum Halves {
     /// The window (RFC 2001).
     Window,
-    /// What was sent and is not acknowledged (RFC 5681, FlightSize), in whole segments.
+    /// Data that was sent and is not acknowledged (RFC 5681, FlightSize), in whole segments.
     Flight,
-    /// Of that what has not left the network, as duplicates tell, and to the byte.
+    /// Of that, the data still in the network by the count of duplicate ACKs, in bytes.
     Pipe,
 }
 

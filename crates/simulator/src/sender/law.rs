@@ -100,7 +100,7 @@ impl Sender {
         }
     }
 
-    fn obey(&mut self, orders: &pl_orders, now: u64) {
+    fn apply(&mut self, orders: &pl_orders, now: u64) {
         if orders.cwnd != 0 {
             self.window.cwnd = f64::from(orders.cwnd);
             if let Some(bounded) = &mut self.bounded {
@@ -214,7 +214,7 @@ impl Sender {
             law.startup
                 .before_send_in_turn(turn, policy, &tcp, true, &mut orders);
         }
-        self.obey(&orders, now);
+        self.apply(&orders, now);
     }
 
     /// The window of unpaced segments, where the law limits the base's.
@@ -277,7 +277,7 @@ impl Sender {
         }
     }
 
-    pub(super) fn tell_law(
+    pub(super) fn update_law(
         &mut self,
         now: u64,
         config: &SenderConfig,
@@ -317,7 +317,7 @@ impl Sender {
         if law.startup.waits() || law.startup.has_turn() {
             law.startup.on_ack_in_turn(turn, &tcp, &mut orders);
         }
-        self.obey(&orders, now);
+        self.apply(&orders, now);
     }
 
     /// tcp_update_pacing_rate(): the kernel's own pace after an ACK.

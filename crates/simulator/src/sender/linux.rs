@@ -123,10 +123,10 @@ impl Sender {
         self.board = Some(board);
         let mut known = known;
         if self.law.is_some() {
-            self.tell_law(now, config, known.as_deref_mut(), rtt_ns, &change);
+            self.update_law(now, config, known.as_deref_mut(), rtt_ns, &change);
         }
-        let heard = advanced || delivered > 0;
-        self.hear_of_probe(ack, heard, now, config, known.as_deref_mut());
+        let progress = advanced || delivered > 0;
+        self.on_probe_ack(ack, progress, now, config, known.as_deref_mut());
         self.repair(now, config, delivered, advanced, in_flight, known);
         if !self.recovering && delivered > 0 {
             // With holes that are not marked lost yet, the window stays (Disorder).
@@ -158,10 +158,10 @@ impl Sender {
 
     /// tcp_process_tlp_ack(): whether the probe repaired a loss, for which the window goes
     /// down. An ACK of the probe's segment alone does not show it.
-    fn hear_of_probe(
+    fn on_probe_ack(
         &mut self,
         ack: &Ack,
-        heard: bool,
+        progress: bool,
         now: u64,
         config: &SenderConfig,
         known: Option<&mut Known>,
@@ -171,7 +171,7 @@ impl Sender {
             return;
         };
         let came_twice = ack.block.0 < ack.block.1 && ack.block.1 <= ack.next;
-        if !board.probe_repeats || came_twice || !heard {
+        if !board.probe_repeats || came_twice || !progress {
             board.probe_end = None;
         } else if ack.next > end {
             board.probe_end = None;
@@ -212,8 +212,8 @@ impl Sender {
             self.lost_all = false;
         }
         let board = self.board.as_mut().expect("a selective sender");
-        let believed = self.recovering || self.lost_all || board.arrived() >= DUPLICATES;
-        let found = if believed {
+        let may_be_lost = self.recovering || self.lost_all || board.arrived() >= DUPLICATES;
+        let found = if may_be_lost {
             board.find_lost(self.una)
         } else {
             0

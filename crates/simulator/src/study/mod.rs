@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use crate::measures::Outcome;
 use crate::output::{self, OutputError};
 use crate::scenario::{Point, Scenario, ScenarioError};
-use crate::sweep::{self, Done, Job, Shard, Step, SweepError, Told};
+use crate::sweep::{self, Done, Job, OnStep, Shard, Step, SweepError};
 use crate::{page, series};
 
 pub use model::model;
@@ -127,7 +127,7 @@ pub struct Settings<'a> {
     /// Runs at once; 0: one for each CPU.
     pub jobs: usize,
     /// Called after each run.
-    pub told: &'a Told<'a>,
+    pub on_step: &'a OnStep<'a>,
     /// Whether to stop.
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
@@ -152,7 +152,7 @@ pub fn run(
                 // The first seed's is sampled over time.
                 let outcome = sweep::run(scenario, job, job.seed == seed, &|| (settings.stop)())?;
                 let outcome = outcome.ok_or(StudyError::Interrupted)?;
-                (settings.told)(Step {
+                (settings.on_step)(Step {
                     done: done.fetch_add(1, Ordering::Relaxed) + 1,
                     runs,
                     events: outcome.events,
@@ -222,7 +222,7 @@ pub fn sweep(
             seed,
             shard,
             directory,
-            settings.told,
+            settings.on_step,
             settings.stop,
         )
     })??;

@@ -499,7 +499,7 @@ rto = "bounded"
 
 #[test]
 fn keys_that_leave_others_without_effect_are_refused() {
-    for (keys, line, says) in [
+    for (keys, line, message) in [
         (
             "rto = \"unbounded\"\nrto_min = \"1ms\"",
             "rto_min",
@@ -570,7 +570,7 @@ fn keys_that_leave_others_without_effect_are_refused() {
     ] {
         let error = scenario(keys).expect_err(keys);
         assert!(
-            error.contains(line) && error.contains(says),
+            error.contains(line) && error.contains(message),
             "{keys}: {error}"
         );
     }

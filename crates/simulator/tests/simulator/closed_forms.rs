@@ -71,7 +71,7 @@ fn a_line_loses_the_share_that_it_should_in_bursts_as_long_as_they_should_be() {
 }
 
 #[test]
-fn a_queue_of_poisson_arrivals_is_as_long_as_m_d_1_says() {
+fn a_queue_of_poisson_arrivals_has_the_length_of_m_d_1() {
     for load in [0.3, 0.6, 0.9] {
         // A packet takes 240 us.
         let link = Link::new(50_000_000, MS, Limit::Packets(1_000_000), None);

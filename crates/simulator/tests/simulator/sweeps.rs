@@ -160,7 +160,7 @@ fn a_directory_of_another_scenario_is_left_alone() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_said_with_its_place() {
+fn errors_in_a_file_name_line_and_column() {
     for (from, to, expected) in [
         (
             "\"5mbit\"",
@@ -217,8 +217,8 @@ fn what_is_wrong_in_a_file_is_said_with_its_place() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
-    let said = |changes: &[(&str, &str)]| {
+fn all_problems_are_reported_at_once() {
+    let problems = |changes: &[(&str, &str)]| {
         let text = changes
             .iter()
             .fold(SCENARIO.to_owned(), |text, (from, to)| {
@@ -229,14 +229,14 @@ fn all_that_is_wrong_is_said_at_once() {
         error.to_string()
     };
     // What does not fit the keys.
-    let shape = said(&[
+    let shape = problems(&[
         ("\"5mbit\"", "5"),
         ("window = 30", "windows = 30"),
         ("seeds = 3 }", "seeds = \"3\" }"),
     ]);
     assert_eq!(shape.lines().count(), 3, "{shape}");
     // What makes no sense, each once although all variants have it.
-    let sense = said(&[
+    let sense = problems(&[
         ("steady_from = \"1s\"", "steady_from = \"5s\""),
         ("max = 8.0", "max = 1.0"),
         ("path = [\"gateway\"]", "path = [\"gatewy\"]"),
@@ -245,7 +245,7 @@ fn all_that_is_wrong_is_said_at_once() {
     assert_eq!(sense.lines().count(), 4, "{sense}");
     assert!(sense.contains("did you mean \"gateway\"?"), "{sense}");
     // What only a variant or a value of an axis has.
-    let varied = said(&[
+    let varied = problems(&[
         (
             "\"flows.clients.tcp\" = \"reno\"",
             "\"flows.clients.tcp\" = 7",

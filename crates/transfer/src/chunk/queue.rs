@@ -470,7 +470,7 @@ mod tests {
 
     /// Time that seven streams and one of a tenth of their rate need for 400 MB, beyond the path's,
     /// seconds. Each socket holds up to 256 KiB that it has not sent.
-    fn beyond_the_path_s(are_told: bool) -> f64 {
+    fn beyond_the_path_s(are_reported: bool) -> f64 {
         const HELD: f64 = 262_144.0;
         let rates: [f64; 8] = [10e6, 10e6, 10e6, 10e6, 10e6, 10e6, 10e6, 1e6];
         let size = 400_000_000;
@@ -488,7 +488,7 @@ mod tests {
                     let (at, bite, length) = sent[stream].pop_front().expect("one");
                     last_s = f64::max(last_s, at);
                     queue.have(bite.id).expect("in flight");
-                    if are_told {
+                    if are_reported {
                         queue.delivered(stream, length, now);
                     }
                 }

@@ -159,10 +159,10 @@ impl More {
     }
 }
 
-/// Walks all sources. Several threads call `tell`; once it returns false, the walk ends.
-pub fn walk(tops: &Tops, filter: &Filter, more: More, tell: &(dyn Fn(Seen) -> bool + Sync)) {
-    let tell = &|seen| {
-        tell(match seen {
+/// Walks all sources. Several threads call `report`; once it returns false, the walk ends.
+pub fn walk(tops: &Tops, filter: &Filter, more: More, report: &(dyn Fn(Seen) -> bool + Sync)) {
+    let report = &|seen| {
+        report(match seen {
             Seen::Entry(entry, place) => more.read(entry, place),
             seen => seen,
         })
@@ -177,16 +177,16 @@ pub fn walk(tops: &Tops, filter: &Filter, more: More, tell: &(dyn Fn(Seen) -> bo
                     Ok(metadata) => look.at(top, &top.prefix, name.clone(), (&path, &metadata)),
                     Err(error) => Some(Seen::Trouble(top.prefix.clone(), error.to_string())),
                 };
-                if seen.is_some_and(|seen| !tell(seen)) {
+                if seen.is_some_and(|seen| !report(seen)) {
                     return;
                 }
             }
-            None => walk_directory(top, filter, look, tell),
+            None => walk_directory(top, filter, look, report),
         }
     }
 }
 
-fn walk_directory(top: &Top, filter: &Filter, look: &Look, tell: &(dyn Fn(Seen) -> bool + Sync)) {
+fn walk_directory(top: &Top, filter: &Filter, look: &Look, report: &(dyn Fn(Seen) -> bool + Sync)) {
     let walker = WalkBuilder::new(&top.directory)
         .standard_filters(false)
         .follow_links(false)
@@ -196,7 +196,7 @@ fn walk_directory(top: &Top, filter: &Filter, look: &Look, tell: &(dyn Fn(Seen) 
         Box::new(|entry| {
             let entry = match entry {
                 Ok(entry) => entry,
-                Err(error) => return state(tell(trouble(top, &error))),
+                Err(error) => return state(report(trouble(top, &error))),
             };
             let own = match entry.path().strip_prefix(&top.directory) {
                 Ok(own) => own.as_os_str().as_bytes().to_vec(),
@@ -213,7 +213,7 @@ fn walk_directory(top: &Top, filter: &Filter, look: &Look, tell: &(dyn Fn(Seen) 
                 Ok(metadata) => look.at(top, &path, own, (entry.path(), &metadata)),
                 Err(error) => Some(Seen::Trouble(path, error.to_string())),
             };
-            state(seen.is_none_or(tell))
+            state(seen.is_none_or(report))
         })
     });
 }

@@ -112,7 +112,7 @@ pub struct Found {
     pub files: HashMap<Vec<u8>, Known>,
     /// The machine was started anew since: a file that got its name after this moment (seconds
     /// since 1970) may not be whole.
-    pub doubtful_since: Option<i64>,
+    pub unsure_since: Option<i64>,
     /// There was a journal.
     pub is_resumed: bool,
 }
@@ -423,7 +423,7 @@ fn gather(records: &[Record], id: &[u8; 32], boot: &str) -> Found {
                         known.sure.add(offset, length, cv);
                     }
                 }
-                found.doubtful_since = Some(*since);
+                found.unsure_since = Some(*since);
             }
             Record::Placed { n } => {
                 if let Some(path) = names.get(n) {
@@ -437,9 +437,9 @@ fn gather(records: &[Record], id: &[u8; 32], boot: &str) -> Found {
         true => {
             forget_unsure(&mut found);
             // Before the first commit nothing is sure.
-            found.doubtful_since.get_or_insert(i64::MIN);
+            found.unsure_since.get_or_insert(i64::MIN);
         }
-        false => found.doubtful_since = None,
+        false => found.unsure_since = None,
     }
     found
 }

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_counted() {
+    fn missing_bytes_are_counted() {
         let here = std::fs::File::open("/").expect("a directory");
         assert_eq!(missing(&here, 0, 0), None);
         let far_too_much = missing(&here, u64::MAX, 0).expect("no disk is so large");

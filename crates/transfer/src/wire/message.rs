@@ -109,7 +109,7 @@ pub struct Options {
     /// A sink whose disk is full waits for room.
     pub wait_space: bool,
     /// The sink reports the hash of each file.
-    pub tell_hashes: bool,
+    pub report_hashes: bool,
     /// Extended attributes of users are kept.
     pub xattrs: bool,
     /// Access control lists are.
@@ -144,7 +144,7 @@ impl Default for Options {
             delete: None,
             filters: Vec::new(),
             wait_space: false,
-            tell_hashes: false,
+            report_hashes: false,
             xattrs: false,
             acls: false,
             owner: false,

@@ -114,7 +114,7 @@ fn ties<'t>(
     texts: impl IntoIterator<Item = &'t String>,
 ) -> Vec<String> {
     let manifest: toml::Table = toml::from_str(manifest).expect("TOML");
-    let said = named_in(&manifest, "dependencies");
+    let declared = named_in(&manifest, "dependencies");
     let all = ["dependencies", "build-dependencies", "dev-dependencies"];
     let all: BTreeSet<String> = all.iter().flat_map(|t| named_in(&manifest, t)).collect();
     let texts = texts.into_iter();
@@ -127,13 +127,13 @@ fn ties<'t>(
         .union(&used)
         .filter(|&name| floor(name) >= floor(package));
     let upwards = above.map(|name| format!("{package} uses {name}, which is not below it"));
-    let unused = said.difference(&used);
+    let unused = declared.difference(&used);
     let unused = unused.map(|name| format!("{package} depends on {name} and does not use it"));
     upwards.chain(unused).collect()
 }
 
 #[test]
-fn crates_use_those_of_lower_floors_and_no_more_than_they_say() {
+fn crates_use_only_lower_floors_and_all_they_declare() {
     let mut wrong = Vec::new();
     for (package, directory) in packages() {
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).expect("Cargo.toml");

@@ -199,8 +199,8 @@ fn edges(modules: &BTreeMap<Name, Module>) -> BTreeMap<(Name, Name), String> {
             };
             let target = origin(target, modules);
             if target != *name {
-                let said = path.join("::");
-                edges.entry((name.clone(), target)).or_insert(said);
+                let path_name = path.join("::");
+                edges.entry((name.clone(), target)).or_insert(path_name);
             }
         }
     }
@@ -262,21 +262,21 @@ fn circles_in(
     let depth = folder.len();
     let counts = |child: &Name| depth == 0 || has_children(modules, child);
     let mut uses: BTreeMap<Name, BTreeMap<Name, String>> = BTreeMap::new();
-    for ((from, to), said) in edges {
+    for ((from, to), reason) in edges {
         let below = |name: &Name| name.len() > depth && name.starts_with(folder);
         if !below(from) || !below(to) {
             continue;
         }
         let (user, used) = (from[..=depth].to_vec(), to[..=depth].to_vec());
         if user != used && (counts(&user) || counts(&used)) {
-            let said = format!("{} names {said}", from.join("::"));
-            uses.entry(user).or_default().entry(used).or_insert(said);
+            let reason = format!("{} names {reason}", from.join("::"));
+            uses.entry(user).or_default().entry(used).or_insert(reason);
         }
     }
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     let mut found = Vec::new();
     for start in uses.keys() {
-        if told.contains(start) {
+        if reported.contains(start) {
             continue;
         }
         let Some(circle) = way_back(start, &uses) else {
@@ -289,7 +289,7 @@ fn circles_in(
             .map(|(user, used)| uses[user][used].as_str())
             .collect();
         found.push(steps.join("; "));
-        told.extend(circle);
+        reported.extend(circle);
     }
     found
 }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_told_with_what_makes_it() {
+    fn a_cycle_is_reported_with_its_paths() {
         let circle = found(&[
             ("lib.rs", "mod a; mod b; mod c;"),
             ("a.rs", "use crate::b::B;"),
@@ -342,13 +342,13 @@ mod tests {
             ("b/inner.rs", "fn f() { assert!(super::super::c::g()); }"),
             ("c.rs", "mod tests { use super::super::a; }"),
         ]);
-        let told =
+        let expected =
             "a names crate::b::B; b::inner names super::super::c::g; c names super::super::a";
-        assert_eq!(circle, [told]);
+        assert_eq!(circle, [expected]);
     }
 
     #[test]
-    fn what_is_named_by_way_of_another_module_counts_for_its_own() {
+    fn a_reexported_item_counts_for_its_own_module() {
         let circle = found(&[
             ("lib.rs", "mod a; mod b; pub use b::{inner as renamed, B};"),
             ("a.rs", "use crate::renamed::C; use crate::B;"),

@@ -72,7 +72,7 @@ fn a_mark_moves_nothing() {
 }
 
 #[test]
-fn what_knows_no_ecn_is_dropped_and_the_line_goes_on() {
+fn packets_without_ecn_are_dropped_and_the_link_stays_busy() {
     for (ecn, capable) in [(true, false), (false, true)] {
         let seen = offered(link(ecn), capable, 600, 909_091);
         assert!(taken(&seen, Verdict::Mark).is_empty());

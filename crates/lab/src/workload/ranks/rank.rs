@@ -107,7 +107,7 @@ pub fn rank_main() -> ! {
     let mut lines = io::stdin().lines();
     if let Err(error) = serve(&mut lines) {
         // A lab that has closed the pipe does not need the event.
-        drop(tell(&Event::Failed(error.to_string())));
+        drop(report(&Event::Failed(error.to_string())));
         std::process::exit(1);
     }
     std::process::exit(0)
@@ -124,7 +124,7 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
         Program::OutOfCore(_) => Some(Server::listen(plan.addresses[plan.rank], congestion)?),
         _ => None,
     };
-    tell(&Event::Ready)?;
+    report(&Event::Ready)?;
     let Some(Order::Connect) = order(lines)? else {
         return Ok(());
     };
@@ -132,13 +132,19 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
     let mut files = server
         .map(|server| server.serve(plan.rank, &plan.addresses, congestion))
         .transpose()?;
-    tell(&Event::Ready)?;
+    report(&Event::Ready)?;
     let Some(Order::Start(at_ns)) = order(lines)? else {
         return Ok(());
     };
     sleep_until(at_ns);
     let first = mesh.rank() == 0;
-    let begins = || if first { tell(&Event::Begins) } else { Ok(()) };
+    let begins = || {
+        if first {
+            report(&Event::Begins)
+        } else {
+            Ok(())
+        }
+    };
     let done_ns = match &plan.program {
         Program::Switch(switch) => {
             run_switch(&mut mesh, switch, phases.as_ref())?;
@@ -158,7 +164,7 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
         }
     };
     // Data in flight to others is to arrive, and to be counted.
-    tell(&Event::Ready)?;
+    report(&Event::Ready)?;
     let Some(Order::End) = order(lines)? else {
         return Ok(());
     };
@@ -168,7 +174,7 @@ fn serve(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Cas
         sent += files.sent()?;
         received_bytes += files.close()?;
     }
-    tell(&Event::Done {
+    report(&Event::Done {
         received_bytes,
         sent,
         done_ns,
@@ -193,7 +199,7 @@ fn order(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<Option<
         .map_err(|_| CaseError::Unexpected("a rank received an unknown order"))
 }
 
-fn tell(event: &Event) -> Result<(), CaseError> {
+fn report(event: &Event) -> Result<(), CaseError> {
     let mut line = serde_json::to_vec(event).expect("an event is plain data");
     line.push(b'\n');
     Ok(io::stdout()
@@ -218,7 +224,7 @@ fn run_switch(mesh: &mut Mesh, switch: &Switch, phases: Option<&Phases>) -> Resu
     let half = mesh.size() / 2;
     for _ in 0..switch.cycles {
         if mesh.rank() == 0 {
-            tell(&Event::Begins)?;
+            report(&Event::Begins)?;
         }
         enter(phases, ALL_TO_ALL)?;
         for _ in 0..switch.rounds {
@@ -233,7 +239,7 @@ fn run_switch(mesh: &mut Mesh, switch: &Switch, phases: Option<&Phases>) -> Resu
                 }
                 let transfer = transfer(mesh, half, switch.transfer_bytes)?;
                 let over_ns = transfer.end_ns;
-                tell(&Event::Transferred(transfer))?;
+                report(&Event::Transferred(transfer))?;
                 sleep_until(over_ns + switch.pause_ns);
                 for other in 1..mesh.size() {
                     mesh.send(other, 1)?;
@@ -261,7 +267,7 @@ fn all_to_all(
     let mut done_ns = Vec::new();
     for _ in 0..plan.rounds {
         if mesh.rank() == 0 {
-            tell(&Event::Begins)?;
+            report(&Event::Begins)?;
         }
         enter(phases, ALL_TO_ALL)?;
         mesh.exchange_with_all(plan.block_bytes)?;

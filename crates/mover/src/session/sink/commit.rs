@@ -54,7 +54,7 @@ impl Commits {
             .entry(n)
             .or_insert_with(|| Arc::clone(temporary));
         waiting.bytes += bytes;
-        self.tell(&waiting);
+        self.wake_if_full(&waiting);
     }
 
     /// All of a large file is there.
@@ -71,7 +71,7 @@ impl Commits {
         let mut waiting = held(&self.waiting);
         waiting.small.insert(n, (placement, root));
         waiting.bytes += bytes;
-        self.tell(&waiting);
+        self.wake_if_full(&waiting);
     }
 
     /// A small file is to be written. False if another stream brought it, too.
@@ -84,7 +84,7 @@ impl Commits {
         held(&self.claimed).remove(&n);
     }
 
-    fn tell(&self, waiting: &Waiting) {
+    fn wake_if_full(&self, waiting: &Waiting) {
         if waiting.bytes >= DIRTY_BYTES || waiting.small.len() >= FILES {
             self.woken.notify_all();
         }
@@ -246,7 +246,7 @@ impl Sink {
         let slot = held(&self.files).remove(&n);
         if let Some(slot) = slot {
             if let Some(root) = root {
-                self.tell_hash(&slot.path, &root);
+                self.report_hash(&slot.path, &root);
             }
             held(&self.summary).placed += 1;
             self.progress.entry_done();

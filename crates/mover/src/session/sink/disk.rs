@@ -86,7 +86,7 @@ impl Sink {
     fn wait_for_room(&self, what: &str) {
         if !self.is_waiting.swap(true, Ordering::Relaxed) {
             let text = short(what);
-            self.progress.tell(Event::Full { text: text.clone() });
+            self.progress.report(Event::Full { text: text.clone() });
             self.outbox.send(Message::Full { text });
         }
         std::thread::sleep(LOOK);

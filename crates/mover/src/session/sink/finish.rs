@@ -42,7 +42,7 @@ impl Sink {
             });
             if let Err(error) = set {
                 summary.failed += 1;
-                self.tell_failed(&directory.path, &error.to_string());
+                self.report_failed(&directory.path, &error.to_string());
             }
         }
         crate::fault::point("sink-finishes");
@@ -77,7 +77,7 @@ impl Sink {
         if plan.walked.is_none_or(|(_, errors)| errors > 0) || summary.failed > 0 {
             drop(plan);
             let text = "nothing is deleted: a part of the source could not be read or written";
-            self.tell_failed(b"", text);
+            self.report_failed(b"", text);
             return Ok(0);
         }
         let keep = |path: &[u8], is_directory: bool| {
@@ -110,12 +110,12 @@ impl Sink {
             if !self.options.dry_run {
                 if let Err(error) = self.root.remove(&path, is_directory) {
                     summary.failed += 1;
-                    self.tell_failed(&path, &error.to_string());
+                    self.report_failed(&path, &error.to_string());
                     continue;
                 }
             }
             summary.deleted += 1;
-            self.progress.tell(Event::Deleted { path: shown(&path) });
+            self.progress.report(Event::Deleted { path: shown(&path) });
             self.outbox.send(Message::Deleted(path));
         }
         self.root.forget();

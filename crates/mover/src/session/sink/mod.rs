@@ -89,7 +89,7 @@ struct Sink {
     journal: Mutex<Option<Journal>>,
     /// Files of an earlier run, until they are asked for.
     known: Mutex<HashMap<Vec<u8>, Known>>,
-    doubtful_since: Option<i64>,
+    unsure_since: Option<i64>,
     is_resumed: bool,
     files: Mutex<HashMap<u64, Slot>>,
     commits: Commits,
@@ -273,14 +273,14 @@ impl Sink {
                 false => summary.failed += 1,
             }
         }
-        self.tell_failed(&slot.path, text);
+        self.report_failed(&slot.path, text);
         let text = short(text);
         self.outbox.send(Message::Failed { n, wrong, text });
         self.progressed.notify_waiters();
     }
 
-    fn tell_failed(&self, path: &[u8], text: &str) {
-        self.progress.tell(Event::Failed {
+    fn report_failed(&self, path: &[u8], text: &str) {
+        self.progress.report(Event::Failed {
             path: shown(path),
             text: text.to_owned(),
         });
@@ -295,8 +295,8 @@ impl Sink {
             match inbox.next().await? {
                 Message::Entries(batch) => {
                     // It waits if the plan is behind; so does the source.
-                    let told = tokio::task::block_in_place(|| entries.send(batch));
-                    if told.is_err() {
+                    let queued = tokio::task::block_in_place(|| entries.send(batch));
+                    if queued.is_err() {
                         // The plan ended: the transfer has.
                         std::future::pending::<()>().await;
                     }
@@ -338,12 +338,12 @@ impl Sink {
                             false => summary.failed += 1,
                         }
                     }
-                    self.tell_failed(&slot.path, &text);
+                    self.report_failed(&slot.path, &text);
                     self.progressed.notify_waiters();
                 }
                 Message::Unreadable { path, text } => {
                     held(&self.summary).failed += 1;
-                    self.tell_failed(&path, &text);
+                    self.report_failed(&path, &text);
                 }
                 _ => return Err(Error::Unexpected("a source announces and completes")),
             }
@@ -378,7 +378,7 @@ impl Sink {
     /// Ends when all entries are done, or the transfer was stopped here.
     async fn all_there(&self) -> Result<Summary> {
         loop {
-            let told = self.progressed.notified();
+            let notified = self.progressed.notified();
             if let Some(error) = held(&self.stopped).take() {
                 return Err(error);
             }
@@ -391,7 +391,7 @@ impl Sink {
                 self.is_all_there.store(true, Ordering::Relaxed);
                 return Ok(held(&self.summary).clone());
             }
-            let _ = tokio::time::timeout(Duration::from_millis(100), told).await;
+            let _ = tokio::time::timeout(Duration::from_millis(100), notified).await;
         }
     }
 }

@@ -28,8 +28,8 @@ impl Sink {
         let links = std::mem::take(&mut held(&self.plan).links);
         for (n, path, of) in links {
             let made = hard_link(&self.root, &of, &path, &self.id).and_then(|made| {
-                if self.options.tell_hashes {
-                    self.tell_hash(&path, &self.hash_there(&path)?);
+                if self.options.report_hashes {
+                    self.report_hash(&path, &self.hash_there(&path)?);
                 }
                 match self.root.parent(&path)? {
                     (parent, _) if made == Made::New => held(&self.named).push(parent),
@@ -43,7 +43,7 @@ impl Sink {
                 Err(error) => {
                     summary.failed += 1;
                     let text = format!("it cannot be a name of {}: {error}", shown(&of));
-                    self.tell_failed(&path, &text);
+                    self.report_failed(&path, &text);
                     let text = short(&format!("{}: {text}", shown(&path)));
                     let wrong = false;
                     self.outbox.send(Message::Failed { n, wrong, text });

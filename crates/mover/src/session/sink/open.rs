@@ -89,7 +89,7 @@ pub(super) fn open(
         progress,
         journal: Mutex::new(journal),
         known: Mutex::new(found.files),
-        doubtful_since: found.doubtful_since,
+        unsure_since: found.unsure_since,
         is_resumed: found.is_resumed,
         files: Mutex::default(),
         commits: Commits::default(),

@@ -229,7 +229,7 @@ impl Sink {
         }
         if self.options.dry_run {
             let path = shown(&slot.path);
-            self.progress.tell(Event::Copied { path, size });
+            self.progress.report(Event::Copied { path, size });
             return Ok(Wanted::Ranges(vec![(0, size)]));
         }
         if let Some(device) = &self.device {
@@ -262,7 +262,7 @@ impl Sink {
                 self.to_come.fetch_add(size, Ordering::Relaxed);
             }
         }
-        self.progress.tell(Event::Copied {
+        self.progress.report(Event::Copied {
             path: shown(&slot.path),
             size,
         });
@@ -274,12 +274,12 @@ impl Sink {
     fn has(&self, stat: &rustix::fs::Stat, source: &Slot, root: Option<&CV>) -> bool {
         let there = stamp_of(stat);
         // It got its name before the machine stopped, perhaps without its data.
-        let is_doubtful = self
-            .doubtful_since
+        let may_be_incomplete = self
+            .unsure_since
             .is_some_and(|since| there.ctime.0 >= since);
         match self.options.update {
             Update::Always => false,
-            Update::SizeMtime => !is_doubtful && is_same(&there, &source.stamp),
+            Update::SizeMtime => !may_be_incomplete && is_same(&there, &source.stamp),
             Update::Hash => {
                 there.size == source.stamp.size
                     && root.is_some()
@@ -314,8 +314,8 @@ impl Sink {
         if (stat.st_mode ^ slot.mode) & bits != 0 || slot.mode & bits & !0o777 != 0 {
             set_mode_at(parent, name, slot.mode & bits)?;
         }
-        if self.options.tell_hashes {
-            self.tell_hash(&slot.path, &self.hash_there(&slot.path)?);
+        if self.options.report_hashes {
+            self.report_hash(&slot.path, &self.hash_there(&slot.path)?);
         }
         Ok(())
     }
@@ -327,8 +327,8 @@ impl Sink {
     }
 
     /// Reports a file's hash to both sides, if that was asked for.
-    pub(super) fn tell_hash(&self, path: &[u8], root: &CV) {
-        if self.options.tell_hashes {
+    pub(super) fn report_hash(&self, path: &[u8], root: &CV) {
+        if self.options.report_hashes {
             self.progress.hash(path, root);
             let (path, root) = (path.to_vec(), *root);
             self.outbox.send(Message::Hash { path, root });
@@ -350,12 +350,12 @@ impl Sink {
             return Ok(tree);
         };
         let Known { sure, unsure, .. } = known;
-        let is_trusted = self.options.verify == Verify::None;
+        let is_sure = self.options.verify == Verify::None;
         let (mut buffer, mut gone) = (Vec::new(), Vec::new());
-        for (bites, is_trusted) in [(&sure, is_trusted), (&unsure, false)] {
+        for (bites, is_sure) in [(&sure, is_sure), (&unsure, false)] {
             for (offset, length, cv) in bites.iter() {
                 let good = offset + length <= size
-                    && (is_trusted || {
+                    && (is_sure || {
                         temporary
                             .hash(offset, length, size, &mut buffer)
                             .is_ok_and(|own| own == *cv)

@@ -70,11 +70,11 @@ impl Sink {
             return;
         }
         loop {
-            let told = self.progressed.notified();
+            let notified = self.progressed.notified();
             if self.is_over() || n < held(&self.plan).answered {
                 return;
             }
-            let _ = tokio::time::timeout(PLANNED_SOON, told).await;
+            let _ = tokio::time::timeout(PLANNED_SOON, notified).await;
         }
     }
 

@@ -155,7 +155,7 @@ impl Source {
                 let Some(file) = files.get_mut(&n) else {
                     return Err(Error::Unexpected("bytes are wanted of what has none"));
                 };
-                self.progress.tell(Event::Copied {
+                self.progress.report(Event::Copied {
                     path: shown(&file.path),
                     size: file.stamp.size,
                 });

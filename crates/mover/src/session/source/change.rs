@@ -72,7 +72,7 @@ impl Source {
             }
             (file.place.clone(), bites, file.stamp, file.path.clone())
         };
-        self.progress.tell(Event::Changed { path: shown(&path) });
+        self.progress.report(Event::Changed { path: shown(&path) });
         let (file, stamp, mode) = match open(&place) {
             Ok(opened) => opened,
             Err(error) => return self.abandon(&mut self.lock(), n, true, &error.to_string()),

@@ -221,7 +221,7 @@ pub async fn run(
         result = source.listen(inbox) => result,
         lost = source.all_streams(&mut streams, &mut running) => Err(lost),
         never = source.announce(walked) => match never {},
-        never = source.obey(orders) => match never {},
+        never = source.apply_orders(orders) => match never {},
         never = source.pace() => match never {},
     };
     source.lock().is_over = true;
@@ -233,7 +233,7 @@ pub async fn run(
         let _ = tokio::time::timeout(CLOSING, closing).await;
     }
     for (stream, (bytes, last)) in std::mem::take(&mut source.lock().carried) {
-        source.progress.tell(Event::Stream {
+        source.progress.report(Event::Stream {
             stream,
             bytes,
             last_us: last.as_micros() as u64,
@@ -319,8 +319,10 @@ impl Source {
                     self.failed(&path.unwrap_or_default(), &text);
                 }
                 Message::Hash { path, root } => self.progress.hash(&path, &root),
-                Message::Full { text } => self.progress.tell(Event::Full { text }),
-                Message::Deleted(path) => self.progress.tell(Event::Deleted { path: shown(&path) }),
+                Message::Full { text } => self.progress.report(Event::Full { text }),
+                Message::Deleted(path) => {
+                    self.progress.report(Event::Deleted { path: shown(&path) })
+                }
                 Message::Streams { count } => {
                     if let Some(tuning) = &self.tuning {
                         tuning.set_streams(count.map_or(Streams::Auto, Streams::Fixed));
@@ -406,7 +408,7 @@ impl Source {
         std::future::pending().await
     }
 
-    async fn obey(&self, mut orders: mpsc::UnboundedReceiver<Order>) -> Never {
+    async fn apply_orders(&self, mut orders: mpsc::UnboundedReceiver<Order>) -> Never {
         while let Some(order) = orders.recv().await {
             self.order(order);
             self.wake.notify_waiters();
@@ -431,7 +433,7 @@ impl Source {
     }
 
     fn failed(&self, path: &[u8], text: &str) {
-        self.progress.tell(Event::Failed {
+        self.progress.report(Event::Failed {
             path: shown(path),
             text: text.to_owned(),
         });
@@ -516,7 +518,7 @@ impl Source {
                     next = more.await.ok().flatten();
                 }
             }
-            self.tell(batch).await;
+            self.announce_batch(batch).await;
             most = MOST_ENTRIES.min(2 * most);
         }
         self.outbox.send(Message::Walked {
@@ -534,14 +536,14 @@ impl Source {
         state.pending.max(state.files.len() as u64) >= MOST_PENDING
     }
 
-    async fn tell(&self, batch: Vec<(Entry, Place)>) {
+    async fn announce_batch(&self, batch: Vec<(Entry, Place)>) {
         if batch.is_empty() {
             return;
         }
         while self.is_far_ahead() {
             let _ = tokio::time::timeout(FIRST_DELAY, self.wake.notified()).await;
         }
-        let mut told = Vec::with_capacity(batch.len());
+        let mut entries = Vec::with_capacity(batch.len());
         {
             let mut state = self.lock();
             state.pending += batch.len() as u64;
@@ -570,10 +572,10 @@ impl Source {
                     };
                     state.files.insert(n, file);
                 }
-                told.push(entry);
+                entries.push(entry);
             }
         }
-        self.outbox.send(Message::Entries(told));
+        self.outbox.send(Message::Entries(entries));
         self.wake.notify_waiters();
     }
 

@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_send_ends_the_bound() {
+    fn traffic_of_others_ends_the_bound() {
         let mut pacer = Pacer::new(1);
         let look = |ms: u64, rtt: u64| Look {
             now: Duration::from_millis(ms),

@@ -400,7 +400,7 @@ impl Source {
             };
             for file in files.iter().filter_map(|n| state.files.get(n)) {
                 let path = shown(&file.path);
-                self.progress.tell(Event::SentAgain { path });
+                self.progress.report(Event::SentAgain { path });
             }
         } else if let Some((_, bytes)) = state.queue.have(flight.bite) {
             self.progress.done(bytes, bytes);

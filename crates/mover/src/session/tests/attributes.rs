@@ -90,7 +90,7 @@ fn attributes_are_kept_if_they_are_asked_for() {
 }
 
 #[test]
-fn root_keeps_owners_and_setuid_if_it_is_told_to() {
+fn root_keeps_owners_and_setuid_if_requested() {
     use rustix::fs::{chownat, AtFlags, CWD};
     use rustix::process::{geteuid, Gid, Uid};
     use std::os::unix::fs::MetadataExt;

@@ -8,12 +8,12 @@ use super::*;
 use paceline_conduit::Error;
 use paceline_transfer::wire::{EntryKind, Message, Reason};
 
-fn ends_with(bounds: Bounds, messages: Vec<Message>, reason: Reason, says: &str) {
+fn ends_with(bounds: Bounds, messages: Vec<Message>, reason: Reason, message: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let (_, result) = sink_bounded(directory.path(), bounds, messages);
     let error = result.expect_err("beyond a bound");
     assert_eq!(error.reason(), reason, "{error}");
-    assert!(error.to_string().contains(says), "{error}");
+    assert!(error.to_string().contains(message), "{error}");
 }
 
 #[test]
@@ -83,13 +83,26 @@ fn is_refused_when_it_grows() -> bool {
             file.expect("ours").set_len(9 << 20).expect("ours");
         };
         let sending = async {
-            let told = Progress::new(|_| {});
-            source::run(&mut source.inbox, &source.outbox, one.1.into(), job, told).await
+            let progress = Progress::new(|_| {});
+            source::run(
+                &mut source.inbox,
+                &source.outbox,
+                one.1.into(),
+                job,
+                progress,
+            )
+            .await
         };
         let receiving = async {
-            let told = Progress::new(|_| {});
-            let result =
-                sink::run(&mut sink.inbox, &sink.outbox, other.1.into(), target, told).await;
+            let progress = Progress::new(|_| {});
+            let result = sink::run(
+                &mut sink.inbox,
+                &sink.outbox,
+                other.1.into(),
+                target,
+                progress,
+            )
+            .await;
             sink.end(&result).await;
             result
         };
@@ -155,8 +168,8 @@ fn a_source_that_only_lives_is_not_waited_for() {
                 }
             }
         };
-        let told = Progress::new(|_| {});
-        let sinks = sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, told);
+        let progress = Progress::new(|_| {});
+        let sinks = sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, progress);
         tokio::select! {
             result = sinks => result,
             never = lives => never,
@@ -183,11 +196,11 @@ fn answers_that_nobody_reads_do_not_fill_the_memory() {
             liar.outbox
                 .send(Message::Entries((0..EACH).map(own).collect()));
         }
-        let told = Progress::new(|_| {});
-        let counted = Arc::clone(&told);
+        let progress = Progress::new(|_| {});
+        let counted = Arc::clone(&progress);
         // A task of its own: it blocks its thread while it waits.
         let sinks = tokio::spawn(async move {
-            sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, told).await
+            sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, progress).await
         });
         let looks = async {
             let count = || counted.entries.load(Ordering::Relaxed);

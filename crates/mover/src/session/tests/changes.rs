@@ -42,7 +42,7 @@ const CHANGES: [(&str, Change); 5] = [
 
 /// Once or again and again: what is placed is what the file was at one moment, or the old one.
 #[test]
-fn what_is_placed_was_the_file_at_one_moment() {
+fn a_placed_file_is_a_consistent_snapshot() {
     let runtime = runtime();
     for (name, change) in CHANGES {
         let mut noticed = 0;

@@ -49,7 +49,7 @@ async fn unasked(from: &Path, options: Options, are_early: bool) -> Vec<u64> {
         assert!(made.try_send(sends).is_ok());
         ends.push(receives);
     }
-    let (told, _) = progress();
+    let (progress, _) = progress();
     let job = source::Job {
         tops: Tops::open(&[from.to_owned()])
             .map_err(|(_, error)| error)
@@ -63,7 +63,7 @@ async fn unasked(from: &Path, options: Options, are_early: bool) -> Vec<u64> {
         are_early,
         ..Supply::from(streams)
     };
-    let sending = source::run(&mut source.inbox, &source.outbox, supply, job, told);
+    let sending = source::run(&mut source.inbox, &source.outbox, supply, job, progress);
     let receiving = async {
         let mut sink = sink;
         while !matches!(sink.inbox.next().await, Ok(Message::Walked { .. })) {}
@@ -145,8 +145,8 @@ async fn after_a_pack_without_one(from: &Path, first: First) {
     let (mut source, mut sink) = controls().await;
     let (made, streams) = mpsc::channel(1);
     let (sends, mut receives) = stream(0, Damage::default());
-    let (told, events) = progress();
-    let seen = Arc::clone(&told);
+    let (progress, events) = progress();
+    let seen = Arc::clone(&progress);
     let job = source::Job {
         tops: Tops::open(&[from.to_owned()])
             .map_err(|(_, error)| error)
@@ -163,7 +163,7 @@ async fn after_a_pack_without_one(from: &Path, first: First) {
         are_early: true,
         ..Supply::from(streams)
     };
-    let sending = source::run(&mut source.inbox, &source.outbox, supply, job, told);
+    let sending = source::run(&mut source.inbox, &source.outbox, supply, job, progress);
     let receiving = async {
         let (mut files, mut gone) = (Vec::new(), None);
         loop {
@@ -211,15 +211,15 @@ async fn after_a_pack_without_one(from: &Path, first: First) {
         }
         // Until here it has sent all that it may.
         sink.outbox.send(Message::Credit { total: 1 << 30 });
-        let said = loop {
+        let message = loop {
             match sink.inbox.next().await.expect("a message") {
                 Message::Walked { .. } => {}
-                said => break said,
+                message => break message,
             }
         };
         assert!(
-            matches!(said, Message::Abandon { n, .. } if n == gone),
-            "{said:?}"
+            matches!(message, Message::Abandon { n, .. } if n == gone),
+            "{message:?}"
         );
         sink.outbox.send(Message::Finished(Summary::default()));
     };
@@ -282,7 +282,7 @@ fn small_files_that_are_there_are_not_written_again() {
 }
 
 #[test]
-fn what_is_not_wanted_changes_nothing() {
+fn early_data_of_an_unchanged_file_changes_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let (from, to) = (directory.path().join("file"), directory.path().join("to"));
     std::fs::write(&from, bytes(SIZE, 2)).expect("ours");
@@ -301,7 +301,7 @@ fn what_is_not_wanted_changes_nothing() {
 }
 
 #[test]
-fn what_an_earlier_run_left_in_larger_bites_stays() {
+fn larger_bites_of_an_earlier_run_are_kept() {
     let runtime = runtime();
     let mut resumed = 0;
     for cut in [1 << 20, 3 << 20, 5 << 20] {

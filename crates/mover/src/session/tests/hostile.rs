@@ -28,7 +28,7 @@ pub(super) fn file(n: u64, path: &[u8], size: u64) -> Entry {
 }
 
 /// A sink that is told these messages; what it answers, and how it ends.
-pub(super) fn sink_told(root: &Path, messages: Vec<Message>) -> (Vec<Message>, Result<Summary>) {
+pub(super) fn sink_given(root: &Path, messages: Vec<Message>) -> (Vec<Message>, Result<Summary>) {
     sink_bounded(root, Bounds::default(), messages)
 }
 
@@ -42,8 +42,9 @@ pub(super) fn sink_bounded(
         let (made, streams) = mpsc::channel(16);
         let job = below(root, bounds);
         let honest = async {
-            let told = Progress::new(|_| {});
-            let result = sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, told).await;
+            let progress = Progress::new(|_| {});
+            let result =
+                sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, progress).await;
             sink.end(&result).await;
             result
         };
@@ -70,7 +71,7 @@ pub(super) fn sink_bounded(
 }
 
 fn refused(root: &Path, messages: Vec<Message>) -> Error {
-    let (_, result) = sink_told(root, messages);
+    let (_, result) = sink_given(root, messages);
     result.expect_err("it must not be taken")
 }
 
@@ -117,7 +118,7 @@ fn links_are_not_followed_whoever_planted_them() {
         file(4, b"before/f", 300_000),
         entry(5, b"before/d", EntryKind::Directory, 0),
     ];
-    let (answers, _) = sink_told(&root, vec![ROOTS, Message::Entries(entries)]);
+    let (answers, _) = sink_given(&root, vec![ROOTS, Message::Entries(entries)]);
     let wants = answers.iter().find_map(|answer| match answer {
         Message::Wants(wants) => Some(wants),
         _ => None,
@@ -202,9 +203,15 @@ fn a_sink_that_asks_for_nonsense_is_left() {
                 while liar.inbox.next().await.is_ok() {}
             };
             let honest = async {
-                let told = Progress::new(|_| {});
-                let result =
-                    source::run(&mut source.inbox, &source.outbox, streams.into(), job, told).await;
+                let progress = Progress::new(|_| {});
+                let result = source::run(
+                    &mut source.inbox,
+                    &source.outbox,
+                    streams.into(),
+                    job,
+                    progress,
+                )
+                .await;
                 source.end(&result).await;
                 result
             };

@@ -32,8 +32,8 @@ fn a_bite_after_the_last_one_ends_no_stream() {
         let (mut sends, receives) = stream(0, Damage::default());
         made.try_send(receives).map_err(|_| "full").expect("room");
         let job = below(directory.path(), Bounds::default());
-        let told = Progress::new(|_| {});
-        let receiving = sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, told);
+        let progress = Progress::new(|_| {});
+        let receiving = sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, progress);
         let sending = async {
             source.outbox.send(ROOTS);
             let entries = vec![file(0, b"a", 0)];
@@ -52,8 +52,8 @@ fn a_bite_after_the_last_one_ends_no_stream() {
                 acks.push(sends.reader.ack(&mut own).await);
                 // The second one comes when the sink waits for the source's last word.
                 while acks.len() == 1 {
-                    let said = source.inbox.next().await.expect("it goes on");
-                    if matches!(said, Message::Finished(_)) {
+                    let message = source.inbox.next().await.expect("it goes on");
+                    if matches!(message, Message::Finished(_)) {
                         break;
                     }
                 }

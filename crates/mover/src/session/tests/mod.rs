@@ -188,7 +188,7 @@ async fn transfer(
         );
         assert!(one.0.try_send(sends).is_ok() && other.0.try_send(receives).is_ok());
     }
-    let (told, events) = progress();
+    let (progress, events) = progress();
     let job = source::Job {
         tops: Tops::open(&[from.to_owned()])
             .map_err(|(_, error)| error)
@@ -204,15 +204,15 @@ async fn transfer(
             are_early: damage.seed.is_multiple_of(2),
             ..one.1.into()
         };
-        let result = source::run(&mut source.inbox, &source.outbox, supply, job, told).await;
+        let result = source::run(&mut source.inbox, &source.outbox, supply, job, progress).await;
         source.end(&result).await;
         result
     };
     let job = sink_job(Target::Operator(to.to_owned()), options);
     let receiving = async {
         drop(other.0);
-        let told = Progress::new(|_| {});
-        let result = sink::run(&mut sink.inbox, &sink.outbox, other.1.into(), job, told).await;
+        let progress = Progress::new(|_| {});
+        let result = sink::run(&mut sink.inbox, &sink.outbox, other.1.into(), job, progress).await;
         sink.end(&result).await;
         result
     };

@@ -106,7 +106,7 @@ fn a_link_that_was_begun_is_made_anew() {
 }
 
 #[test]
-fn devices_fifos_and_sockets_are_made_or_told() {
+fn devices_fifos_and_sockets_are_made_or_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let (from, to) = (directory.path().join("from/"), directory.path().join("to/"));
     std::fs::create_dir(&from).expect("ours");
@@ -134,8 +134,8 @@ fn devices_fifos_and_sockets_are_made_or_told() {
         }
     };
     // Told, and all else is done.
-    let told = run(&from, &to, &Options::default()).1.expect("undamaged");
-    assert_eq!((told.failed, told.written_bytes), (count, 4));
+    let summary = run(&from, &to, &Options::default()).1.expect("undamaged");
+    assert_eq!((summary.failed, summary.written_bytes), (count, 4));
     let kept = Options {
         specials: true,
         ..Options::default()
@@ -171,8 +171,8 @@ fn finished(root: &Path, entries: Vec<Entry>) -> Summary {
         };
         let job = sink_job(target, &options);
         let honest = async {
-            let told = Progress::new(|_| {});
-            sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, told).await
+            let progress = Progress::new(|_| {});
+            sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, progress).await
         };
         let lies = async {
             let (entries, count) = (Message::Entries(entries.clone()), entries.len() as u64);

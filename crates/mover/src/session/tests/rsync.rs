@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use super::hostile::{entry, file, sink_told, ROOTS};
+use super::hostile::{entry, file, sink_given, ROOTS};
 use super::*;
 use paceline_transfer::wire::{EntryKind, Header, Kind, Message, Stamp, Update, Wanted, HEADER};
 
@@ -65,7 +65,7 @@ fn a_directory_that_becomes_a_link_leads_nowhere() {
         if link_first {
             entries.swap(0, 2);
         }
-        let (answers, _) = sink_told(root, vec![ROOTS, Message::Entries(entries)]);
+        let (answers, _) = sink_given(root, vec![ROOTS, Message::Entries(entries)]);
         assert!(is_untouched(outside), "{answers:?}");
         assert!(root.join("in/d").is_dir() && !root.join("in/d").is_symlink());
         // The link cannot take a directory's name; or the directory replaced the link.
@@ -91,7 +91,7 @@ fn links_through_links_lead_nowhere() {
         entry(4, b"out/d", EntryKind::Directory, 0),
         entry(5, b"up/link", link_to(outside), 0),
     ];
-    let (answers, _) = sink_told(root, vec![ROOTS, Message::Entries(entries)]);
+    let (answers, _) = sink_given(root, vec![ROOTS, Message::Entries(entries)]);
     assert_eq!(failed(&answers), [2, 3, 4, 5], "{answers:?}");
     assert!(is_untouched(outside));
     assert_eq!(std::fs::read_dir(root).expect("ours").count(), 1);
@@ -102,26 +102,26 @@ fn links_through_links_lead_nowhere() {
 #[test]
 fn numbers_of_no_entry_change_nothing() {
     let Place { root, outside, .. } = &place();
-    let mut told = vec![ROOTS];
+    let mut messages = vec![ROOTS];
     for n in [0, 7, u64::MAX, 1 << 63] {
-        told.push(Message::Complete {
+        messages.push(Message::Complete {
             n,
             attempt: 0,
             stamp: Stamp::default(),
             mode: 0o777,
             root: None,
         });
-        told.push(Message::Abandon {
+        messages.push(Message::Abandon {
             n,
             changed: true,
             text: String::new(),
         });
     }
-    told.push(Message::Entries(vec![
+    messages.push(Message::Entries(vec![
         file(u64::MAX, b"no/such/directory/f", 0),
         file(u64::MAX - 1, b"f", 10),
     ]));
-    let (answers, _) = sink_told(root, told);
+    let (answers, _) = sink_given(root, messages);
     assert_eq!(failed(&answers), [u64::MAX], "{answers:?}");
     assert!(is_untouched(outside));
 }

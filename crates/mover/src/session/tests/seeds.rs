@@ -49,10 +49,11 @@ where
     });
 }
 
-fn is_told(events: &Events) -> bool {
+fn is_reported(events: &Events) -> bool {
     let events = events.lock().expect("no panic");
-    let tells = |event: &Event| matches!(event, Event::SentAgain { .. } | Event::StreamLost { .. });
-    events.iter().any(tells)
+    let reports =
+        |event: &Event| matches!(event, Event::SentAgain { .. } | Event::StreamLost { .. });
+    events.iter().any(reports)
 }
 
 fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
@@ -103,7 +104,7 @@ fn a_bit_on_the_wire_is_found(seeds: u64, streams: u16, of_acks: bool, bytes: u6
                 hit.read.load(Ordering::Relaxed) > hit.at,
                 "{seed}: nothing was hit"
             );
-            let is_found = is_told(&events) || (sent.is_err() && received.is_err());
+            let is_found = is_reported(&events) || (sent.is_err() && received.is_err());
             // An acknowledgement of the other connection may come after the end.
             let is_late = of_acks && sent.is_ok() && received.is_ok();
             assert!(is_found || is_late, "{seed}: byte {} is not found", hit.at);
@@ -229,12 +230,9 @@ fn a_bit_of_the_journal_is_found_for_each_seed() {
         drop(Journal::open(&root, &ID, false).expect("any bytes"));
         let read = std::fs::read(&journal).expect("ours");
         let own = u32::from_le_bytes(undamaged[..4].try_into().expect("four")) as usize + 4 + 16;
-        let believed = read.len() - own;
-        assert!(
-            believed <= at && undamaged[..believed] == read[..believed],
-            "{seed}"
-        );
-        assert_eq!(read[believed..], undamaged[..own], "{seed}");
+        let kept = read.len() - own;
+        assert!(kept <= at && undamaged[..kept] == read[..kept], "{seed}");
+        assert_eq!(read[kept..], undamaged[..own], "{seed}");
         let (file, resumed) = (left.file.clone(), left.resumed);
         async move {
             let summary = ends_well(&file, &to, seed).await;

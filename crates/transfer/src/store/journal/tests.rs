@@ -59,14 +59,14 @@ fn after_a_kill_all_counts_and_after_a_power_cut_what_was_committed() {
         (offsets(&file.sure), offsets(&file.unsure)),
         (vec![0, 3], vec![1, 5])
     );
-    assert_eq!(killed.doubtful_since, None);
+    assert_eq!(killed.unsure_since, None);
     let cut = gather(&records, &ID, "b");
     let file = &cut.files[&b"f"[..]];
     assert_eq!(
         (offsets(&file.sure), offsets(&file.unsure)),
         (vec![0, 3], vec![])
     );
-    assert_eq!(cut.doubtful_since, Some(1000));
+    assert_eq!(cut.unsure_since, Some(1000));
     assert_eq!(gather(&records, &[8; 32], "a"), Found::default());
     // Killed, resumed with other numbers, killed again.
     let more = [
@@ -197,7 +197,7 @@ fn each_session_has_its_own_and_reads_all() {
         (offsets(&known.sure), offsets(&known.unsure)),
         (vec![0], vec![3])
     );
-    assert_eq!(found.doubtful_since, None);
+    assert_eq!(found.unsure_since, None);
     last.remove(&root).expect("ours");
     root.forget();
     assert!(!directory.path().join(JOURNALS).exists());
