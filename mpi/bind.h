@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Wrappers of functions that some MPI libraries have and others lack: those of MPI-4,
- * and extensions.
+ * Wrappers of functions that only some MPI libraries have: the functions of MPI-4, and
+ * extensions.
  *
  * The shim does not export them. A program may ask at run time whether a function
- * exists (a weak reference, as mpi4py's wheels have; dlsym), and would be told that a
- * library of MPI-3 had all of MPI-4. Instead, once MPI is initialised, whoever refers to
- * such a function and has found one is given the wrapper in its place.
+ * exists (a weak reference, as mpi4py's wheels have; dlsym). An exported wrapper would make
+ * a library of MPI-3 appear to have all of MPI-4. Instead, once MPI is initialised, each
+ * reference to such a function that was resolved is redirected to the wrapper.
  */
 #ifndef BIND_H
 #define BIND_H

@@ -159,7 +159,7 @@ static int create(class_key key)
 	if (class <= 0)
 		return NO_PLACE;
 	i = empty_place();
-	if (i == NO_PLACE) { /* a library with more classes than its header says */
+	if (i == NO_PLACE) { /* a library with more classes than its header declares */
 		client.class_free((unsigned int)class);
 		return NO_PLACE;
 	}

@@ -11,14 +11,14 @@
 
 #include "words.h"
 
-/* Collectives that share a path's bandwidth alike, and so what was learned of it. */
+/* Kinds of collectives that share a path's bandwidth in the same way, and so its state. */
 enum kind { ALL_TO_ALL = 1, ONE_TO_MANY, MANY_TO_ONE, ALL_REDUCE, NEIGHBOURHOOD };
 
 #define KIND_BITS 3
 
 /*
  * A communicator and a kind; never 0. The three bits that are shifted out of a
- * pointer are 0, or a tag of the hardware's that does not tell objects apart.
+ * pointer are 0, or a hardware tag that does not distinguish objects.
  */
 typedef uint64_t class_key;
 
@@ -44,7 +44,7 @@ void classes_release(int place);
 /* The number to give to paceline_enter(); only between acquire and release. */
 unsigned int classes_number(int place);
 
-/* Frees a communicator's classes: those in use when they are released last. */
+/* Frees a communicator's classes; classes in use are freed at their last release. */
 void classes_forget(word comm);
 void classes_forget_all(void);
 

@@ -21,7 +21,7 @@ struct client {
 
 extern struct client client;
 
-/* False: there is none that can be used. */
+/* False: no usable library was found. */
 bool client_load(void);
 
 #endif

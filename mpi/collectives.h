@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The one list of what is wrapped. c.c and fortran.c expand it, each into its
+ * The only list of wrapped functions. c.c and fortran.c expand it, each into its
  * language's entry points.
  */
 #ifndef COLLECTIVES_H
@@ -38,7 +38,7 @@
 	X(Neighbor_alltoallw, neighbor_alltoallw, NEIGHBOURHOOD, 9)
 
 /*
- * X(Name, name, arguments, count, requests, outcome): what completes requests. The
+ * X(Name, name, arguments, count, requests, outcome): functions that complete requests. The
  * last three are expressions over the arguments a1, a2, ..., and over `result`, the
  * error code. COUNT() and INDEX_BASE are the includer's: Fortran passes a count by
  * reference and numbers from 1. An error completes what the call would have
@@ -57,7 +57,7 @@
 	X(Testany, testany, 5, COUNT(a1), a2, outcome_listed(INDEX_BASE, INT_AT(a4) != 0, a3)) \
 	X(Testsome, testsome, 5, COUNT(a1), a2, outcome_listed(INDEX_BASE, INT_AT(a3), a4))
 
-/* X(Name, name, arguments, count, requests): what starts persistent requests. */
+/* X(Name, name, arguments, count, requests): functions that start persistent requests. */
 #define STARTS(X) \
 	X(Start, start, 1, 1, a1) \
 	X(Startall, startall, 2, COUNT(a1), a2)

@@ -4,7 +4,7 @@
  * program would have reached without the shim.
  *
  * That is MPI_X and not PMPI_X, so that a profiler between the program and its MPI
- * library (mpiP, Darshan, Score-P) goes on seeing every call.
+ * library (mpiP, Darshan, Score-P) still sees every call.
  */
 #ifndef NEXT_H
 #define NEXT_H
@@ -34,14 +34,14 @@ static inline void *next_function(struct next *next)
 
 /*
  * No library of this process has the function, and still the program has called it:
- * it asked whether there is one, and found the shim's. MPI's answer to what it does not
- * support: the communicator's error handler decides, and without one the error's code
+ * it asked whether there is one, and found the shim's. MPI's rule for unsupported
+ * functions: the communicator's error handler decides, and without one the error's code
  * is returned.
  */
 #define NO_COMM 0
 int next_missing(word comm);
 
-/* The same for Fortran, whose entry points say it in ierror. */
+/* The same for Fortran, whose entry points return it in ierror. */
 void next_missing_fortran(word ierror);
 
 /* At file scope, before the wrapper of `symbol`. */

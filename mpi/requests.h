@@ -12,7 +12,7 @@
 #include "phase.h"
 
 extern atomic_uint requests_tracked; /* nonblocking ones, and persistent ones idle or not */
-extern atomic_uint requests_running; /* those that are in a class now */
+extern atomic_uint requests_running; /* requests that are in a class now */
 
 static inline bool requests_any(void)
 {

@@ -69,8 +69,8 @@ heading "public documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet --release --locked --workspace --no-deps
 
 heading "dependencies"
-# Licences, sources and bans were held against deny.toml by a test; what else there is
-# to say needs a tool and the network.
+# A test checks licences, sources and bans against deny.toml; the other checks need a tool
+# and the network.
 if cargo deny --version >/dev/null 2>&1; then
 	cargo deny check licenses sources bans
 fi

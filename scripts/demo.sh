@@ -27,6 +27,6 @@ fi
 case $status in
 0) ;;
 1) echo "demo: a claim above does not hold" >&2 ;;
-3) echo "demo: the run is invalid: its warnings above say why (live: is the machine busy?)" >&2 ;;
+3) echo "demo: the run is invalid: see its warnings above (live: is the machine busy?)" >&2 ;;
 esac
 exit "$status"

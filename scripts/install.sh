@@ -15,7 +15,7 @@ if [ -n "${BUILT:-}" ]; then paceline=$BUILT/paceline; else build; fi
 staged=$(mktemp -d)
 trap 'rm -rf "$staged"' EXIT
 stage "$staged" "$prefix"
-# The deepest directory of the path that exists says who may write there.
+# The permissions of the deepest existing directory of the path apply.
 above=$to
 until [ -d "$above" ]; do above=$(dirname "$above"); done
 as_owner() { if [ -w "$above" ]; then "$@"; else as_root "$@"; fi; }

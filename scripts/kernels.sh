@@ -4,8 +4,8 @@
 # --short: experiments/kernels.toml alone, a few seconds each; else start-up, incast, phases,
 # coordinated streams and a thousand all-to-all bursts.
 #
-# A released suite must work. Of sid and experimental it is told when there is no kernel to
-# be had today; a failure of experimental's is told and decides nothing.
+# A released suite must work. If sid or experimental has no kernel today, the script reports it; a
+# failure on experimental's kernel is reported and does not count.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 

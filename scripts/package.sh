@@ -12,8 +12,8 @@ out=${1:-$built/package}
 command -v dpkg-shlibdeps >/dev/null || fail "dpkg-shlibdeps is missing: apt-get install dpkg-dev"
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 architecture=$(dpkg --print-architecture)
-# Who answers for the package is whoever builds it for others: MAINTAINER. Without it the package
-# is for this host alone, and says so (RFC 2606 reserves the domain).
+# MAINTAINER names the maintainer of a package that is built for others. Without it the package
+# is for this host alone, and its name shows that (RFC 2606 reserves the domain).
 maintainer=${MAINTAINER:-Nobody yet <unreleased@paceline.invalid>}
 # Times in archives: that of the last commit, not of the build.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}

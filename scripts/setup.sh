@@ -46,7 +46,7 @@ if [ "${1:-}" = test ] || [ "${1:-}" = bench ]; then
 		nftables curl # hosts routed through a gateway
 		openssh-client openssh-server rsync nginx-light postgresql # programs across it
 		systemd cpio # the agent as its service, in a guest
-		prometheus openssl # what it says of the services' metrics
+		prometheus openssl # checks of the services' metrics
 		libslurm-dev libjson-c-dev # the plugin for Slurm
 		lintian rpm rpmlint # the packages
 	)

@@ -147,7 +147,7 @@ pub fn mounts(text: &str) {
     }
 }
 
-/// `lab report DIR`: table, page and CSV of what a results.json says.
+/// `lab report DIR`: table, page and CSV of a results.json.
 pub fn results(text: &str) {
     if let Ok(results) = Results::from_json(text, Path::new("results.json")) {
         let _ = table::render(
@@ -165,9 +165,9 @@ pub fn results(text: &str) {
     }
 }
 
-/// A line that is said to a running link, and what a link may answer.
-pub fn emulate_control(said: &[u8]) {
-    if let Ok(socket::Request::Change(change)) = serde_json::from_slice(said) {
+/// A request line to a running link, and the answer of a link.
+pub fn emulate_control(bytes: &[u8]) {
+    if let Ok(socket::Request::Change(change)) = serde_json::from_slice(bytes) {
         let (change, config) = (
             change.change(),
             LinkConfig::new(1_000_000, 0, Buffer::Packets(10)),
@@ -178,7 +178,7 @@ pub fn emulate_control(said: &[u8]) {
             carry(link);
         }
     }
-    let _ = serde_json::from_slice::<socket::Answer>(said);
+    let _ = serde_json::from_slice::<socket::Answer>(bytes);
 }
 
 /// A mahimahi trace, and a line that follows it.

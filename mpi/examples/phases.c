@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * An MPI program in phases: all-to-alls, then all-reduces, and after each of them a
- * message between every two ranks. Each rank says what it called, for comparison with
- * what `paceline status` says of its process. phases.f90 is the same in Fortran.
+ * message between every two ranks. Each rank prints its calls, for comparison with
+ * the output of `paceline status` for its process. phases.f90 is the same in Fortran.
  *
  *     phases ALLTOALLS BYTES ALLREDUCES [FILE]
  *
@@ -27,7 +27,7 @@ static void check(int right, const char *what)
 	MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Received blocks say who sent them. */
+/* Received blocks contain the sender's rank. */
 static int is_from(int from)
 {
 	const char *block = receive + (size_t)from * bytes;

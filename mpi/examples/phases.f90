@@ -1,7 +1,7 @@
 ! SPDX-License-Identifier: Apache-2.0 OR MIT
 ! An MPI program in phases: all-to-alls, then all-reduces, and after each of them a
-! message between every two ranks. Each rank says what it called, for comparison with
-! what `paceline status` says of its process. phases.c is the same in C.
+! message between every two ranks. Each rank prints its calls, for comparison with
+! the output of `paceline status` for its process. phases.c is the same in C.
 !
 !     phases ALLTOALLS BYTES ALLREDUCES [FILE]
 !
@@ -88,7 +88,7 @@ contains
     call MPI_Abort(MPI_COMM_WORLD, 1)
   end subroutine
 
-  ! Received blocks say who sent them.
+  ! Received blocks contain the sender's rank.
   logical function is_from(from)
     integer, intent(in) :: from
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * A program that asks at run time whether its library has a function is told the truth:
+ * A program that asks at run time whether its library has a function gets the right answer:
  * by a weak reference, and by dlsym. With PMPI_X a library has MPI_X.
  */
 #include <mpi.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * Each way to complete requests, with collectives, messages and null requests mixed:
- * after each call just those collectives have ended that it says are complete.
+ * after each call exactly the collectives have ended that the call reported as complete.
  */
 #include <mpi.h>
 #ifdef OPEN_MPI

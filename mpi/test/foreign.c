@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Has nothing to do with MPI, and is not built as most programs are: says whether the shim is there. */
+/* A program without MPI, built with unusual options: prints whether the shim is loaded. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -174,7 +174,7 @@ contains
   end function
 
   ! MPICH 4.0 has the positions from 0 in mpi_f08, and MPI_UNDEFINED + 1 for none in
-  ! mpif.h. So they are believed only where there is nothing else to look at.
+  ! mpif.h. So they are used only if there is no other evidence.
   subroutine expect_listed(what, listed)
     character(*), intent(in) :: what
     integer, intent(in) :: listed(:)

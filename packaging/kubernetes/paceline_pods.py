@@ -33,7 +33,7 @@ UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LONGEST_ANSWER = 256 << 20
 
 
-def say(text):
+def log(text):
     print(f"paceline-pods: {text}", file=sys.stderr, flush=True)
 
 
@@ -124,13 +124,13 @@ class Node:
 
     def attach(self, name, path, policy):
         if policy not in self.policies:
-            say(f"pod {name}: policy {policy!r} is not allowed: use one of {', '.join(self.policies)}")
+            log(f"pod {name}: policy {policy!r} is not allowed: use one of {', '.join(self.policies)}")
             return False
         attached = self.paceline("attach", "--cgroup", str(path), "--policy", policy)
         if attached.returncode != 0:
-            say(f"pod {name}: {attached.stderr.strip()}")
+            log(f"pod {name}: {attached.stderr.strip()}")
             return False
-        say(f"pod {name}: policy {policy}")
+        log(f"pod {name}: policy {policy}")
         return True
 
 
@@ -160,7 +160,7 @@ def main():
         except (urllib.error.URLError, OSError, ValueError, KeyError) as error:
             # Pods keep what they have.
             if not silent:
-                say(f"cannot read the pods of {arguments.node} from {api}: {error}")
+                log(f"cannot read the pods of {arguments.node} from {api}: {error}")
             silent = True
         if arguments.once:
             sys.exit(0 if complete else 1)

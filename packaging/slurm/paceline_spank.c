@@ -5,7 +5,7 @@
  * On each node, before a task of the step runs its program, the step's cgroup comes under the
  * policy, by the Paceline agent of that node (method attach-step; the protocol's schema is
  * docs/schemas/agent-protocol.json). All tasks of the step on the node are one job. Whatever
- * goes wrong is told once per node, and the task runs without the policy: a plugin that is
+ * goes wrong is reported once per node, and the task runs without the policy: a plugin that is
  * `optional` in plugstack.conf must not keep jobs from running.
  *
  * plugstack.conf:
@@ -32,7 +32,7 @@ SPANK_PLUGIN(paceline, 1)
 #define LONGEST_ANSWER 65536
 /* Bytes of a policy's name at most: a path. */
 #define LONGEST_POLICY 4096
-/* Seconds that the agent may take, unless the administrator says otherwise: loading its
+/* Seconds that the agent may take, unless the administrator sets another time: loading its
  * programs on a busy host takes some. */
 #define PATIENCE_S 10
 /* Instead of a policy: none, also where the administrator has set one. */
@@ -42,7 +42,7 @@ static char policy[LONGEST_POLICY];
 static char directory[sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/jobs.sock")] = "/run/paceline";
 static int patience_s = PATIENCE_S;
 /* Of this step on this node. */
-static int told;	    /* that it runs without the policy */
+static int warned;	    /* the user knows that it runs without the policy */
 static uint64_t job;	    /* of the agent; 0: none */
 static uint32_t tasks_left; /* that have not ended */
 
@@ -95,13 +95,13 @@ static int is_asked(void)
 	return *policy && strcmp(policy, NONE) != 0;
 }
 
-/* Says so once, to the user. */
+/* Warns the user once. */
 static void run_without(const char *code, const char *why)
 {
-	if (!told)
+	if (!warned)
 		slurm_spank_log("paceline: the job runs without the policy %s here: %s%s%s", policy,
 				why, *code ? " " : "", code);
-	told = 1;
+	warned = 1;
 }
 
 static int call(const char *path)
@@ -123,23 +123,23 @@ static int call(const char *path)
 	return -1;
 }
 
-static int say(int stream, const char *said, size_t length)
+static int send_all(int stream, const char *bytes, size_t length)
 {
 	while (length) {
-		ssize_t sent = send(stream, said, length, MSG_NOSIGNAL);
+		ssize_t sent = send(stream, bytes, length, MSG_NOSIGNAL);
 
 		if (sent < 0 && errno == EINTR)
 			continue;
 		if (sent <= 0)
 			return -1;
-		said += sent;
+		bytes += sent;
 		length -= (size_t)sent;
 	}
 	return 0;
 }
 
 /* One line, without its end; NULL: none came. */
-static char *hear(int stream)
+static char *receive_line(int stream)
 {
 	char *answer = malloc(LONGEST_ANSWER);
 	size_t length = 0;
@@ -169,33 +169,33 @@ static char *hear(int stream)
 	return NULL;
 }
 
-/* The agent's answer to a request, which is used up; NULL: there is none, and that is told. */
+/* The agent's answer to a request, which is used up; NULL: there is none, and the user was warned. */
 static struct json_object *ask(struct json_object *request)
 {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	char why[512];
 	struct json_object *answer = NULL;
-	char *heard = NULL;
+	char *line = NULL;
 
 	snprintf(path, sizeof(path), "%s/jobs.sock", directory);
 	const char *text = json_object_to_json_string_ext(request, JSON_C_TO_STRING_PLAIN);
 	int stream = call(path);
 	if (stream < 0) {
 		snprintf(why, sizeof(why), "no agent answers at %s (%s)", path, strerror(errno));
-	} else if ((say(stream, text, strlen(text)) < 0 || say(stream, "\n", 1) < 0) && errno != EPIPE) {
+	} else if ((send_all(stream, text, strlen(text)) < 0 || send_all(stream, "\n", 1) < 0) && errno != EPIPE) {
 		snprintf(why, sizeof(why), "cannot ask the agent at %s (%s)", path, strerror(errno));
-	} else if (!(heard = hear(stream))) {
+	} else if (!(line = receive_line(stream))) {
 		/* Nothing within the patience is EAGAIN. */
 		const char *error = errno == EAGAIN ? "no answer in time" : strerror(errno);
 		snprintf(why, sizeof(why), "the agent at %s did not answer (%s)", path, error);
-	} else if (!(answer = json_tokener_parse(heard)) || !json_object_is_type(answer, json_type_object)) {
+	} else if (!(answer = json_tokener_parse(line)) || !json_object_is_type(answer, json_type_object)) {
 		snprintf(why, sizeof(why), "what answers at %s is no agent", path);
 		json_object_put(answer);
 		answer = NULL;
 	}
 	if (!answer)
 		run_without("", why);
-	free(heard);
+	free(line);
 	if (stream >= 0)
 		close(stream);
 	json_object_put(request);
@@ -273,9 +273,9 @@ int slurm_spank_task_post_fork(spank_t spank, int count, char **arguments)
 	if (!is_asked())
 		return 0;
 	tasks_left++;
-	/* One task without the policy is all of them: who has waited for the agent does not
-	 * wait once more for each. */
-	if (told)
+	/* If one task has no policy, none has: a step that has waited for the agent does not
+	 * wait once more for each task. */
+	if (warned)
 		return 0;
 	if (spank_get_item(spank, S_TASK_PID, &process) != ESPANK_SUCCESS
 	    || spank_get_item(spank, S_JOB_UID, &owner) != ESPANK_SUCCESS) {
@@ -305,8 +305,8 @@ int slurm_spank_task_post_fork(spank_t spank, int count, char **arguments)
 	return 0;
 }
 
-/* In slurmstepd, while the user still hears it: after the last task of this node. The first
- * node of a step speaks for all. */
+/* In slurmstepd, while the user still sees messages: after the last task of this node. The first
+ * node of a step reports for all. */
 int slurm_spank_task_exit(spank_t spank, int count, char **arguments)
 {
 	struct json_object *request, *answer, *reported;
@@ -321,7 +321,7 @@ int slurm_spank_task_exit(spank_t spank, int count, char **arguments)
 		return 0;
 	request = request_of("report");
 	json_object_object_add(request, "job", json_object_new_uint64(job));
-	told = 1; /* The job had its policy, whatever becomes of its report. */
+	warned = 1; /* No warning: the job had its policy, even if the report fails. */
 	answer = ask(request);
 	if (answer && json_object_object_get_ex(answer, "reported", &reported))
 		slurm_spank_log("paceline: %s %s%s%s", text_in(reported, "text"), policy,

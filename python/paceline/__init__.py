@@ -107,7 +107,7 @@ class _State:
         # Assigned where the library assigns none.
         self.given = set()
         # Whether the warning that all of this has no effect was given.
-        self.told = False
+        self.warned = False
 
 
 _library = _load()
@@ -125,9 +125,9 @@ os.register_at_fork(after_in_child=_forget)
 
 def _warn_if_in_vain():
     """Says so where the process is in a job with phases, and its own do not reach it."""
-    if _state.told:
+    if _state.warned:
         return
-    _state.told = True
+    _state.warned = True
     # `paceline run` and the plugin for Slurm set it where the policy has phases.
     if not os.environ.get("PACELINE_SOCKET") or os.environ.get("PACELINE_LIBRARY") == "":
         return

@@ -7,7 +7,7 @@ arrived is what was sent.
     host - gateway - WAN - gateway - host
 
 Each of them is a network namespace. Nothing forwards packets, so all that crosses went through
-both gateways. Needs root, nft, and the programs; what is missing is said and left out, or with
+both gateways. Needs root, nft, and the programs; missing programs are reported and left out, or with
 CI=true an error. Argument: the paceline to test (default target/release/paceline)."""
 
 import contextlib
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
 
 
 def run(*command, **keys):
-    """Ends the test if it fails, and gives what it said."""
+    """Ends the test if it fails, and returns its output."""
     done = subprocess.run([str(word) for word in command], capture_output=True, timeout=300,
                           check=False, **keys)
     if done.returncode:
@@ -222,9 +222,9 @@ def test_ssh(place):
     content = noise(8_000_000, 1)
     digest = hashlib.sha256(content).hexdigest()
     with ssh(place, "far", FAR) as options:
-        said = at("near", "ssh", *options, f"root@{FAR}", f"tee {place}/copied | sha256sum",
+        output = at("near", "ssh", *options, f"root@{FAR}", f"tee {place}/copied | sha256sum",
                   input=content).decode()
-        assert said.split()[0] == digest, said
+        assert output.split()[0] == digest, output
         back = at("near", "ssh", *options, f"root@{FAR}", f"cat {place}/copied")
         assert back == content, "other bytes"
         who = at("near", "ssh", *options, f"root@{FAR}", "echo $SSH_CLIENT").decode()
@@ -282,13 +282,13 @@ def test_curl(place):
         is_open("far", 443, process, log)
         got = place / "got"
         got.mkdir()
-        said = at("near", "curl", "--silent", "--show-error", "--fail", "--http2", "--parallel",
+        output = at("near", "curl", "--silent", "--show-error", "--fail", "--http2", "--parallel",
                   "--noproxy", "*", "--cacert", place / "web.pem", "--write-out",
                   "%{http_version} %{size_download}\\n", "--remote-name-all",
                   *[f"https://{FAR}/{name}" for name in names], cwd=got).decode()
-    lines = sorted(said.split("\n")[:-1])
+    lines = sorted(output.split("\n")[:-1])
     expected = sorted(f"2 {500_000 + number}" for number in range(len(names)))
-    assert lines == expected, said
+    assert lines == expected, output
     run("diff", "-r", served, got)
     return "20 files at once, HTTP/2 each, whole"
 
@@ -342,10 +342,10 @@ def test_mpi(place):
         launcher = place / "launch"
         launcher.write_text(f'#!/bin/sh\nexec ssh {words} "$@"\n')
         launcher.chmod(0o755)
-        said = at("near", "mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", launcher,
+        output = at("near", "mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", launcher,
                   "-localhost", NEAR, "-iface", "lan", "-f", place / "hosts", "-n", "4",
                   place / "alltoall").decode()
-    assert said == "4 ranks, 0 wrong\n", said
+    assert output == "4 ranks, 0 wrong\n", output
     return "4 ranks at two sites, three all-to-alls of 1 MiB blocks, each word looked at"
 
 

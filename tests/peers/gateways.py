@@ -12,7 +12,7 @@ is that of the gateways' processes, by their cgroups; goodput is what the far ho
 Both are counted in the same window of time, after a warm-up.
 
 Into DIRECTORY: gateways.json and gateways.md. Needs haproxy, kcptun-client, kcptun-server,
-openssl, ethtool, nft and cgroup v2; a peer that is not there is left out, and told.
+openssl, ethtool, nft and cgroup v2; a missing peer is left out with a message.
 """
 
 import argparse
@@ -35,8 +35,8 @@ PORT = 9000
 # `clean`: the cable itself, and the host sends at a rate, so that all carry the same where they
 # can. `long`: the path of experiments/gateway-goodput.toml.
 WANS = {
-    "clean": {"says": "no delay, no loss; the host sends {offered} Mbit/s", "reserve": 2},
-    "long": {"says": "20 Mbit/s, 350 ms, 1 % loss, queue of 256 KiB; the host sends what it can",
+    "clean": {"description": "no delay, no loss; the host sends {offered} Mbit/s", "reserve": 2},
+    "long": {"description": "20 Mbit/s, 350 ms, 1 % loss, queue of 256 KiB; the host sends what it can",
              "emulate": ["--rate", "20mbit", "--delay", "175ms", "--buffer", "256KiB",
                          "--loss", "1%"]},
 }
@@ -287,8 +287,8 @@ def measure(name, pair, place, paceline, groups, rate, args):
 
 
 def version(*command):
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = (said.stdout + said.stderr).splitlines()
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (finished.stdout + finished.stderr).splitlines()
     return lines[0] if lines else ""
 
 
@@ -339,7 +339,7 @@ def main():
                 del peers[name]
         result = {
             "kernel": os.uname().release, "rounds": args.rounds, "seconds": args.seconds,
-            "wans": {wan: of["says"].format(offered=args.offered) for wan, of in WANS.items()},
+            "wans": {wan: of["description"].format(offered=args.offered) for wan, of in WANS.items()},
             "versions": [version("haproxy", "-v"), version("kcptun-client", "-v")],
             "runs": {wan: {name: [] for name in peers} for wan in WANS},
         }

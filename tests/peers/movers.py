@@ -379,8 +379,8 @@ def rounds(args, lab, paceline, place, sink, about):
     }
     for program in ("rsync", "rclone", "lftp", "aria2c"):
         if shutil.which(program):
-            said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
-            result["versions"][program] = said.splitlines()[0] if said else ""
+            output = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+            result["versions"][program] = output.splitlines()[0] if output else ""
     for number in range(args.rounds):
         for control in result["congestion"]:
             result["read_back"][control] = lab.congestion(control)

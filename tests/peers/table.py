@@ -31,7 +31,7 @@ def main():
         for _, value, digits in COLUMNS:
             values = [value(run) for run in case]
             mean = f"{statistics.mean(values):.{digits}f}"
-            # One seed says nothing of how far seeds spread.
+            # One seed does not show the spread over seeds.
             if len(values) > 1:
                 mean += f" ± {statistics.stdev(values):.{digits}f}"
             cells.append(mean)

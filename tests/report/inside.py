@@ -95,7 +95,7 @@ def cgroup():
 
 
 def client(plan):
-    """One burst after the other; says of each how long it took, and what it was."""
+    """One burst after the other; reports duration and kind of each."""
     place = cgroup()
     trials = Trials(os.stat(place).st_ino)
     before, rows, connection = trials.now(), [], None
@@ -181,15 +181,15 @@ def one_run(place, policy, lab):
         json.dump({"bursts": lab["bursts"], "fresh": lab["fresh"]}, file)
     job = within(CLIENT, "paceline", "run", "--quiet", "--policy", policy, "--", sys.executable, __file__, "client", plan,
                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    said = job.stdout.readline()
-    if not said:
+    result = job.stdout.readline()
+    if not result:
         raise SystemExit(f"the job failed: {job.wait()}")
-    said = json.loads(said)
-    report = subprocess.run(["paceline", "report", said["job"], "--json"], check=True, capture_output=True, text=True)
+    result = json.loads(result)
+    report = subprocess.run(["paceline", "report", result["job"], "--json"], check=True, capture_output=True, text=True)
     job.stdin.close()
     if job.wait() != 0:
         raise SystemExit("the job failed at its end")
-    return said["rows"], json.loads(report.stdout)
+    return result["rows"], json.loads(report.stdout)
 
 
 def policies(place, lab):

@@ -125,19 +125,19 @@ for node in range(4):
 	until_true "no job" no_jobs
 done
 
-echo "== what one node cannot do is told of that node, and all tasks run"
+echo "== a failure of one node is reported with its name, and all tasks run"
 kill "${agents[node2]}"
 until_true "the agent's end" sh -c "! kill -0 ${agents[node2]}"
 user srun --chdir=/ -N 4 -n 8 --overcommit --paceline=lfn python3 "$place/rank.py" 0 >out.log 2>srun.log || fail "$(cat out.log srun.log)"
 [ "$(grep -c ' paceline_cubic$' out.log)" = 6 ] || fail "six of eight: $(cat out.log)"
 [ "$(grep '^node2 ' out.log | grep -vc paceline)" = 2 ] || fail "node2: $(cat out.log)"
-[ "$(grep -c "runs without the policy" srun.log)" = 1 ] || fail "not told once: $(cat srun.log)"
-grep -q "no agent answers at $place/agent-node2/jobs.sock" srun.log || fail "not told: $(cat srun.log)"
+[ "$(grep -c "runs without the policy" srun.log)" = 1 ] || fail "not reported once: $(cat srun.log)"
+grep -q "no agent answers at $place/agent-node2/jobs.sock" srun.log || fail "not reported: $(cat srun.log)"
 start_agent node2
 until_true "no job" no_jobs
 user srun --chdir=/ -N 4 -n 4 --paceline=beowulf python3 "$place/rank.py" 0 >out.log 2>srun.log || fail "$(cat out.log srun.log)"
 ! grep -q paceline out.log || fail "beowulf: $(cat out.log)"
-[ "$(grep -c "policy beowulf is not allowed" srun.log)" = 4 ] || fail "not told once by each node: $(cat srun.log)"
+[ "$(grep -c "policy beowulf is not allowed" srun.log)" = 4 ] || fail "not reported once by each node: $(cat srun.log)"
 
 echo "== mpirun in a batch script: it is in one step, and its daemons in others"
 cat >exchange.c <<'MPI'

@@ -82,24 +82,24 @@ wait "$srun" || fail "128 tasks"
 echo "the agent's CPU time for 128 tasks, start and end: $(($(cpu "$agent") - before)) ms"
 until_true "no job" no_jobs
 
-echo "== what is refused is told, and the task runs"
-told() { # what must be told, srun's arguments...
+echo "== a refusal is reported, and the task runs"
+reported() { # the expected message, srun's arguments...
 	local what=$1
 	shift
 	"$@" >out.log 2>srun.log || fail "the task did not run: $(cat out.log srun.log)"
 	[ "$(grep -c done out.log)" -gt 0 ] || fail "the task did not run: $(cat out.log srun.log)"
-	grep -q "$what" srun.log || fail "not told \"$what\": $(cat srun.log)"
-	[ "$(grep -c "runs without the policy" srun.log)" = 1 ] || fail "not told once: $(cat srun.log)"
+	grep -q "$what" srun.log || fail "not reported \"$what\": $(cat srun.log)"
+	[ "$(grep -c "runs without the policy" srun.log)" = 1 ] || fail "not reported once: $(cat srun.log)"
 }
-told "policy beowulf is not allowed: use one of .*(policy)" as_user srun --chdir=/ -n 4 --overcommit --paceline=beowulf echo done
-told "user 1 is in none of the groups that may run jobs.*(group)" as_stranger srun --chdir=/ --paceline=lfn echo done
+reported "policy beowulf is not allowed: use one of .*(policy)" as_user srun --chdir=/ -n 4 --overcommit --paceline=beowulf echo done
+reported "user 1 is in none of the groups that may run jobs.*(group)" as_stranger srun --chdir=/ --paceline=lfn echo done
 ! as_user srun --chdir=/ --paceline= true 2>srun.log || fail "an empty name was taken"
-grep -q -e "--paceline: expected the name of a policy" srun.log || fail "not told: $(cat srun.log)"
+grep -q -e "--paceline: expected the name of a policy" srun.log || fail "not reported: $(cat srun.log)"
 
 echo "== without an agent, with a newer one, and with one that does not answer"
 kill "$agent"
 until_true "the agent's end" sh -c "! kill -0 $agent"
-told "no agent answers at $place/agent/jobs.sock" as_user srun --chdir=/ -n 8 --overcommit --paceline=lfn echo done
+reported "no agent answers at $place/agent/jobs.sock" as_user srun --chdir=/ -n 8 --overcommit --paceline=lfn echo done
 mkdir -p agent
 cat >other-agent.py <<'OTHER'
 import json, os, socket, sys
@@ -133,15 +133,15 @@ end_another() {
 # The probe above hangs up without a request, which ends that agent's first reading of JSON.
 sed -i 's/    asked = json.loads.*/    line = stream.makefile().readline()\n    if not line:\n        continue\n    asked = json.loads(line)/' other-agent.py
 another '{"refused":{"code":"version","message":"this agent speaks version 9","more":1}}'
-told "this agent speaks version 9 (version)" as_user srun --chdir=/ --paceline=lfn echo done
+reported "this agent speaks version 9 (version)" as_user srun --chdir=/ --paceline=lfn echo done
 end_another
 another '{"conquered":{}}'
-told "the agent's answer is not one of this version" as_user srun --chdir=/ --paceline=lfn echo done
+reported "the agent's answer is not one of this version" as_user srun --chdir=/ --paceline=lfn echo done
 end_another
 another 'nonsense'
-told "is no agent" as_user srun --chdir=/ --paceline=lfn echo done
+reported "is no agent" as_user srun --chdir=/ --paceline=lfn echo done
 end_another
 another ''
-told "did not answer (no answer in time)" as_user srun --chdir=/ -n 8 --overcommit --paceline=lfn echo done
+reported "did not answer (no answer in time)" as_user srun --chdir=/ -n 8 --overcommit --paceline=lfn echo done
 end_another
 until_true "the end of all steps" no_steps

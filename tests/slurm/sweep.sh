@@ -42,7 +42,7 @@ sweep --ranks 4 "$place/clients.toml" "$shared/ranks" \
 	mpirun.openmpi -np 4 --oversubscribe --host node0:4 --mca btl self >out.log 2>&1 || fail "$(cat out.log)"
 cmp one/results.json "$shared/ranks/results.json" || fail "the ranks' results differ"
 
-echo "== seeds of an experiment of the lab over an array, and what is wrong is told"
+echo "== seeds of an experiment of the lab over an array, and errors are reported"
 LAB_OPTIONS="--backend sim --quick" sweep 3 "$source/experiments/paths-sim.toml" "$shared/seeds" --chdir=/ >out.log 2>&1 ||
 	fail "$(cat out.log "$shared"/seeds/*.log)"
 for seed in 1 2 3; do

@@ -80,8 +80,8 @@ def put(root, path):
 
 def libraries(program):
     """Of a program: their paths."""
-    told = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
-    return re.findall(r"(/\S+) \(0x", told)
+    listed = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+    return re.findall(r"(/\S+) \(0x", listed)
 
 
 def build(root, paceline, kernel_image):
@@ -158,11 +158,11 @@ def main():
         ]
         try:
             guest = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60 * arguments.minutes)
-            said = guest.stdout.decode(errors="replace")
+            output = guest.stdout.decode(errors="replace")
         except subprocess.TimeoutExpired as late:
-            said = (late.stdout or b"").decode(errors="replace") + "\nthe guest was given up\n"
-        print(said)
-        if "all held" not in said:
+            output = (late.stdout or b"").decode(errors="replace") + "\nthe guest was given up\n"
+        print(output)
+        if "all held" not in output:
             sys.exit("FAILED: the agent under systemd")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A rank of the test: trains by DDP, then calls collectives; says what it did; waits for stdin."""
+"""A rank of the test: trains by DDP, then calls collectives; prints their counts; waits for stdin."""
 
 import json
 import sys
@@ -54,8 +54,8 @@ with paceline.torch.collectives():
         pass
 assert dist.all_gather is all_gather, "the functions are not given back"
 
-said = {"active": paceline.active(), "classes": paceline.torch.classes(), "steps": STEPS, "gathers": GATHERS + 1}
-said["exchanges"] = EXCHANGES
-print(json.dumps(said), flush=True)
+counts = {"active": paceline.active(), "classes": paceline.torch.classes(), "steps": STEPS, "gathers": GATHERS + 1}
+counts["exchanges"] = EXCHANGES
+print(json.dumps(counts), flush=True)
 sys.stdin.read()
 dist.destroy_process_group()

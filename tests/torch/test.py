@@ -67,12 +67,12 @@ def main(paceline, python):
                     ["nsenter", f"--net=/run/netns/{name}", *job, python, os.path.join(HERE, "rank.py")],
                     env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                 ))
-            said = []
+            counts = []
             for rank in ranks:
                 line = rank.stdout.readline()
                 assert line, "a rank failed"
-                said.append(json.loads(line))
-            check(paceline, said)
+                counts.append(json.loads(line))
+            check(paceline, counts)
             for rank in ranks:
                 rank.stdin.close()
                 assert rank.wait(NEVER) == 0
@@ -85,10 +85,10 @@ def main(paceline, python):
     return 0
 
 
-def check(paceline, said):
-    assert said[0]["active"] is True, "the rank in the job is not active"
-    assert said[1]["active"] is False, "the other rank is in no job"
-    classes = {kind: str(number) for kind, number in said[0]["classes"].items()}
+def check(paceline, counts):
+    assert counts[0]["active"] is True, "the rank in the job is not active"
+    assert counts[1]["active"] is False, "the other rank is in no job"
+    classes = {kind: str(number) for kind, number in counts[0]["classes"].items()}
     assert set(classes) == {"all_reduce", "all_gather", "all_to_all"}, classes
     deadline = time.monotonic() + NEVER
     while True:
@@ -102,9 +102,9 @@ def check(paceline, said):
         assert time.monotonic() < deadline, (shown, switches)
         time.sleep(0.05)
     entered = shown[0]["entered"]
-    assert entered[classes["all_reduce"]] == said[0]["steps"], entered
-    assert entered[classes["all_gather"]] == said[0]["gathers"], entered
-    assert entered[classes["all_to_all"]] == said[0]["exchanges"], entered
+    assert entered[classes["all_reduce"]] == counts[0]["steps"], entered
+    assert entered[classes["all_gather"]] == counts[0]["gathers"], entered
+    assert entered[classes["all_to_all"]] == counts[0]["exchanges"], entered
     print(f"entered {entered}, classes {classes}, {switches} switches of connections")
 
 

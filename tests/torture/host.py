@@ -105,7 +105,7 @@ class Host:
         )
 
     def differences(self):
-        """Lines that say what is there now and was not, or the other way round."""
+        """Lines that name resources that appeared or disappeared."""
         now = Host.now()
         lines = []
         for name, before in vars(self).items():
@@ -115,7 +115,7 @@ class Host:
         return "\n".join(lines)
 
     def until_same(self):
-        """Waits for what the kernel ends by itself (sockets in TIME_WAIT keep nothing)."""
+        """Waits for resources that the kernel frees by itself (sockets in TIME_WAIT hold none)."""
         start = time.monotonic()
         while difference := self.differences():
             if time.monotonic() - start > PATIENCE_S:

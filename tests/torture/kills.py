@@ -95,10 +95,10 @@ class Run(Victim):
         wait_until("the job is gone", lambda: not self.jobs())
 
     def jobs(self):
-        told = self.scene.run("status", "--json")
-        if told.returncode != 0:
-            raise SystemExit(f"status: {told.stderr}")
-        return json.loads(told.stdout)["jobs"]
+        status = self.scene.run("status", "--json")
+        if status.returncode != 0:
+            raise SystemExit(f"status: {status.stderr}")
+        return json.loads(status.stdout)["jobs"]
 
 
 class Client(Run):
@@ -284,8 +284,8 @@ def main():
                 print(f"\r{number} of {options.rounds}, {rest:.0f} s to go ", end="", file=sys.stderr)
     finally:
         scene.close()
-    told = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    print(f"{sum(counts.values())} kills ({told}), seed {options.seed}: {left} left something")
+    summary = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    print(f"{sum(counts.values())} kills ({summary}), seed {options.seed}: {left} left something")
     return 1 if left else 0
 
 

@@ -71,8 +71,8 @@ class Scene:
     def whole(self):
         """Runs it to its end: exit code, its last event, its errors."""
         running = self.start()
-        said, errors = running.communicate(timeout=300)
-        events = [json.loads(line) for line in said.splitlines()]
+        output, errors = running.communicate(timeout=300)
+        events = [json.loads(line) for line in output.splitlines()]
         last = events[-1] if events else {}
         return running.returncode, last, errors
 
@@ -149,10 +149,10 @@ def one(scene, name, moment):
     pid = process_of(running, name) if running.poll() is None else None
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
-    said, _ = running.communicate(timeout=120)
+    output, _ = running.communicate(timeout=120)
     has_hit = pid is not None and running.returncode != 0
     if not has_hit:
-        return False, [] if running.returncode == 0 else [said], 0, 0
+        return False, [] if running.returncode == 0 else [output], 0, 0
     written = scene.written()
     code, last, errors = scene.whole()
     wrong = [] if code == 0 else [f"the same command ended with {code}: {errors}"]
