@@ -91,7 +91,7 @@ pub fn attach(path: &Path, options: &JobOptions, reach: Reach) -> Result<Changed
         let changed = changed(&cgroup, &in_each_namespace(&side, ADOPT_PROGRAM, &cgroup));
         let side = KernelSide::join(&found, OUTSIDE_PROGRAM)?;
         Ok(Changed {
-            outside: outside::words(&hierarchy, &side.outside(&lock, id)?),
+            outside: outside::warnings(&hierarchy, &side.outside(&lock, id)?),
             ..changed
         })
     });

@@ -18,7 +18,7 @@ use crate::address::address;
 const LISTEN: u32 = 10;
 
 /// Each listener in words, and the connections of each process in one sentence.
-pub(crate) fn words(hierarchy: &Hierarchy, records: &[pl_outside_record]) -> Vec<String> {
+pub(crate) fn warnings(hierarchy: &Hierarchy, records: &[pl_outside_record]) -> Vec<String> {
     let mut listeners = BTreeMap::<(u32, u64), Vec<SocketAddr>>::new();
     let mut connections = BTreeMap::<(u32, u64), usize>::new();
     for record in records {

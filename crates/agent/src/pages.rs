@@ -170,7 +170,7 @@ fn serve(hierarchy: &Hierarchy, socket: &Listening, stop: &OwnedFd, mut clients:
         });
         callers.accept(socket.listener(), |_, _| Ok(()));
         for call in callers.ready(VERSION_BYTES, |request| request.len() == VERSION_BYTES) {
-            let user = call.who.uid();
+            let user = call.credentials.uid();
             let same = clients.iter().filter(|client| client.user == user);
             // As in bpf/accounts.h: a user without a page gets one while any is free.
             let same = same.count();
@@ -235,7 +235,7 @@ fn answer(hierarchy: &Hierarchy, call: &Call) -> Result<Option<Client>> {
         return Ok(None);
     }
     // The process that connected, not another one with its number.
-    let peer = Peer::of(&call.stream, &call.who)?;
+    let peer = Peer::of(&call.stream, &call.credentials)?;
     let process = peer.process;
     let Some(found) = discover::find()?.filter(discover::Found::is_ours) else {
         return Ok(None);
@@ -268,7 +268,7 @@ fn answer(hierarchy: &Hierarchy, call: &Call) -> Result<Option<Client>> {
     Ok(Some(Client {
         job,
         process,
-        user: call.who.uid(),
+        user: call.credentials.uid(),
         lives: peer.into_pidfd(),
     }))
 }

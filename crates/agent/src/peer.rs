@@ -33,27 +33,27 @@ pub(crate) struct Peer {
 impl Peer {
     /// # Errors
     /// [`Error::PeerGone`], [`Error::PeerOutside`].
-    pub fn of(stream: &UnixStream, who: &UnixCredentials) -> Result<Self> {
+    pub fn of(stream: &UnixStream, credentials: &UnixCredentials) -> Result<Self> {
         let failed = |error| Error::system("cannot identify the requesting process", error);
-        if who.pid() <= 0 {
+        if credentials.pid() <= 0 {
             return Err(Error::PeerOutside {
                 what: "the requesting process",
             });
         }
-        let process = who.pid() as u32;
+        let process = credentials.pid() as u32;
         let lives = match option(stream, SO_PEERPIDFD, &mut [-1 as RawFd]) {
             // SAFETY: the kernel has just installed it for us alone.
             Ok(descriptors) => unsafe { OwnedFd::from_raw_fd(descriptors[0]) },
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
-                by_number(process, who.uid())?
+                by_number(process, credentials.uid())?
             }
             // The kernel has none for a process that is gone.
             Err(_) => return Err(Error::PeerGone { process }),
         };
-        let groups = groups_of(stream, who).map_err(failed)?;
+        let groups = groups_of(stream, credentials).map_err(failed)?;
         let peer = Self {
             process,
-            user: who.uid(),
+            user: credentials.uid(),
             groups,
             lives,
         };
@@ -112,11 +112,11 @@ pub(crate) fn check(process: u32, lives: &OwnedFd) -> Result<()> {
 /// The caller's groups: the primary one and the supplementary ones.
 pub(crate) fn groups_of(
     stream: &UnixStream,
-    who: &UnixCredentials,
+    credentials: &UnixCredentials,
 ) -> io::Result<Vec<libc::gid_t>> {
     let mut groups = vec![0; MOST_GROUPS];
     let mut groups = option(stream, libc::SO_PEERGROUPS, &mut groups)?.to_vec();
-    groups.push(who.gid());
+    groups.push(credentials.gid());
     Ok(groups)
 }
 
@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn a_peer_is_identified_by_the_kernel() {
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
-        let who = getsockopt(&ours, sockopt::PeerCredentials).expect("credentials");
-        let peer = Peer::of(&ours, &who).expect("we live");
+        let credentials = getsockopt(&ours, sockopt::PeerCredentials).expect("credentials");
+        let peer = Peer::of(&ours, &credentials).expect("we live");
         assert_eq!(peer.process, std::process::id());
         assert_eq!(peer.user, nix::unistd::geteuid().as_raw());
         assert!(peer.groups.contains(&nix::unistd::getegid().as_raw()));

@@ -3,7 +3,7 @@
 
 mod groups;
 mod keys;
-mod words;
+mod text;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -23,8 +23,8 @@ use serde::Serialize;
 
 pub use groups::GroupStatus;
 pub use keys::{without, KeyStatus, Origin};
-use words::{changes, why};
-pub use words::{milliseconds, rate};
+use text::{changes, why};
+pub use text::{milliseconds, rate};
 
 use crate::address::address;
 use crate::error::Result;
@@ -413,9 +413,9 @@ fn warnings(
     id: u64,
     job: &pl_job,
 ) -> Result<Vec<String>> {
-    let mut warnings = shortage::words(&job.full);
+    let mut warnings = shortage::warnings(&job.full);
     if job.seat == pl_seat::PL_SEAT_ATTACHED as u32 {
-        warnings.extend(outside::words(hierarchy, &side.outside(lock, id)?));
+        warnings.extend(outside::warnings(hierarchy, &side.outside(lock, id)?));
     }
     Ok(warnings)
 }

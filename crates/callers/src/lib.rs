@@ -29,7 +29,7 @@ pub struct Callers {
 #[derive(Debug)]
 struct Waiting {
     stream: UnixStream,
-    who: UnixCredentials,
+    credentials: UnixCredentials,
     request: Vec<u8>,
     until: Instant,
 }
@@ -40,7 +40,7 @@ pub struct Call {
     /// To answer by; it does not block.
     pub stream: UnixStream,
     /// The caller, as the kernel reports it.
-    pub who: UnixCredentials,
+    pub credentials: UnixCredentials,
     /// The request.
     pub request: Vec<u8>,
 }
@@ -66,7 +66,7 @@ impl Callers {
                     continue;
                 }
             };
-            match admit(&caller.stream, &caller.who) {
+            match admit(&caller.stream, &caller.credentials) {
                 Ok(()) => self.add(caller),
                 // Into an empty buffer, which has room for it. A caller that has hung up misses it.
                 Err(why) => drop((&caller.stream).write_all(&why)),
@@ -75,7 +75,7 @@ impl Callers {
     }
 
     fn add(&mut self, caller: Waiting) {
-        let same = |other: &Waiting| other.who.uid() == caller.who.uid();
+        let same = |other: &Waiting| other.credentials.uid() == caller.credentials.uid();
         if self.waiting.iter().filter(|other| same(other)).count() >= MOST_PER_USER {
             // The one that has kept silent for the longest.
             let oldest = self.waiting.iter().position(same);
@@ -91,11 +91,11 @@ impl Callers {
     fn drop_one(&mut self) -> bool {
         let mut counts = HashMap::new();
         for caller in &self.waiting {
-            *counts.entry(caller.who.uid()).or_insert(0) += 1;
+            *counts.entry(caller.credentials.uid()).or_insert(0) += 1;
         }
         let most = counts.into_iter().max_by_key(|(_, count)| *count);
         let oldest = most.and_then(|(user, _)| {
-            let of_user = |caller: &Waiting| caller.who.uid() == user;
+            let of_user = |caller: &Waiting| caller.credentials.uid() == user;
             self.waiting.iter().position(of_user)
         });
         oldest.map(|at| self.waiting.remove(at)).is_some()
@@ -129,7 +129,7 @@ impl Callers {
             if complete(&caller.request) || caller.request.len() >= longest {
                 ready.push(Call {
                     stream: caller.stream,
-                    who: caller.who,
+                    credentials: caller.credentials,
                     request: caller.request,
                 });
             } else if open && now < caller.until {
@@ -160,10 +160,10 @@ fn is_shortage(error: &io::Error) -> bool {
 impl Waiting {
     fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        let who = getsockopt(&stream, sockopt::PeerCredentials)?;
+        let credentials = getsockopt(&stream, sockopt::PeerCredentials)?;
         Ok(Self {
             stream,
-            who,
+            credentials,
             request: Vec::new(),
             until: Instant::now() + PATIENCE,
         })
@@ -208,7 +208,7 @@ mod tests {
         let ready = callers.ready(16, line);
         assert_eq!(ready.len(), 1);
         assert_eq!(ready[0].request, b"all\n");
-        assert_eq!(ready[0].who.pid() as u32, std::process::id());
+        assert_eq!(ready[0].credentials.pid() as u32, std::process::id());
 
         slow.write_all(b" of it\n").expect("it listens");
         assert_eq!(callers.ready(16, line)[0].request, b"half of it\n");

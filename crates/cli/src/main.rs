@@ -155,7 +155,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim_command::run(&args),
     };
     result.unwrap_or_else(|error| {
-        output::complain(&chain(&error));
+        output::print_error(&chain(&error));
         match bad_file::is_cause_of(&error) {
             true => ExitCode::from(BAD_FILE),
             false => failure,

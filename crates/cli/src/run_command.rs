@@ -117,7 +117,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if let Some(refused) = through.and_then(|through| through.refused()) {
                 bail!("the gateway does not lead this job's connections: {refused}");
             }
-            output::complain(&format!("{}: {source}", program.display()));
+            output::print_error(&format!("{}: {source}", program.display()));
             Ok(ExitCode::from(match source.kind() {
                 ErrorKind::NotFound => 127,
                 _ => 126,

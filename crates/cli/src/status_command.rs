@@ -122,7 +122,7 @@ pub fn traffic(traffic: &Traffic) -> String {
     format!(
         "{} acknowledged, {}, {} paced starts ({} bad)",
         indicatif::DecimalBytes(traffic.bytes),
-        traffic.words(),
+        traffic.summary(),
         traffic.starts,
         traffic.bad_starts
     )

@@ -222,7 +222,7 @@ fn denied_system_calls_are_reported_before_the_command_starts() {
     let Some(_alone) = alone() else {
         return;
     };
-    for (call, words) in [
+    for (call, parts) in [
         (libc::SYS_pidfd_open, ["pidfd_open", "seccomp"]),
         (libc::SYS_bpf, ["bpf() is denied", "seccomp"]),
     ] {
@@ -233,8 +233,8 @@ fn denied_system_calls_are_reported_before_the_command_starts() {
         assert_eq!(output.status.code(), Some(125), "{output:?}");
         assert!(output.stdout.is_empty(), "{output:?}");
         let message = String::from_utf8_lossy(&output.stderr);
-        for word in words {
-            assert!(message.contains(word), "{word}: {message}");
+        for part in parts {
+            assert!(message.contains(part), "{part}: {message}");
         }
     }
     // Descriptors run out.

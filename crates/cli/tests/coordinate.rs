@@ -152,7 +152,7 @@ fn refusals_are_shown_by_their_reason() {
 }
 
 #[test]
-fn wrong_words() {
+fn invalid_arguments() {
     for (arguments, code, part) in [
         (&["serve", "--algorithm", "fair"][..], 2, "use one of even"),
         (&["serve", "--round", "5ms"][..], 1, "20ms to 60s"),

@@ -26,7 +26,7 @@ fn settings(command: &mut Command) -> &mut Command {
 }
 
 #[test]
-fn only_launchers_and_who_asks_load_the_shim_and_every_program_runs() {
+fn only_launchers_and_requests_load_the_shim_and_every_program_runs() {
     if !is_root() || !Library::OpenMpi.is_installed() {
         return;
     }

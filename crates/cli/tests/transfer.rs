@@ -48,7 +48,7 @@ fn one_file_gets_its_new_name_or_goes_into_a_directory() {
 }
 
 #[test]
-fn a_standing_receiver_takes_who_has_the_token() {
+fn a_standing_receiver_accepts_clients_with_the_token() {
     let scratch = Scratch::new();
     scratch.tree();
     let receiver = scratch.receiver(&["--token-file", "@token"]);

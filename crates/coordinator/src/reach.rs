@@ -175,13 +175,13 @@ mod tests {
             ..sample(host.into(), acked, u32::MAX)
         };
         reach.look(Duration::ZERO, [to(1, 0), to(2, 0)].iter());
-        let liar = [to(1, u64::MAX), to(2, 0)];
-        reach.look(Duration::from_millis(10), liar.iter());
-        assert_eq!(lifted(&reach, &liar[0], u32::MAX), u32::MAX);
-        assert_eq!(lifted(&reach, &liar[1], u32::MAX), 20);
+        let huge = [to(1, u64::MAX), to(2, 0)];
+        reach.look(Duration::from_millis(10), huge.iter());
+        assert_eq!(lifted(&reach, &huge[0], u32::MAX), u32::MAX);
+        assert_eq!(lifted(&reach, &huge[1], u32::MAX), 20);
         // Time that stands still, or goes back, is no rate.
         reach.look(Duration::from_millis(10), [to(2, 1 << 40)].iter());
         reach.look(Duration::ZERO, [to(2, 1 << 41)].iter());
-        assert_eq!(lifted(&reach, &liar[1], u32::MAX), 20);
+        assert_eq!(lifted(&reach, &huge[1], u32::MAX), 20);
     }
 }

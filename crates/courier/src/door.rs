@@ -22,7 +22,7 @@ use crate::{Host, Result};
 const PORT: u16 = 2222;
 /// Longest wait for the command's last words after the end of its input: a host that is gone sends
 /// none, and its connection does not end by itself.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const LAST_OUTPUT: Duration = Duration::from_secs(10);
 /// A command is no longer, bytes.
 const LONGEST: u32 = 64 << 10;
 
@@ -38,10 +38,10 @@ pub(crate) struct Door {
 impl Door {
     /// At this host.
     ///
-    /// Commands' standard errors are added to the file `words`.
-    pub fn open(host: &Host, words: &Path) -> Result<Self> {
-        let words = File::options().append(true).create(true).open(words);
-        let words = Arc::new(words.doing("making a file")?);
+    /// Commands' standard errors are added to the file `log`.
+    pub fn open(host: &Host, log: &Path) -> Result<Self> {
+        let log = File::options().append(true).create(true).open(log);
+        let log = Arc::new(log.doing("making a file")?);
         let address = SocketAddr::new(host.address, PORT);
         let descriptor = host.network.duplicate()?;
         let listener = host
@@ -58,10 +58,10 @@ impl Door {
                 if is_closed.load(Ordering::Relaxed) {
                     break;
                 }
-                let words = Arc::clone(&words);
+                let log = Arc::clone(&log);
                 // A thread inherits its network.
                 thread::spawn(move || {
-                    if let Err(error) = serve(&stream, &words) {
+                    if let Err(error) = serve(&stream, &log) {
                         eprintln!("a command of a transfer: {error}");
                     }
                     drop(stream.shutdown(Shutdown::Both));
@@ -94,7 +94,7 @@ impl Drop for Door {
 }
 
 /// Runs the command that a connection asks for. It ends with the connection: its input does.
-fn serve(mut stream: &TcpStream, words: &File) -> io::Result<()> {
+fn serve(mut stream: &TcpStream, log: &File) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
@@ -113,7 +113,7 @@ fn serve(mut stream: &TcpStream, words: &File) -> io::Result<()> {
         .args(command)
         .stdin(half()?)
         .stdout(half()?)
-        .stderr(words.try_clone()?);
+        .stderr(log.try_clone()?);
     // This thread waits for it.
     end_with_this_thread(&mut called);
     called.spawn()?.wait().map(drop)
@@ -132,7 +132,7 @@ pub fn reach(host: &str, command: &str) -> io::Result<ExitCode> {
     thread::spawn(move || {
         drop(pass(io::stdin().lock(), &to));
         drop(to.shutdown(Shutdown::Write));
-        thread::sleep(LAST_WORDS);
+        thread::sleep(LAST_OUTPUT);
         drop(to.shutdown(Shutdown::Both));
     });
     pass(&stream, io::stdout().lock())?;

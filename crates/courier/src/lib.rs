@@ -37,7 +37,7 @@ const START: Duration = Duration::from_secs(60);
 /// A transfer takes no longer.
 const LIMIT: Duration = Duration::from_secs(1800);
 /// Standard errors of several hosts.
-const WORDS: &str = "words";
+const LOG: &str = "words";
 /// Last lines of a command's output in an error.
 const LAST_LINES: usize = 8;
 
@@ -136,8 +136,8 @@ impl<'a> Prepared<'a> {
             1 => prepared.receiver = Some(prepared.receive()?),
             _ => {
                 let all = near.iter().chain(far);
-                let words = prepared.path(WORDS);
-                let open = |host| door::Door::open(host, &words);
+                let log = prepared.path(LOG);
+                let open = |host| door::Door::open(host, &log);
                 prepared._doors = all.map(open).collect::<Result<_>>()?;
             }
         }
@@ -182,17 +182,17 @@ impl<'a> Prepared<'a> {
         };
         let status = status.map_err(|error| E::from(error.into()))?;
         if !status.success() {
-            let problem = format!("it ended with {status}{}", last_words(&output));
+            let problem = format!("it ended with {status}{}", last_lines(&output));
             return Err(E::from(CourierError::Command {
                 what: "paceline send",
                 problem,
             }));
         }
         let text = fs::read_to_string(&output).unwrap_or_default();
-        let words = self.path(WORDS);
-        let elsewhere = fs::read_to_string(&words).unwrap_or_default();
+        let log = self.path(LOG);
+        let elsewhere = fs::read_to_string(&log).unwrap_or_default();
         if text.contains(NOT_ADAPTED) || elsewhere.contains(NOT_ADAPTED) {
-            let problem = last_words(&output) + &last_words(&words);
+            let problem = last_lines(&output) + &last_lines(&log);
             return Err(E::from(CourierError::Command {
                 what: "paceline send --policy",
                 problem: format!("it was not adapted{problem}"),
@@ -236,7 +236,7 @@ impl<'a> Prepared<'a> {
                 problem: String::from_utf8_lossy(&token.stderr).into_owned(),
             });
         }
-        let words = self.path("receiver");
+        let log = self.path("receiver");
         let mut command = self.paceline();
         command
             .args(["receive", "--listen", &socket(host.address), "--root"])
@@ -248,7 +248,7 @@ impl<'a> Prepared<'a> {
         ] {
             command.arg(option).arg(self.path(file));
         }
-        let mut receiver = Receiver(host.network.spawn(with_stdout(&mut command, &words)?)?);
+        let mut receiver = Receiver(host.network.spawn(with_stdout(&mut command, &log)?)?);
         let begun = Instant::now();
         loop {
             let address = (host.address, PORT);
@@ -262,7 +262,7 @@ impl<'a> Prepared<'a> {
             if ended.is_some() || begun.elapsed() > START {
                 return Err(CourierError::Command {
                     what: "paceline receive",
-                    problem: format!("it does not listen{}", last_words(&words)),
+                    problem: format!("it does not listen{}", last_lines(&log)),
                 });
             }
             std::thread::sleep(LOOK);
@@ -343,7 +343,7 @@ fn with_stdout<'c>(command: &'c mut Command, path: &Path) -> Result<&'c mut Comm
 }
 
 /// The end of a command's output, for an error.
-fn last_words(path: &Path) -> String {
+fn last_lines(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");

@@ -4,7 +4,7 @@
 use paceline_abi::{pl_job, pl_shortage};
 
 /// One sentence for each thing.
-pub fn words(full: &pl_shortage) -> Vec<String> {
+pub fn warnings(full: &pl_shortage) -> Vec<String> {
     [
         (
             full.paths,
@@ -35,7 +35,7 @@ pub fn words(full: &pl_shortage) -> Vec<String> {
 
 /// Of a job that has ended.
 pub fn warn(place: &str, job: Option<&pl_job>) {
-    for what in job.iter().flat_map(|job| words(&job.full)) {
+    for what in job.iter().flat_map(|job| warnings(&job.full)) {
         tracing::warn!("{place}: {what}");
     }
 }
@@ -46,8 +46,8 @@ mod tests {
 
     #[test]
     fn sufficient_resources_are_not_reported() {
-        assert!(words(&pl_shortage::default()).is_empty());
-        let lines = words(&pl_shortage {
+        assert!(warnings(&pl_shortage::default()).is_empty());
+        let lines = warnings(&pl_shortage {
             groups: 2,
             ..Default::default()
         });

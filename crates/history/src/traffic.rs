@@ -92,7 +92,7 @@ impl Traffic {
     /// `41,000 bursts, 0.1 % retransmitted, 12 RTOs`. Without a wrapped algorithm bursts are
     /// not counted, so none are named.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn summary(&self) -> String {
         let mut parts = Vec::new();
         if self.bursts > 0 {
             parts.push(counted(self.bursts, "burst"));
@@ -189,9 +189,9 @@ mod tests {
             ..Traffic::default()
         };
         assert_eq!(
-            traffic.words(),
+            traffic.summary(),
             "41,000 bursts, 0.1 % retransmitted, 12 RTOs"
         );
-        assert_eq!(Traffic::default().words(), "nothing sent, 0 RTOs");
+        assert_eq!(Traffic::default().summary(), "nothing sent, 0 RTOs");
     }
 }

@@ -46,7 +46,7 @@ impl From<&pl_job> for Counts {
 
 impl Counts {
     /// The result of the connections, in one line, without details.
-    pub fn words(self) -> String {
+    pub fn summary(self) -> String {
         let connections = |count: u64| match count {
             1 => "1 connection".to_owned(),
             _ => format!("{count} connections"),
@@ -79,8 +79,8 @@ pub fn log(counts: Option<Counts>, policy: &str, command: &Command) {
         return;
     };
     // A job within this one has had the connections.
-    let mut words = std::iter::once(command.get_program()).chain(command.get_args());
-    if words.any(|word| word.to_string_lossy().ends_with("paceline")) {
+    let mut arguments = std::iter::once(command.get_program()).chain(command.get_args());
+    if arguments.any(|word| word.to_string_lossy().ends_with("paceline")) {
         return;
     }
     // Of many ranks that are jobs of their own, one speaks.
@@ -88,8 +88,8 @@ pub fn log(counts: Option<Counts>, policy: &str, command: &Command) {
     if rank.is_some_and(|rank| rank != "0") {
         return;
     }
-    match words_for(counts, policy) {
-        Some(words) => tracing::warn!("{words}"),
+    match message_for(counts, policy) {
+        Some(message) => tracing::warn!("{message}"),
         None => tracing::info!(target: TARGET, "{}", sum(&counts)),
     }
 }
@@ -98,11 +98,11 @@ fn sum(counts: &Counts) -> String {
     format!(
         "{}, {}",
         counted(counts.governed, "connection"),
-        counts.traffic.words()
+        counts.traffic.summary()
     )
 }
 
-fn words_for(counts: Counts, policy: &str) -> Option<String> {
+fn message_for(counts: Counts, policy: &str) -> Option<String> {
     let Counts {
         governed,
         refused,
@@ -155,18 +155,18 @@ mod tests {
             mptcp: 4,
             traffic: Traffic::default(),
         };
-        assert_eq!(words_for(counts, "lfn"), None);
+        assert_eq!(message_for(counts, "lfn"), None);
         assert_eq!(sum(&counts), "1 connection, nothing sent, 0 RTOs");
     }
 
     #[test]
     fn the_counts_are_one_line() {
         let mut counts = Counts::default();
-        assert_eq!(counts.words(), "0 connections got the policy");
+        assert_eq!(counts.summary(), "0 connections got the policy");
         counts.governed = 1;
         counts.loopback = 3;
         assert_eq!(
-            counts.words(),
+            counts.summary(),
             "1 connection got the policy; 3 left alone: within this host"
         );
     }
@@ -181,9 +181,9 @@ mod tests {
                 mptcp,
                 traffic: Traffic::default(),
             };
-            let words = words_for(counts, "lfn").unwrap();
-            assert!(!words.contains('\n'));
-            words
+            let message = message_for(counts, "lfn").unwrap();
+            assert!(!message.contains('\n'));
+            message
         };
         assert!(of(0, 0, 0).contains("no TCP connection at all"));
         assert!(of(0, 0, 0).contains("paceline run --policy lfn -- ./prog"));

@@ -144,7 +144,7 @@ impl Printed {
 
     /// As words, each number shown by `show`.
     #[must_use]
-    pub fn words(self, show: impl Fn(f64) -> String) -> String {
+    pub fn text(self, show: impl Fn(f64) -> String) -> String {
         match self {
             Printed::Exactly(value) => show(value),
             Printed::Between { from, to } => format!("{} to {}", show(from), show(to)),
@@ -169,6 +169,6 @@ impl Printed {
 
 impl fmt::Display for Printed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words(|number| number.to_string()))
+        f.write_str(&self.text(|number| number.to_string()))
     }
 }

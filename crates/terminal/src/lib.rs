@@ -66,7 +66,7 @@ pub fn clear() -> anyhow::Result<()> {
 }
 
 /// Prints an error on stderr.
-pub fn complain(text: &str) {
+pub fn print_error(text: &str) {
     eprintln!("paceline: error: {}", lines(text));
 }
 

@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_its_policy_and_what_that_asks() {
+    fn a_job_shows_its_policy_and_the_changes_of_it() {
         let mut view = view(2);
         press(&mut view, KeyCode::Char('j'));
         let screen = screen(&view, 80, 24);

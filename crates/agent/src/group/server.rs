@@ -127,8 +127,9 @@ impl Drop for Place {
 
 /// A place for a permitted client, or the reason of the refusal.
 fn admit(stream: &UnixStream, config: &Config, clients: &Clients) -> Result<Place, String> {
-    let who = getsockopt(stream, sockopt::PeerCredentials).map_err(|errno| errno.to_string())?;
-    let peer = Peer::of(stream, &who).map_err(|error| error.to_string())?;
+    let credentials =
+        getsockopt(stream, sockopt::PeerCredentials).map_err(|errno| errno.to_string())?;
+    let peer = Peer::of(stream, &credentials).map_err(|error| error.to_string())?;
     let user = peer.user;
     if user != 0 && !peer.groups.iter().any(|group| config.admits(*group)) {
         return Err(format!(

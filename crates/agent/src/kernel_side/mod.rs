@@ -22,12 +22,12 @@ mod btf;
 pub(crate) mod counters;
 pub(crate) mod discover;
 pub(crate) mod groups;
+mod loading;
 mod pages;
 pub(crate) mod policies;
 mod programs;
 mod records;
 mod runs;
-mod words;
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -164,7 +164,7 @@ impl KernelSide {
         let mut open = open_object()?;
         choose_congestion(&mut open, congestion)?;
         choose_programs(&mut open, programs);
-        words::load(open).map(drop)
+        loading::load(open).map(drop)
     }
 
     /// Registers a congestion control under a live kernel side's absence, to see
@@ -193,7 +193,7 @@ impl KernelSide {
             }
         }
         Ok(Self {
-            object: words::load(open)?,
+            object: loading::load(open)?,
         })
     }
 

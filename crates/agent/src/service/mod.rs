@@ -191,11 +191,12 @@ impl Service {
                 self.clean(leftovers::clean);
             }
             let config = &self.config;
-            self.callers.accept(self.socket.listener(), |stream, who| {
-                admit(config, stream, who)
-            });
+            self.callers
+                .accept(self.socket.listener(), |stream, credentials| {
+                    admit(config, stream, credentials)
+                });
             for call in self.callers.ready(request::LONGEST, request::is_complete) {
-                if self.calls.push(call.who.uid(), call).is_err() {
+                if self.calls.push(call.credentials.uid(), call).is_err() {
                     tracing::info!("too many waiting calls of one user: one is closed");
                 }
             }
@@ -236,7 +237,7 @@ impl Service {
     }
 
     fn answer(&mut self, call: Call) {
-        let user = call.who.uid();
+        let user = call.credentials.uid();
         let started = match (Step::read(&call.request), Question::read(&call.request)) {
             (Some(step), _) => step.and_then(|step| self.step(&call, step)),
             (_, Some(question)) => self.look(&call, &question).map(Answer::Connections),
@@ -272,7 +273,7 @@ impl Service {
     /// Answers about the client's job, if the client owns it.
     fn look(&self, call: &Call, question: &Question) -> Result<Counts, Refused> {
         let About::Connections = question.about;
-        let peer = Peer::of(&call.stream, &call.who)?;
+        let peer = Peer::of(&call.stream, &call.credentials)?;
         let found = discover::find()?.filter(discover::Found::is_ours);
         // Also in a child cgroup that a program has made.
         let own = peer.cgroup(&self.hierarchy)?;
@@ -302,7 +303,7 @@ impl Service {
     }
 
     fn start_job(&mut self, call: &Call) -> Result<Started, Refused> {
-        let peer = Peer::of(&call.stream, &call.who)?;
+        let peer = Peer::of(&call.stream, &call.credentials)?;
         let request = Request::read(&call.request)?;
         let policy = self.listed(&request.policy)?;
         let options = JobOptions {
@@ -340,14 +341,18 @@ impl Service {
 
 /// Checks a caller before its request is read: the agent does not wait for users who may run no
 /// job. Returns the refusal, if any.
-fn admit(config: &Config, stream: &UnixStream, who: &UnixCredentials) -> Result<(), Vec<u8>> {
-    let groups = peer::groups_of(stream, who).unwrap_or_default();
-    if who.uid() == 0 || groups.iter().any(|group| config.admits(*group)) {
+fn admit(
+    config: &Config,
+    stream: &UnixStream,
+    credentials: &UnixCredentials,
+) -> Result<(), Vec<u8>> {
+    let groups = peer::groups_of(stream, credentials).unwrap_or_default();
+    if credentials.uid() == 0 || groups.iter().any(|group| config.admits(*group)) {
         return Ok(());
     }
     let message = format!(
         "user {} is in none of the groups that may run jobs: {}",
-        who.uid(),
+        credentials.uid(),
         config.group_names()
     );
     tracing::info!("{message}");

@@ -36,7 +36,7 @@ pub(super) fn history() -> History {
 impl Service {
     pub(super) fn records(&self, call: &Call) -> Result<Answer, Refused> {
         // The client must be alive: others may hold its socket.
-        let user = Peer::of(&call.stream, &call.who)?.user;
+        let user = Peer::of(&call.stream, &call.credentials)?.user;
         let malformed = || Refused::new(Code::Malformed, "not a valid request".to_owned());
         let inquiry = Inquiry::read(&call.request).ok_or_else(malformed)?;
         let mut records: Vec<Record> = report::live(&self.hierarchy)?;

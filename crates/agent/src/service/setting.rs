@@ -19,7 +19,7 @@ use paceline_callers::Call;
 impl Service {
     pub(super) fn set(&self, call: &Call) -> Result<Answer, Refused> {
         // The client must be alive: others may hold its socket.
-        let peer = Peer::of(&call.stream, &call.who)?;
+        let peer = Peer::of(&call.stream, &call.credentials)?;
         let malformed = || Refused::new(Code::Malformed, "not a valid request".to_owned());
         let setting = Setting::read(&call.request).ok_or_else(malformed)?;
         let change = self.allowed(&setting.set)?;

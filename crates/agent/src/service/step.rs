@@ -115,12 +115,12 @@ impl Step {
 impl Service {
     /// Answers a plugin.
     pub(super) fn step(&mut self, call: &Call, step: Step) -> Result<Answer, Refused> {
-        if call.who.uid() != 0 {
+        if call.credentials.uid() != 0 {
             let what = "only root may ask for others: a plugin runs in the scheduler's daemon";
             return Err(Refused::new(Code::NotRoot, what.to_owned()));
         }
         // The client must be alive: others may hold its socket.
-        Peer::of(&call.stream, &call.who)?;
+        Peer::of(&call.stream, &call.credentials)?;
         match step {
             Step::AttachStep { .. } => self.attach_step(step).map(Answer::Attached),
             Step::Report { job, .. } => self.report(job).map(Answer::Reported),
@@ -195,8 +195,8 @@ impl Service {
             Refused::new(Code::Job, what)
         })?;
         Ok(Reported {
-            text: counts.words(),
-            traffic: counts.traffic.words(),
+            text: counts.summary(),
+            traffic: counts.traffic.summary(),
             counts,
         })
     }

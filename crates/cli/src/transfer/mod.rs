@@ -163,7 +163,7 @@ fn text_of(error: &Error) -> String {
 
 /// A command line that cannot be carried out.
 pub fn usage(error: &anyhow::Error) -> ExitCode {
-    output::complain(&crate::chain(error));
+    output::print_error(&crate::chain(error));
     ExitCode::from(code_of_reason(Reason::Usage))
 }
 
@@ -180,6 +180,6 @@ pub fn helper_ended(ended: paceline_mover::Result<()>) -> Result<ExitCode> {
 
 /// An error before a transfer begins.
 pub fn refuse(error: &Error) -> ExitCode {
-    output::complain(&error.to_string());
+    output::print_error(&error.to_string());
     ExitCode::from(code_of_reason(error.reason()))
 }

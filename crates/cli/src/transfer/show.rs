@@ -245,7 +245,7 @@ impl Show {
         if self.is_json {
             self.json(&json!({"event": "finish", "exit_code": code, "error": text}));
         }
-        output::complain(text);
+        output::print_error(text);
         Ok(())
     }
 

@@ -94,7 +94,7 @@ fn filters_of_a_killed_run_are_removed_at_the_next_start() {
 }
 
 #[test]
-fn it_ends_with_the_interface() {
+fn a_run_ends_with_its_interface() {
     if !is_root() {
         return;
     }

@@ -25,12 +25,12 @@ fn signal(process: u32, signal: i32) {
 }
 
 /// Refused: with this code and these words, and nothing was started.
-fn assert_refused(output: &Output, words: &[&str]) {
+fn assert_refused(output: &Output, parts: &[&str]) {
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{message}");
     assert!(output.stdout.is_empty(), "{output:?}");
     assert!(message.starts_with("paceline: error: "), "{message}");
-    for word in words {
+    for word in parts {
         assert!(message.contains(word), "{word}: {message}");
     }
 }

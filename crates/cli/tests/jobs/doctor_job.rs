@@ -62,7 +62,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-fn complaint(output: &Output) -> String {
+fn message_of(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -160,11 +160,11 @@ fn a_policy_that_is_not_in_effect_is_reported_and_an_unknown_job_is_one_error() 
     assert!(local.contains("both ends are on this host"), "{local}");
 
     let unknown = output(&["doctor", "--job", "paceline.1.999"]);
-    let stderr = complaint(&unknown);
+    let stderr = message_of(&unknown);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(stderr.contains("no running job paceline.1.999"), "{stderr}");
     let short = output(&["doctor", "--job", &id, "--for", "1ms"]);
-    assert!(complaint(&short).contains("expected 100ms"), "{short:?}");
+    assert!(message_of(&short).contains("expected 100ms"), "{short:?}");
     let alone = output(&["doctor", "--for", "1s"]);
     assert_eq!(alone.status.code(), Some(2), "--for without --job");
     client.end();
@@ -199,7 +199,7 @@ fn users_without_root_look_at_their_own_jobs() {
         .unwrap()
         .contains("without root"));
     assert_eq!(report["policy"], job_of(&client)["policy"]);
-    let other = complaint(&asked(OTHER_USER));
+    let other = message_of(&asked(OTHER_USER));
     assert_eq!(other.lines().count(), 1, "{other}");
     client.end();
     server.end();

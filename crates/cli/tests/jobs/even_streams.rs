@@ -69,19 +69,19 @@ fn streams_of_a_job_have_equal_windows() {
         client.ask("keep-sending");
     }
     // A look takes a while, in which windows go on; one that repairs a loss has its own.
-    let mut words = Vec::new();
+    let mut reasons = Vec::new();
     wait_for("equal windows", |shown| {
         let each = connections(shown);
         let windows = || each.iter().map(|one| number(one, "cwnd_segs"));
-        words = each.iter().map(|one| one["why"].to_string()).collect();
+        reasons = each.iter().map(|one| one["why"].to_string()).collect();
         share_with(shown, STREAMS)
             && windows().min() >= Some(20)
             && windows().max() <= windows().min().map(|least| least + 1)
     });
-    for words in words {
+    for reason in reasons {
         assert!(
-            words.contains("an equal part of 4 streams' window"),
-            "{words}"
+            reason.contains("an equal part of 4 streams' window"),
+            "{reason}"
         );
     }
 

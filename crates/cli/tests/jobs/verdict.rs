@@ -15,13 +15,13 @@ client = socket.create_connection(server.getsockname())
 server.accept()
 ";
 
-fn words(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 /// The one line that was said.
 fn verdict(output: &Output) -> String {
-    let text = words(output);
+    let text = stderr(output);
     let mut lines = text.lines().filter(|line| line.contains(LINE));
     let line = lines.next().unwrap_or_else(|| panic!("{output:?}"));
     assert_eq!(lines.next(), None);
@@ -66,12 +66,12 @@ fn a_job_without_governed_connections_gives_the_reason() {
     net.enter(0, &mut command);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(!words(&output).contains(LINE), "{output:?}");
+    assert!(!stderr(&output).contains(LINE), "{output:?}");
 
     let output = run(&["sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!"])
         .output()
         .unwrap();
-    assert!(!words(&output).contains(LINE), "{output:?}");
+    assert!(!stderr(&output).contains(LINE), "{output:?}");
     let sleeper: i32 = String::from_utf8_lossy(&output.stdout)
         .trim()
         .parse()
@@ -81,7 +81,7 @@ fn a_job_without_governed_connections_gives_the_reason() {
 
     for (name, value) in [("PMIX_RANK", "1"), ("PACELINE_LOG", "error")] {
         let output = run(&["true"]).env(name, value).output().unwrap();
-        assert!(!words(&output).contains(LINE), "{name}: {output:?}");
+        assert!(!stderr(&output).contains(LINE), "{name}: {output:?}");
     }
     let output = run(&["true"]).env("PMIX_RANK", "0").output().unwrap();
     verdict(&output);
@@ -112,6 +112,6 @@ fn a_job_of_the_agent_gives_the_reason_too() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(!words(&output).contains(LINE), "{output:?}");
+    assert!(!stderr(&output).contains(LINE), "{output:?}");
     server.end();
 }

@@ -83,7 +83,7 @@ fn interfaces_are_of_the_link_the_variant_or_the_group() {
 
 #[test]
 fn errors_name_file_line_and_key() {
-    for (from, to, at, key, words) in [
+    for (from, to, at, key, problem) in [
         (
             "quick_repeats = 3",
             "quick_repeats = 21",
@@ -131,7 +131,7 @@ fn errors_name_file_line_and_key() {
         let message = parse(&GOOD.replacen(from, to, 1)).expect_err(to);
         let place = format!("experiments/flows.toml:{at}: {key}: ");
         assert!(
-            message.starts_with(&place) && message.contains(words),
+            message.starts_with(&place) && message.contains(problem),
             "{message}"
         );
     }

@@ -350,14 +350,14 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let who = 0..6usize;
+    let index = 0..6usize;
     prop_oneof![
-        (who.clone(), 1..200u32).prop_map(|(who, by)| Event::Grow(who, by)),
-        (who.clone(), 1..200u32).prop_map(|(who, by)| Event::Shrink(who, by)),
-        who.clone().prop_map(Event::Lose),
-        who.clone().prop_map(Event::Undo),
-        who.clone().prop_map(Event::Recover),
-        who.prop_map(Event::Leave),
+        (index.clone(), 1..200u32).prop_map(|(index, by)| Event::Grow(index, by)),
+        (index.clone(), 1..200u32).prop_map(|(index, by)| Event::Shrink(index, by)),
+        index.clone().prop_map(Event::Lose),
+        index.clone().prop_map(Event::Undo),
+        index.clone().prop_map(Event::Recover),
+        index.prop_map(Event::Leave),
     ]
 }
 
@@ -371,17 +371,17 @@ proptest! {
         settle(&mut host, &mut streams);
         for event in events {
             match event {
-                Event::Grow(who, by) if !streams[who].recovering => streams[who].cwnd += by,
-                Event::Shrink(who, by) if !streams[who].recovering => {
-                    streams[who].cwnd = streams[who].cwnd.saturating_sub(by).max(1);
+                Event::Grow(index, by) if !streams[index].recovering => streams[index].cwnd += by,
+                Event::Shrink(index, by) if !streams[index].recovering => {
+                    streams[index].cwnd = streams[index].cwnd.saturating_sub(by).max(1);
                 }
-                Event::Lose(who) => streams[who].lose(&mut host),
-                Event::Undo(who) if streams[who].recovering => {
-                    streams[who].even.undo(&mut host.path);
-                    streams[who].recovering = false;
+                Event::Lose(index) => streams[index].lose(&mut host),
+                Event::Undo(index) if streams[index].recovering => {
+                    streams[index].even.undo(&mut host.path);
+                    streams[index].recovering = false;
                 }
-                Event::Recover(who) if streams[who].recovering => streams[who].recover(),
-                Event::Leave(who) => streams[who].even.leave(&mut host.path),
+                Event::Recover(index) if streams[index].recovering => streams[index].recover(),
+                Event::Leave(index) => streams[index].even.leave(&mut host.path),
                 _ => {}
             }
             all_send(&mut host, &mut streams);

@@ -226,7 +226,7 @@ fn gap_after(waited_us: u32) -> u32 {
 }
 
 #[test]
-fn the_gap_follows_what_of_the_queue_was_waited_for() {
+fn the_gap_follows_the_waiting_time_in_the_queue() {
     assert!(gap_after(0).abs_diff(GAP_US / 2) <= 1);
     assert!(gap_after(QUEUE_US / 4).abs_diff(GAP_US * 3 / 4) <= 1);
     assert!(gap_after(QUEUE_US / 2).abs_diff(GAP_US) <= 1);

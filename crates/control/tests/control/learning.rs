@@ -36,7 +36,7 @@ fn once_it_was_led_its_acks_are_the_bases() {
 }
 
 #[test]
-fn and_is_what_the_next_one_starts_at() {
+fn the_next_start_uses_the_learned_rate() {
     let mut world = World::new(shallow(), delivery_rate(), 1);
     world.burst(SEGS, SECOND);
     let second = world.burst(SEGS, SECOND);
@@ -220,7 +220,7 @@ fn a_receiver_that_is_busy_now_and_then_makes_no_path_faster() {
 /// Nor does a probe whose first ACK came late: it says no more than what arrived since that
 /// was due, and a little.
 #[test]
-fn nor_is_its_probe_taken_for_a_faster_path() {
+fn a_probe_with_a_late_first_ack_does_not_raise_the_rate() {
     let mut worst = (0, String::new());
     for (every_us, held_us) in STALLS_US {
         for connections in [1, 3] {

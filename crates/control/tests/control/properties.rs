@@ -10,7 +10,7 @@ const CONNECTIONS: usize = 3;
 
 #[derive(Debug, Clone)]
 struct Call {
-    who: usize,
+    index: usize,
     what: u8,
     tcp: pl_tcp,
 }
@@ -68,7 +68,7 @@ fn any_tcp() -> impl Strategy<Value = pl_tcp> {
 /// What a kernel could show: steps from one moment to the next.
 #[derive(Debug, Clone)]
 struct Step {
-    who: usize,
+    index: usize,
     what: u8,
     later_us: u64,
     segs: u32,
@@ -94,8 +94,8 @@ fn step() -> impl Strategy<Value = Step> {
         prop_oneof![1..1000u32, 1..2_000_000u32],
     )
         .prop_map(
-            |((who, what, ends, recovering), later_us, segs, window, rtt_us)| Step {
-                who,
+            |((index, what, ends, recovering), later_us, segs, window, rtt_us)| Step {
+                index,
                 what,
                 later_us,
                 segs: segs.0,
@@ -147,8 +147,8 @@ impl Job {
         }
     }
 
-    fn check(&self, who: usize, orders: &pl_orders) {
-        let law = &self.connections[who].law;
+    fn check(&self, index: usize, orders: &pl_orders) {
+        let law = &self.connections[index].law;
         let one_by_one = law.waits() || law.raw().spread_segs != 0;
         // A base may have one of one, and gets that back.
         assert!(
@@ -166,16 +166,16 @@ impl Job {
             assert!(raw.bad_starts >= raw.breaker_opened * self.policy.breaker_starts);
         }
         if orders.stop != 0 {
-            assert_eq!(self.connections[who].law.raw().pacing, 0);
+            assert_eq!(self.connections[index].law.raw().pacing, 0);
         }
     }
 
     fn run(&mut self, step: &Step) {
         let before = self.path.rate_bps;
-        let raw = self.connections[step.who].law.raw();
+        let raw = self.connections[step.index].law.raw();
         let (started_at, learning) = (raw.rate_bps, raw.learning != 0);
         self.now_us += step.later_us;
-        let Connection { law, tcp } = &mut self.connections[step.who];
+        let Connection { law, tcp } = &mut self.connections[step.index];
         tcp.now_us = self.now_us;
         tcp.cwnd = step.cwnd;
         tcp.ssthresh = step.ssthresh;
@@ -228,7 +228,7 @@ impl Job {
                 orders
             }
         };
-        self.check(step.who, &orders);
+        self.check(step.index, &orders);
     }
 }
 
@@ -243,7 +243,7 @@ proptest! {
     fn any_bits_are_survived(
         policy in policy(),
         calls in prop::collection::vec(
-            (0..CONNECTIONS, 0..8u8, any_tcp()).prop_map(|(who, what, tcp)| Call { who, what, tcp }),
+            (0..CONNECTIONS, 0..8u8, any_tcp()).prop_map(|(index, what, tcp)| Call { index, what, tcp }),
             1..60,
         ),
     ) {
@@ -251,7 +251,7 @@ proptest! {
         let mut turn = pl_turn::default();
         let mut laws = vec![Startup::default(); CONNECTIONS];
         for call in &calls {
-            let law = &mut laws[call.who];
+            let law = &mut laws[call.index];
             match call.what {
                 0 => law.leave(&mut path),
                 1..=3 => {

@@ -33,7 +33,7 @@ fn messages_that_overlap_do_not_overflow_a_queue() {
 
 /// There the rate is what the ACKs showed so far: slow start overflows the queue once.
 #[test]
-fn nor_on_a_path_that_is_still_being_learned() {
+fn overlapping_messages_on_an_unknown_path_overflow_a_queue_once() {
     let mut world = World::new(link(), delivery_rate(), 1);
     let first = lost(&mut world);
     assert!(first < 120, "{first}");
@@ -79,7 +79,7 @@ fn paused(path: &mut pl_path) -> (Startup, pl_tcp) {
 }
 
 #[test]
-fn it_is_paced_at_the_rate_of_the_path_until_its_own_acks_come() {
+fn a_refill_is_paced_at_the_rate_of_the_path_until_its_own_acks_come() {
     let mut path = path();
     let (mut law, mut tcp) = paused(&mut path);
     tcp.app_limited = 1;

@@ -90,8 +90,8 @@ impl Host {
         }
     }
 
-    fn ask(&mut self, who: usize, due: bool) -> pl_orders {
-        let Connection { law, path, tcp } = &mut self.one[who];
+    fn ask(&mut self, index: usize, due: bool) -> pl_orders {
+        let Connection { law, path, tcp } = &mut self.one[index];
         let mut orders = law.before_send(path, &self.policy, tcp);
         law.before_send_in_turn(&mut self.turn, &self.policy, tcp, due, &mut orders);
         if orders.cwnd != 0 {
@@ -100,8 +100,8 @@ impl Host {
         orders
     }
 
-    fn send(&mut self, who: usize, segs: u32) {
-        let tcp = &mut self.one[who].tcp;
+    fn send(&mut self, index: usize, segs: u32) {
+        let tcp = &mut self.one[index].tcp;
         tcp.sent_segs += segs;
         tcp.packets_out += segs;
         tcp.in_flight += segs;
@@ -110,13 +110,13 @@ impl Host {
     }
 
     /// All that was sent has arrived; `lost` of it were sent again.
-    fn arrive(&mut self, who: usize, lost: u32) -> pl_orders {
-        self.arrive_but(who, 0, lost)
+    fn arrive(&mut self, index: usize, lost: u32) -> pl_orders {
+        self.arrive_but(index, 0, lost)
     }
 
     /// All but `left` segments.
-    fn arrive_but(&mut self, who: usize, left: u32, lost: u32) -> pl_orders {
-        let Connection { law, path, tcp } = &mut self.one[who];
+    fn arrive_but(&mut self, index: usize, left: u32, lost: u32) -> pl_orders {
+        let Connection { law, path, tcp } = &mut self.one[index];
         tcp.delivered_segs += tcp.packets_out - left;
         tcp.retransmitted_segs += lost;
         tcp.sent_segs += lost;
@@ -286,17 +286,17 @@ fn the_window_is_shared_by_as_many_as_it_is_enough_for() {
         },
         5,
     );
-    for who in 0..5 {
-        host.ask(who, true);
+    for index in 0..5 {
+        host.ask(index, true);
         assert!(
-            host.one[who].law.waits(),
+            host.one[index].law.waits(),
             "the first of all has no turn either"
         );
-        host.send(who, 1);
+        host.send(index, 1);
     }
-    for who in 0..3 {
-        assert_eq!(host.ask(who, true).cwnd, PL_TURN_SEGS);
-        assert!(host.one[who].law.has_turn());
+    for index in 0..3 {
+        assert_eq!(host.ask(index, true).cwnd, PL_TURN_SEGS);
+        assert!(host.one[index].law.has_turn());
     }
     host.ask(3, true);
     assert!(host.one[3].law.waits());

@@ -17,8 +17,8 @@ fn bursts(link: Link, always: bool) -> Vec<(u64, u64, u64, u32)> {
         sender.asks_always = always;
     }
     let mut seen = Vec::new();
-    let mut note = |world: &mut World, who: std::ops::Range<usize>, segs| {
-        let burst = world.burst_of(who, segs, SECOND);
+    let mut note = |world: &mut World, range: std::ops::Range<usize>, segs| {
+        let burst = world.burst_of(range, segs, SECOND);
         let path = &world.path;
         seen.push((
             burst.completion_ns,

@@ -187,18 +187,18 @@ impl World {
         took
     }
 
-    pub fn burst_of(&mut self, who: std::ops::Range<usize>, segs: u64, pause_ns: u64) -> Burst {
+    pub fn burst_of(&mut self, range: std::ops::Range<usize>, segs: u64, pause_ns: u64) -> Burst {
         let begin = self.now;
         let drops = self.link.drops;
         let retransmitted = self.retransmitted();
         let started_at = self.path.rate_bps;
         self.peak_rate = 0;
         self.link.longest_queue = 0;
-        let bound_ns = self.link.bound_ns(segs * who.len() as u64);
-        for connection in self.order_of(who.clone()) {
+        let bound_ns = self.link.bound_ns(segs * range.len() as u64);
+        for connection in self.order_of(range.clone()) {
             self.write(connection, segs);
         }
-        while !who
+        while !range
             .clone()
             .all(|connection| self.senders[connection].idle())
         {
@@ -214,14 +214,14 @@ impl World {
             learned: self.path.rate_bps,
             peak_rate: self.peak_rate,
             queue: self.link.longest_queue,
-            starts: self.senders[who.start].law.raw().starts,
+            starts: self.senders[range.start].law.raw().starts,
         };
         self.idle(pause_ns);
         burst
     }
 
-    fn order_of(&mut self, who: std::ops::Range<usize>) -> Vec<usize> {
-        let mut order: Vec<usize> = who.collect();
+    fn order_of(&mut self, range: std::ops::Range<usize>) -> Vec<usize> {
+        let mut order: Vec<usize> = range.collect();
         for last in (1..order.len()).rev().filter(|_| !self.apart.is_empty()) {
             // Knuth's generator, MMIX.
             self.chance = self
@@ -263,14 +263,14 @@ impl World {
     fn step(&mut self, until: u64) -> bool {
         let arrival = self.arrivals.front().map_or(u64::MAX, |arrival| arrival.at);
         let ack = self.acks.front().map_or(u64::MAX, |ack| ack.at);
-        let (mut timer, mut who) = (u64::MAX, 0);
+        let (mut timer, mut expired) = (u64::MAX, 0);
         for (index, (sender, receiver)) in self.senders.iter().zip(&self.receivers).enumerate() {
             for at in [sender.wake_ns, sender.timer_ns, receiver.delayed_ns]
                 .into_iter()
                 .flatten()
             {
                 if at < timer {
-                    (timer, who) = (at, index);
+                    (timer, expired) = (at, index);
                 }
             }
         }
@@ -284,7 +284,7 @@ impl World {
         } else if next == ack {
             self.acknowledge();
         } else {
-            self.expire(who, next);
+            self.expire(expired, next);
         }
         true
     }
@@ -319,12 +319,12 @@ impl World {
         self.transmit(ack.connection);
     }
 
-    fn expire(&mut self, who: usize, at: u64) {
-        if self.receivers[who].delayed_ns == Some(at) {
-            self.send_ack(who);
-        } else if self.senders[who].wake_ns == Some(at) {
-            self.senders[who].wake_ns = None;
-            self.transmit(who);
+    fn expire(&mut self, index: usize, at: u64) {
+        if self.receivers[index].delayed_ns == Some(at) {
+            self.send_ack(index);
+        } else if self.senders[index].wake_ns == Some(at) {
+            self.senders[index].wake_ns = None;
+            self.transmit(index);
         } else {
             let Self {
                 now,
@@ -333,8 +333,8 @@ impl World {
                 senders,
                 ..
             } = self;
-            senders[who].timer(*now, |packet| launch(*now, link, arrivals, who, packet));
-            self.transmit(who);
+            senders[index].timer(*now, |packet| launch(*now, link, arrivals, index, packet));
+            self.transmit(index);
         }
     }
 }

@@ -46,7 +46,7 @@ fn even_beats_the_papers_scoreboard_which_is_fairer_than_none() {
 }
 
 #[test]
-fn even_needs_no_totals_and_no_word_of_recoveries() {
+fn even_needs_no_totals_and_no_reports_of_recoveries() {
     for case in [cases::undeclared(), cases::blind()] {
         even_holds(&case, 1.06 * BOUND_S, 1.01);
     }

@@ -236,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn so_are_messages_with_a_byte_changed(number in 0usize..100, place in 0usize..200, value in any::<u8>()) {
+    fn messages_with_a_changed_byte_are_a_message_or_an_error(number in 0usize..100, place in 0usize..200, value in any::<u8>()) {
         let examples = examples();
         let mut body = encoded(&examples[number % examples.len()].1);
         let place = place % body.len();

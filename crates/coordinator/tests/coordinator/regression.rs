@@ -184,24 +184,24 @@ async fn silent_connections_do_not_keep_others_out() {
 
 /// One member's report had all others lift their windows to 594,687,780 segments.
 #[tokio::test]
-async fn a_lie_lifts_nobody_beyond_what_the_path_can_carry() {
+async fn a_false_report_lifts_no_window_beyond_the_capacity_of_the_path() {
     let (_directory, socket) = place();
     start(vec![Endpoint::Local(socket.clone())], "largest", false).await;
     let host = Host::with(vec![sample(1, 10)]);
     let member = member(&socket, &host);
-    let (mut liar, mut receiver) = by_hand(&socket).await;
-    let (mut honest, mut word) = by_hand(&socket).await;
-    let lie = [sample(2, 594_687_780)];
+    let (mut attacker, mut attacker_receiver) = by_hand(&socket).await;
+    let (mut honest, mut honest_receiver) = by_hand(&socket).await;
+    let false_report = [sample(2, 594_687_780)];
     let mut most = 0;
     for round in 0..10u64 {
         // 20 KB in each 20 ms: 1 MB/s, and in a round trip of 20 ms 14 segments.
-        let truth = [StreamSample {
+        let true_report = [StreamSample {
             acked_bytes: round * 20_000,
             ..sample(3, 5)
         }];
         let (_, caps) = tokio::join!(
-            windows_for(&mut liar, &mut receiver, &lie),
-            windows_for(&mut honest, &mut word, &truth),
+            windows_for(&mut attacker, &mut attacker_receiver, &false_report),
+            windows_for(&mut honest, &mut honest_receiver, &true_report),
         );
         most = most.max(caps[0].min_segs);
     }

@@ -126,7 +126,7 @@ async fn other_server(service: Service, secret: &[u8]) -> (SocketAddr, JoinHandl
 
 /// A server that does not know the token learns nothing and is not believed.
 #[tokio::test]
-async fn a_false_coordinator_is_found_out() {
+async fn a_coordinator_without_the_token_is_refused() {
     let (address, serving) = other_server(SERVICE, b"another token of mine").await;
     let error = ask(&access(address, Some(SECRET))).await;
     let error = error.expect_err("not believed");
@@ -501,8 +501,8 @@ async fn another_users_process_is_turned_away() {
         stranger.contains("belongs to user 65534, which is not authorized"),
         "{stranger}"
     );
-    let friend = tokio::task::block_in_place(|| run(&socket, 1234));
-    assert!(friend.contains("ANSWER Ok"), "{friend}");
+    let output = tokio::task::block_in_place(|| run(&socket, 1234));
+    assert!(output.contains("ANSWER Ok"), "{output}");
     // Not shared: nobody gets as far.
     let socket = directory.path().join("own.sock");
     config.listen = vec![Endpoint::Local(socket.clone())];

@@ -230,7 +230,7 @@ fn a_policer_passes_its_burst_and_then_its_rate() {
 }
 
 #[test]
-fn slots_let_go_what_has_come_meanwhile() {
+fn a_slot_releases_the_packets_that_arrived_in_it() {
     let mut config = LinkConfig::new(8_000_000_000, 1_000, Buffer::Packets(1000));
     config.framing_bytes = 0;
     config.slot_ns = 10_000;

@@ -69,10 +69,10 @@ fn a_server_and_its_client_are_one() {
     assert_eq!(program.times, [("1MB".to_owned(), "took".to_owned())]);
     assert_eq!(program.values[0].0, "Mops");
 
-    let assert_problem = |from: &str, to: &str, key: &str, words: &str| {
+    let assert_problem = |from: &str, to: &str, key: &str, problem: &str| {
         assert!(text.contains(from), "{from}");
         let error = parse(&text.replacen(from, to, 1)).expect_err(to);
-        let is_reported = error.contains(&format!(": program.{key}: ")) && error.contains(words);
+        let is_reported = error.contains(&format!(": program.{key}: ")) && error.contains(problem);
         assert!(is_reported, "{error}");
     };
     assert_problem("port = 8080\n", "", "port", "1 to 65535");
@@ -92,13 +92,13 @@ fn a_server_and_its_client_are_one() {
 
 #[test]
 fn errors_of_programs_name_line_and_key() {
-    let assert_problem = |from: &str, to: &str, line: usize, key: &str, words: &str| {
+    let assert_problem = |from: &str, to: &str, line: usize, key: &str, problem: &str| {
         assert!(PROGRAM.contains(from), "{from}");
         let error = parse(&PROGRAM.replacen(from, to, 1)).expect_err(to);
         let place = format!("experiments/startup.toml:{line}:");
         let key = format!(": {key}: ");
         let is_reported =
-            |line: &str| line.starts_with(&place) && line.contains(&key) && line.contains(words);
+            |line: &str| line.starts_with(&place) && line.contains(&key) && line.contains(problem);
         assert!(error.lines().any(is_reported), "{error}");
     };
     let bare = "command = [\"./bin/is.B.4\"]";

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_breaks_its_word_is_found_out() {
+    fn data_beyond_the_credit_or_the_end_is_an_error() {
         let mut half = ReceiveHalf::new(10);
         assert_eq!(half.receive(5, b"123456", false), Err(SessionError::Credit));
         half.receive(0, b"1234", true).expect("an end");

@@ -17,7 +17,7 @@ use site::{within, Pair, LOOPBACK};
 
 /// One that forwards between the gateways. Each tenth datagram it repeats, at once and long
 /// after, sends it damaged, and some of its own.
-async fn liar(far: SocketAddr, injected: Arc<AtomicU64>) -> SocketAddr {
+async fn tampering_path(far: SocketAddr, injected: Arc<AtomicU64>) -> SocketAddr {
     let near_side = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let far_side = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     far_side.connect(far).await.expect("set");
@@ -72,7 +72,7 @@ async fn repeated_and_forged_datagrams_have_no_effect() {
     let injected = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&injected);
     let pair = Pair::by(LOOPBACK, "rate = { reserve = \"50mbit\" }", |far| {
-        liar(far, count)
+        tampering_path(far, count)
     })
     .await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -17,7 +17,7 @@ pub struct Changes<'n> {
     steps: &'n [Step],
     state: Mutex<State>,
     /// Signalled when a change is due earlier, or at the end of all changes.
-    news: Condvar,
+    changed: Condvar,
 }
 
 struct State {
@@ -40,7 +40,7 @@ impl<'n> Changes<'n> {
                 over: false,
                 problem: None,
             }),
-            news: Condvar::new(),
+            changed: Condvar::new(),
         }
     }
 
@@ -56,7 +56,7 @@ impl<'n> Changes<'n> {
             }
         }
         state.due.make_contiguous().sort_unstable();
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 
     /// The workload begins at `begin_ns`: steps at a time count from there.
@@ -117,11 +117,11 @@ impl<'n> Changes<'n> {
             };
             state = match wait {
                 Duration::MAX => self
-                    .news
+                    .changed
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner),
                 wait => {
-                    self.news
+                    self.changed
                         .wait_timeout(state, wait)
                         .unwrap_or_else(PoisonError::into_inner)
                         .0
@@ -133,7 +133,7 @@ impl<'n> Changes<'n> {
     /// The workload is over: no more changes.
     pub fn end(&self) {
         self.state().over = true;
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 
     /// Restores the link. Returns the failure of a change, if there was one.

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn so_do_drops() {
+    fn drops_give_target_and_interval() {
         let codel = Codel {
             target_ns: 5 * MS,
             interval_ns: 100 * MS,

@@ -21,7 +21,7 @@ fn parse(text: &str) -> Policy {
 }
 
 #[test]
-fn presets_are_valid_and_called_what_they_are_called() {
+fn presets_are_valid_and_have_their_own_names() {
     let names: Vec<_> = presets::names().collect();
     assert_eq!(
         names,

@@ -9,20 +9,20 @@ use super::{figure, interactive, ladder, panels};
 
 /// A figure for each part of the experiment; nothing if there is no series.
 pub fn section(report: &Report) -> Markup {
-    let (heading, words) = words(report);
+    let (heading, text) = texts(report);
     let figures = figures(report);
     html! {
         @if !figures.0.is_empty() {
             section {
                 h2 { (heading) }
-                p { (words) }
+                p { (text) }
                 (figures)
             }
         }
     }
 }
 
-fn words(report: &Report) -> (&'static str, &'static str) {
+fn texts(report: &Report) -> (&'static str, &'static str) {
     let mut series = report.series.iter();
     if series
         .clone()

@@ -349,7 +349,7 @@ fn shown(metric: &str, value: Option<Printed>, link_bps: Option<f64>) -> Markup 
         .filter(|_| family(metric).ends_with("_bps"))
         .and_then(|link| finite(value.number() / link));
     html! {
-        (value.words(|number| alone(metric, number)))
+        (value.text(|number| alone(metric, number)))
         @if let Some(share) = share {
             small { (format!("{:.1} % of the link", share * 100.0)) }
         }

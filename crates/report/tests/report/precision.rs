@@ -33,7 +33,7 @@ fn metrics_without_a_bound_are_not_compared() {
 }
 
 #[test]
-fn too_few_runs_are_not_sure_at_all() {
+fn too_few_runs_have_no_finite_confidence() {
     let mut found = results("completion_s/1MB", &[("cubic", LEVEL), ("bbr", LEVEL)]);
     found.variants["bbr"]["completion_s/1MB"].runs.truncate(5);
     assert_eq!(least_sure(&found).unwrap().half_width, f64::INFINITY);

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_become_what_is_wanted() {
+    fn attributes_become_the_requested_ones() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let pair = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
         let which = Which {

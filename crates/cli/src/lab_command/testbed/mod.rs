@@ -294,7 +294,7 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode> {
 fn become_command(mut command: Command) -> ExitCode {
     let error = command.exec();
     let program = Path::new(command.get_program());
-    crate::output::complain(&format!("{}: {error}", program.display()));
+    crate::output::print_error(&format!("{}: {error}", program.display()));
     ExitCode::from(match error.kind() {
         ErrorKind::NotFound => 127,
         _ => 126,

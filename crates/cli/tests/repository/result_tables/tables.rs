@@ -157,8 +157,8 @@ fn markdown(rows: &[Vec<String>]) -> String {
     text
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
+fn cells(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&word| word.to_owned()).collect()
 }
 
 /// Three significant digits and the unit.
@@ -214,7 +214,7 @@ fn path(record: &Record) -> String {
 }
 
 fn gains() -> String {
-    let heading = words(&["", "path", "CUBIC", "BBR", "Paceline", "bound"]);
+    let heading = cells(&["", "path", "CUBIC", "BBR", "Paceline", "bound"]);
     let mut rows = vec![heading];
     for row in &GAINS {
         let record = Record::read(row.folder);
@@ -232,7 +232,7 @@ fn gains() -> String {
 }
 
 fn costs() -> String {
-    let mut rows = vec![words(&["", "CUBIC", "Paceline", "ratio"])];
+    let mut rows = vec![cells(&["", "CUBIC", "Paceline", "ratio"])];
     for row in &COSTS {
         let record = Record::read(row.folder);
         let stock = median(&record, "cubic", row.metric);
@@ -403,7 +403,7 @@ fn ligon_alltoall_sim() -> String {
         "cubic-btp-without-window",
         "lfn",
     ];
-    let mut rows = vec![words(&[&[""], &sizes[..]].concat())];
+    let mut rows = vec![cells(&[&[""], &sizes[..]].concat())];
     for name in names {
         let metrics = sizes.map(|size| format!("round_s/{size}"));
         let cells = metrics.map(|metric| cell(&record, name, &metric));
@@ -427,7 +427,7 @@ fn incast() -> String {
         "of BBR",
         "longest pause of lfn",
     ];
-    let mut rows = vec![words(&heading)];
+    let mut rows = vec![cells(&heading)];
     for name in record.results.variants["cubic"].keys() {
         let Some(cell) = name.strip_prefix("round_s/") else {
             continue;
@@ -474,7 +474,7 @@ fn claims() -> String {
 }
 
 fn failed_claims() -> String {
-    let mut rows = vec![words(&["record", "claim", "found"])];
+    let mut rows = vec![cells(&["record", "claim", "found"])];
     for record in Record::all() {
         for hold in record.failed() {
             rows.push(vec![

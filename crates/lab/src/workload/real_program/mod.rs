@@ -72,16 +72,16 @@ pub(crate) fn run(
 
     let timeout = Duration::from_nanos(program.timeout_ns);
     let late = |place: &Place, what: &str| {
-        let (seconds, words) = (timeout.as_secs(), place.last_words());
-        wrong(format!("{what} within its timeout of {seconds} s{words}"))
+        let (seconds, output) = (timeout.as_secs(), place.last_lines());
+        wrong(format!("{what} within its timeout of {seconds} s{output}"))
     };
     let ended = |place: &Place, what: &str, status: ExitStatus| {
-        let (how, words) = (describe(status), place.last_words());
-        wrong(format!("{what} ended with {how}{words}"))
+        let (how, output) = (describe(status), place.last_lines());
+        wrong(format!("{what} ended with {how}{output}"))
     };
     let mut running = Running::on(&site);
     if let Starter::Client { server, port } = &program.starter {
-        running.serve(words(server), &place, job.as_ref())?;
+        running.serve(command(server), &place, job.as_ref())?;
         let begun = Instant::now();
         while !case.network.senders[0].enter(|| is_ready(*port).doing("looking for a server"))? {
             if let Some(status) = running.server_ended()? {
@@ -108,7 +108,7 @@ pub(crate) fn run(
         }
         None => {
             // The site's second host is the first far one.
-            running.start(words(&program.command), &place, (1, None))?;
+            running.start(command(&program.command), &place, (1, None))?;
             &program.command[0]
         }
     };
@@ -156,7 +156,7 @@ pub(crate) fn run(
 }
 
 /// A program and its arguments.
-fn words(all: &[String]) -> Command {
+fn command(all: &[String]) -> Command {
     let mut command = Command::new(&all[0]);
     command.args(&all[1..]);
     command

@@ -100,7 +100,7 @@ impl Place {
     }
 
     /// The last output of the program and its launcher, for an error.
-    pub fn last_words(&self) -> String {
+    pub fn last_lines(&self) -> String {
         let mut lines = Vec::new();
         for file in [SERVED, OUTPUT, ERRORS] {
             let text = fs::read(self.0.path().join(file)).unwrap_or_default();

@@ -154,15 +154,15 @@ fn a_source_that_only_lives_is_not_waited_for() {
     let entries = Message::Entries(vec![file(0, b"a", 10)]);
     let directory = tempfile::tempdir().expect("a directory");
     let result = runtime().block_on(async {
-        let (mut liar, mut sink) = controls().await;
+        let (mut attacker, mut sink) = controls().await;
         let (_made, streams) = mpsc::channel(1);
         let job = below(directory.path(), bounds);
-        liar.outbox.send(ROOTS);
-        liar.outbox.send(entries);
+        attacker.outbox.send(ROOTS);
+        attacker.outbox.send(entries);
         let lives = async {
             loop {
-                liar.outbox.send(Message::Ping);
-                let next = tokio::time::timeout(Duration::from_millis(20), liar.inbox.next());
+                attacker.outbox.send(Message::Ping);
+                let next = tokio::time::timeout(Duration::from_millis(20), attacker.inbox.next());
                 if matches!(next.await, Ok(Err(_))) {
                     std::future::pending::<()>().await;
                 }
@@ -186,14 +186,15 @@ fn answers_that_nobody_reads_do_not_fill_the_memory() {
     const EACH: u64 = 1000;
     let directory = tempfile::tempdir().expect("a directory");
     let (planned, result) = runtime().block_on(async {
-        let (liar, mut sink) = controls().await;
+        let (attacker, mut sink) = controls().await;
         let (_made, streams) = mpsc::channel(1);
         let job = below(directory.path(), Bounds::default());
-        liar.outbox.send(ROOTS);
+        attacker.outbox.send(ROOTS);
         for batch in 0..BATCHES {
             // There is no such directory: each answer says so.
             let own = |n| file(batch * EACH + n, format!("no/{n}").as_bytes(), 0);
-            liar.outbox
+            attacker
+                .outbox
                 .send(Message::Entries((0..EACH).map(own).collect()));
         }
         let progress = Progress::new(|_| {});
@@ -211,7 +212,7 @@ fn answers_that_nobody_reads_do_not_fill_the_memory() {
                 let now = count();
                 last = (now, if now == last.0 { last.1 + 1 } else { 0 });
             }
-            drop(liar);
+            drop(attacker);
             last.0
         };
         let (result, planned) = tokio::join!(sinks, looks);

@@ -38,7 +38,7 @@ pub(super) fn sink_bounded(
     messages: Vec<Message>,
 ) -> (Vec<Message>, Result<Summary>) {
     runtime().block_on(async {
-        let (mut liar, mut sink) = controls().await;
+        let (mut attacker, mut sink) = controls().await;
         let (made, streams) = mpsc::channel(16);
         let job = below(root, bounds);
         let honest = async {
@@ -48,12 +48,12 @@ pub(super) fn sink_bounded(
             sink.end(&result).await;
             result
         };
-        let lies = async {
+        let attack = async {
             for message in messages {
-                liar.outbox.send(message);
+                attacker.outbox.send(message);
             }
             let mut answers = Vec::new();
-            while let Ok(message) = liar.inbox.next().await {
+            while let Ok(message) = attacker.inbox.next().await {
                 answers.push(message);
                 if matches!(
                     answers.last(),
@@ -62,10 +62,10 @@ pub(super) fn sink_bounded(
                     break;
                 }
             }
-            drop((liar, made));
+            drop((attacker, made));
             answers
         };
-        let (result, answers) = tokio::join!(honest, lies);
+        let (result, answers) = tokio::join!(honest, attack);
         (answers, result)
     })
 }
@@ -100,7 +100,7 @@ fn paths_that_lead_out_are_refused() {
 }
 
 #[test]
-fn links_are_not_followed_whoever_planted_them() {
+fn planted_links_are_not_followed() {
     let directory = tempfile::tempdir().expect("a directory");
     let (root, outside) = (directory.path().join("root"), directory.path().join("out"));
     std::fs::create_dir_all(root.join("in")).expect("ours");
@@ -186,7 +186,7 @@ fn a_sink_that_asks_for_nonsense_is_left() {
         Message::Bye,
     ] {
         let result = runtime().block_on(async {
-            let (mut source, mut liar) = controls().await;
+            let (mut source, mut attacker) = controls().await;
             let (_made, streams) = mpsc::channel(1);
             let job = source::Job {
                 tops: Tops::open(std::slice::from_ref(&path))
@@ -197,10 +197,13 @@ fn a_sink_that_asks_for_nonsense_is_left() {
                 secret: SECRET,
                 tuning: None,
             };
-            let lies = async {
-                while !matches!(liar.inbox.next().await, Ok(Message::Entries(_)) | Err(_)) {}
-                liar.outbox.send(wrong);
-                while liar.inbox.next().await.is_ok() {}
+            let attack = async {
+                while !matches!(
+                    attacker.inbox.next().await,
+                    Ok(Message::Entries(_)) | Err(_)
+                ) {}
+                attacker.outbox.send(wrong);
+                while attacker.inbox.next().await.is_ok() {}
             };
             let honest = async {
                 let progress = Progress::new(|_| {});
@@ -215,7 +218,7 @@ fn a_sink_that_asks_for_nonsense_is_left() {
                 source.end(&result).await;
                 result
             };
-            tokio::join!(honest, lies).0
+            tokio::join!(honest, attack).0
         });
         let error = result.expect_err("nonsense");
         assert!(matches!(error, Error::Unexpected(_)), "{error}");

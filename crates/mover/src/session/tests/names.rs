@@ -162,7 +162,7 @@ fn devices_fifos_and_sockets_are_made_or_reported() {
 /// What a standing receiver of these entries says at the end.
 fn finished(root: &Path, entries: Vec<Entry>) -> Summary {
     runtime().block_on(async {
-        let (mut liar, mut sink) = controls().await;
+        let (mut attacker, mut sink) = controls().await;
         let (_made, streams) = mpsc::channel(1);
         let target = Target::Below(root.to_owned(), b"/".to_vec(), Bounds::default());
         let options = Options {
@@ -174,22 +174,22 @@ fn finished(root: &Path, entries: Vec<Entry>) -> Summary {
             let progress = Progress::new(|_| {});
             sink::run(&mut sink.inbox, &sink.outbox, streams.into(), job, progress).await
         };
-        let lies = async {
+        let attack = async {
             let (entries, count) = (Message::Entries(entries.clone()), entries.len() as u64);
-            liar.outbox.send(ROOTS);
-            liar.outbox.send(entries);
-            liar.outbox.send(Message::Walked {
+            attacker.outbox.send(ROOTS);
+            attacker.outbox.send(entries);
+            attacker.outbox.send(Message::Walked {
                 entries: count,
                 bytes: 0,
                 errors: 0,
             });
             while !matches!(
-                liar.inbox.next().await.expect("it goes on"),
+                attacker.inbox.next().await.expect("it goes on"),
                 Message::Finished(_)
             ) {}
-            liar.outbox.send(Message::Bye);
+            attacker.outbox.send(Message::Bye);
         };
-        tokio::join!(honest, lies).0.expect("all is answered")
+        tokio::join!(honest, attack).0.expect("all is answered")
     })
 }
 

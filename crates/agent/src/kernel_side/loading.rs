@@ -97,7 +97,7 @@ fn refusal(log: &[String], operations: &[(String, String)]) -> String {
     let Some((program, _)) = failed else {
         // The load did not reach the verifier: a function or an operation is missing.
         return match log.first() {
-            Some(words) => format!("{ACTION}: {}", words.trim_start_matches("libbpf: ")),
+            Some(message) => format!("{ACTION}: {}", message.trim_start_matches("libbpf: ")),
             None => ACTION.to_owned(),
         };
     };
@@ -108,15 +108,15 @@ fn refusal(log: &[String], operations: &[(String, String)]) -> String {
     let verifier = messages
         .iter()
         .find(|(name, rest)| name == program && rest.contains("BEGIN PROG LOAD LOG"))
-        .and_then(|(_, log)| last_words(log));
+        .and_then(|(_, log)| last_message(log));
     match verifier {
-        Some(words) => format!("{ACTION}: {place}: {words}"),
+        Some(reason) => format!("{ACTION}: {place}: {reason}"),
         None => format!("{ACTION}: {place}"),
     }
 }
 
 /// The line of a verifier's log with the reason: the last one before its statistics.
-fn last_words(log: &str) -> Option<&str> {
+fn last_message(log: &str) -> Option<&str> {
     const STATISTICS: [&str; 5] = [
         "--",
         "processed ",
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn refusal_of(log: &[&str]) -> String {
-        let log: Vec<String> = log.iter().map(|&words| words.to_owned()).collect();
+        let log: Vec<String> = log.iter().map(|&line| line.to_owned()).collect();
         let operations = [("pl_cubic_acked".to_owned(), "pkts_acked".to_owned())];
         refusal(&log, &operations)
     }
@@ -160,9 +160,12 @@ mod tests {
 
     #[test]
     fn a_load_that_fails_before_the_verifier_has_libbpfs_message() {
-        let words = "struct_ops init_kern paceline_cubic: Cannot find member x in kernel BTF";
-        let text = refusal_of(&[&format!("libbpf: {words}"), "libbpf: failed to load object"]);
-        assert!(text.ends_with(words), "{text}");
+        let message = "struct_ops init_kern paceline_cubic: Cannot find member x in kernel BTF";
+        let text = refusal_of(&[
+            &format!("libbpf: {message}"),
+            "libbpf: failed to load object",
+        ]);
+        assert!(text.ends_with(message), "{text}");
         assert_eq!(
             refusal_of(&[]),
             "the kernel refused Paceline's BPF programs"
