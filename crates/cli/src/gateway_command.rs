@@ -98,7 +98,10 @@ fn serve(config: Config, address: Option<&Address>) -> Result<()> {
         }
         if let Some(to) = gateway.transparent() {
             if let Some(lacks) = gateway.lacks_honest() {
-                eprintln!("connects succeed at once: to wait for their destination's answer takes what is missing here: {lacks}");
+                eprintln!(
+                    "connects succeed at once: to wait for their destination's answer needs \
+                     features that are missing here: {lacks}"
+                );
             }
             let port = to.port;
             match &to.interface {
@@ -140,8 +143,8 @@ fn transparent_check(connect: Option<Connect>) -> Result<ExitCode> {
         (Some(Connect::Fast), _) => "connects succeed at once, before their destination answers",
         (_, true) => "connects wait for their destination's answer",
         (None, false) => {
-            "connects succeed at once: to wait for their destination's answer takes what this kernel \
-             lacks: "
+            "connects succeed at once: to wait for their destination's answer needs features that \
+             this kernel lacks: "
         }
         (Some(Connect::Honest), false) => anyhow::bail!(
             "[transparent]: connect = \"honest\": this kernel lacks {lacks}; connect = \"fast\" \
@@ -206,7 +209,7 @@ fn text(status: &Status) -> String {
             routed.programs
         );
         if let Some(lacks) = &routed.lacks {
-            text += &format!("    honest connects take what is missing here: {lacks}\n");
+            text += &format!("    honest connects need features that are missing here: {lacks}\n");
         }
     }
     text

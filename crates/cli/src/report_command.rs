@@ -210,7 +210,7 @@ fn comparison(record: &Record) -> String {
     if all.is_some_and(|all| !all.is_clear()) {
         let _ = writeln!(
             text,
-            "  The interval contains 0: {} bursts are too few to tell the policy's effect from chance, or it has none.",
+            "  The interval contains 0: {} bursts are too few to distinguish the policy's effect from chance, or it has none.",
             paceline_history::grouped(bursts(record))
         );
     }

@@ -147,7 +147,7 @@ pub fn report(
                     let (claim, value) = (&hold.claim, round(hold.value));
                     results.notes.push(format!(
                         "not judged: {claim} ({value}): timers and repairs of the simulated \
-                         senders decide it; --backend virtual can tell"
+                         senders decide it; --backend virtual can judge it"
                     ));
                 }
             }

@@ -196,10 +196,7 @@ impl Inbox {
                 .map_err(|error| match error {
                     FrameError::Slow(_) => Error::stop(
                         Reason::Interrupted,
-                        format!(
-                            "nothing was heard of the other side for {} s",
-                            SILENCE.as_secs()
-                        ),
+                        format!("no message from the other side for {} s", SILENCE.as_secs()),
                     ),
                     error => Error::Frame(error),
                 })?;

@@ -350,7 +350,7 @@ async fn take_part(session: &mut Session, streams: &mut Streams<'_>) -> Error {
             // Polled by a round that began before this client joined.
             Message::Caps { round, .. } if polled == 0 || round > polled => {}
             Message::Refused { for_good, text } => return Error::Refused { for_good, text },
-            _ => return Error::Unexpected("a member is polled and told its windows, in order"),
+            _ => return Error::Unexpected("a member gets polls and windows, in order"),
         }
     }
 }

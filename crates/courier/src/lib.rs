@@ -326,7 +326,7 @@ impl<'a> Prepared<'a> {
             true => Ok(()),
             false => Err(CourierError::Command {
                 what: "paceline send",
-                problem: format!("it said that all is there, but {there} of {sent} bytes are"),
+                problem: format!("it reported that all is there, but {there} of {sent} bytes are"),
             }),
         }
     }

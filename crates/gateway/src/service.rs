@@ -55,7 +55,7 @@ pub enum ServiceError {
     },
     /// A connect cannot be held.
     #[error(
-        "connect = \"honest\" takes what is missing here: {0}; \
+        "connect = \"honest\" needs features that are missing here: {0}; \
          with connect = \"fast\" a connect succeeds at once"
     )]
     Honest(String),
@@ -379,7 +379,9 @@ impl Control {
         let cgroup = cgroup.trim_matches('/');
         let is_path = !cgroup.is_empty() && !cgroup.contains(['"', '\n', '\\']);
         if !is_path {
-            return Err("programs in the root of cgroup v2 cannot be told from others".to_owned());
+            return Err(
+                "programs in the root of cgroup v2 cannot be distinguished from others".to_owned(),
+            );
         }
         let mut programs = self.programs();
         let number = programs.last().map_or(0, |(number, _)| number + 1);

@@ -27,7 +27,7 @@ pub enum Error {
         input: String,
     },
     /// A connection has another congestion control than the one that it should have.
-    #[error("a connection has the congestion control {found} instead of {expected}: see what paceline doctor says of this kernel")]
+    #[error("a connection has the congestion control {found} instead of {expected}: see the output of paceline doctor on this kernel")]
     Congestion {
         /// The socket's.
         found: String,

@@ -191,7 +191,7 @@ fn heading(results: &Results, paint: Paint) -> String {
     };
     text.push_str(&format!("{which} {}\n", link(results)));
     if !results.valid {
-        text.push_str(&paint.bad("INVALID: the numbers of this run say nothing."));
+        text.push_str(&paint.bad("INVALID: the numbers of this run do not count."));
         text.push('\n');
     }
     for warning in &results.warnings {

@@ -85,7 +85,7 @@ fn cell(text: impl AsRef<str>) -> Markup {
 
 /// A cell that holds a value of the machine, if there is one.
 fn or_unread(text: Option<String>) -> Markup {
-    cell(text.as_deref().unwrap_or("not told"))
+    cell(text.as_deref().unwrap_or("not reported"))
 }
 
 fn links(state: &State) -> Markup {

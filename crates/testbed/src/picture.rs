@@ -195,7 +195,7 @@ fn asked(line: &Line) -> String {
 }
 
 fn read(line: &Line) -> String {
-    let or_unread = |text: Option<String>| text.unwrap_or_else(|| "not told".to_owned());
+    let or_unread = |text: Option<String>| text.unwrap_or_else(|| "not reported".to_owned());
     format!(
         "read back: {}, {}",
         or_unread(line.rate_bps.read.map(|rate| precise("_bps", rate as f64))),
@@ -236,7 +236,7 @@ fn draw_cluster(canvas: &mut Canvas, cluster: &Drawn<'_>) {
         let asked = show(port.rate_bps.asked, port.buffer_bytes.asked) + " a port";
         let read = match (port.rate_bps.read, port.buffer_bytes.read) {
             (Some(rate), Some(buffer)) => format!("read back: {}", show(rate, buffer)),
-            _ => "read back: not told".to_owned(),
+            _ => "read back: not reported".to_owned(),
         };
         canvas.text(
             at(12.0, 41.0),

@@ -96,7 +96,7 @@ fn requests(page: &mut Page, counted: &Counted) {
     );
     page.counters(
         "agent_requests_refused",
-        "Requests that the agent refused, by the code that the caller was told",
+        "Requests that the agent refused, by the code of the answer",
         "code",
         counted.refused.clone(),
     );

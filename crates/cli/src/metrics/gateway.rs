@@ -55,7 +55,7 @@ pub fn gateway(state: Result<Status>) -> Page {
             "gateway_silent_seconds",
             "silent_ms",
             1e-3,
-            "Since anything was heard of the peer",
+            "Time since the last arrival from the peer",
         ),
         (
             "gateway_held_bytes",

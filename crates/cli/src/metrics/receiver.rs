@@ -23,7 +23,7 @@ pub fn receiver(now: &Counted) -> Page {
     );
     page.counter(
         "receiver_refused_connections",
-        "Connections that did not prove what they must, or said nothing",
+        "Connections that did not authenticate, or stayed silent",
         now.refused,
     );
     page.counter(

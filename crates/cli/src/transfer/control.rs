@@ -118,7 +118,7 @@ pub async fn serve(id: &str, tuning: &Tuning) {
             }
             let served = tokio::time::timeout(PATIENCE, take(stream, tuning, &stop)).await;
             if !matches!(served, Ok(Ok(()))) {
-                tracing::info!("a change of this transfer was not told to its end");
+                tracing::info!("a request to change this transfer was not completed");
             }
         }
     };

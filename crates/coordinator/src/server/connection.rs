@@ -188,7 +188,7 @@ impl Gate {
         match ended {
             // The member has the reason.
             Err(Error::Refused { text, .. }) => {
-                tracing::info!("a member was told: {text}");
+                tracing::info!("a member was refused: {text}");
                 Ok(())
             }
             ended => ended,

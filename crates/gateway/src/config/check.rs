@@ -140,7 +140,7 @@ fn peer(name: &str, keys: &PeerKeys, file: &File, place: &Place) -> Peer {
             }
             if keys.fingerprint.is_none() && file.authorities.is_none() {
                 place.key("address").wrong(
-                    "nothing says by what this peer is known: its fingerprint, or authorities \
+                    "nothing identifies this peer: give its fingerprint, or authorities \
                      at the top of the file",
                 );
             }
@@ -158,7 +158,7 @@ fn peer(name: &str, keys: &PeerKeys, file: &File, place: &Place) -> Peer {
         None => {
             if keys.fingerprint.is_none() && file.authorities.is_none() && file.token.is_none() {
                 place.wrong(
-                    "nothing says by what this peer is known: its fingerprint, or token or \
+                    "nothing identifies this peer: give its fingerprint, or token or \
                      authorities at the top of the file",
                 );
             }

@@ -48,7 +48,7 @@ fn all_problems_are_reported_at_once() {
         "gw.toml:2:10: listen: needs an address and a port",
         "gw.toml:2:10: listen: to listen takes a certificate",
         "gw.toml:4:11: peer.far.address: needs a host and a port",
-        "gw.toml:4:11: peer.far.address: nothing says by what this peer is known",
+        "gw.toml:4:11: peer.far.address: nothing identifies this peer",
         "gw.toml:5:1: peer.far.rate: needs one of the two",
         "gw.toml:6:19: peer.far.weights.to: needs a network",
         "gw.toml:9:8: socks.peer: there is no table [peer.fra]",
@@ -113,10 +113,7 @@ fn a_peer_that_nobody_could_verify_is_refused() {
     assert!(output.contains("neither side can connect"), "{output}");
     let listens = "name = \"near\"\nlisten = \"0.0.0.0:7420\"\ncertificate = \"c\"\nkey = \"k\"\n";
     let output = problems(&format!("{listens}[peer.far]\n"));
-    assert!(
-        output.contains("nothing says by what this peer is known"),
-        "{output}"
-    );
+    assert!(output.contains("nothing identifies this peer"), "{output}");
     let output = problems("name = \"near\"\n[peer]\n");
     assert!(output.contains("no peer"), "{output}");
     let output = problems("name = \"near\"\n[peer.far]\nleg = \"tcp\"\n");

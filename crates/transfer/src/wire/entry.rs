@@ -128,7 +128,7 @@ impl Entry {
         most(bytes.sum(), "bytes of extended attributes", MOST_ATTRIBUTES)?;
         match &self.kind {
             EntryKind::Link(to) => match to.is_empty() || to.contains(&0) {
-                true => Err(WireError::Frame("a symbolic link that says nothing")),
+                true => Err(WireError::Frame("a symbolic link with an invalid target")),
                 false => most(to.len(), "bytes of a symbolic link", MOST_PATH),
             },
             EntryKind::HardLink(of) => match of.is_empty() {

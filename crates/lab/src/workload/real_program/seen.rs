@@ -81,7 +81,7 @@ impl<'a> Seen<'a> {
         if job.refused > 0 {
             return Err(CaseError::Policy {
                 message: format!(
-                    "the kernel refused a setting on {} connections: see what paceline doctor says of it",
+                    "the kernel refused a setting on {} connections: see the output of paceline doctor",
                     job.refused
                 ),
             });

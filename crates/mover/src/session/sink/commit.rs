@@ -303,6 +303,8 @@ fn read_back(placement: &Placement, root: &CV) -> std::result::Result<(), Failur
     file.read_to_end(&mut bytes)?;
     match blake3::hash(&bytes).as_bytes() == root {
         true => Ok(()),
-        false => Err(Failure::Wrong("what was read back is not what was written")),
+        false => Err(Failure::Wrong(
+            "the data that was read back differs from the written data",
+        )),
     }
 }

@@ -371,7 +371,9 @@ impl Sink {
             let mut buffer = Vec::new();
             for (offset, length, cv) in own.tree.iter() {
                 if temporary.hash(offset, length, own.size, &mut buffer)? != *cv {
-                    return Err(Failure::Wrong("what was read back is not what was written"));
+                    return Err(Failure::Wrong(
+                        "the data that was read back differs from the written data",
+                    ));
                 }
             }
         }

@@ -65,7 +65,7 @@ impl Sink {
             return Ok(Wanted::Nothing);
         }
         if !self.options.specials {
-            return Err(io::Error::other("nobody asked for it (--specials)"));
+            return Err(io::Error::other("it was not requested (--specials)"));
         }
         match make_special(&self.root, path, special, (mode, owner, stamp), &self.id)? {
             Made::Before => return Ok(self.unchanged()),

@@ -229,7 +229,9 @@ impl Source {
         };
         let size = file.stamp.size;
         let Some(large) = file.large.as_mut().filter(|large| large.is_shared) else {
-            return Err(Error::Unexpected("more is wanted of what nobody shares"));
+            return Err(Error::Unexpected(
+                "a part of an entry is requested that is not shared",
+            ));
         };
         let own = self.options.chunk;
         let chunk = own.unwrap_or_else(|| chunk_for(size, file.dense));
