@@ -110,7 +110,7 @@ static void fill(const struct object *object, void **slot, void *function)
 	bool protected = is_protected(object, slot);
 
 	if (protected && mprotect(start, page, PROT_READ | PROT_WRITE) != 0)
-		return; /* the library's own function stays, without a phase */
+		return; /* the library's own function is kept, without a phase */
 	/* Other threads may call through it now: they find the one or the other. */
 	__atomic_store_n(slot, function, __ATOMIC_RELEASE);
 	if (protected)

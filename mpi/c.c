@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The C entry points. Exported are those that every library of MPI-3 has; later ones are
+ * The C entry points. Functions of MPI-3 are exported; later ones are
  * bound (bind.h).
  */
 #include "bind.h"

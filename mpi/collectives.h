@@ -42,7 +42,7 @@
  * last three are expressions over the arguments a1, a2, ..., and over `result`, the
  * error code. COUNT() and INDEX_BASE are the includer's: Fortran passes a count by
  * reference and numbers from 1. An error completes what the call would have
- * completed: to leave a class too early is harmless, to stay in it for good is not.
+ * completed: leaving a class too early is harmless, staying in it forever is not.
  *
  * MPI_UNDEFINED, as an index or a count, is negative in every MPI library: it
  * matches no request.

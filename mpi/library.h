@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The MPI library of this process: whether it is in use, and what its handles are.
+ * The MPI library of this process: its state, and the form of its handles.
  *
- * Environment: PACELINE_MPI=off keeps the shim from doing anything, whatever else
- * holds. It is read when MPI has been initialised.
+ * Environment: PACELINE_MPI=off disables the shim in all cases. It is read when MPI has
+ * been initialised.
  */
 #ifndef LIBRARY_H
 #define LIBRARY_H

@@ -78,7 +78,7 @@ void *next_symbol(const char *name)
 	return symbol ? symbol : find_in_loaded_objects(name);
 }
 
-/* An address is kept for good, so its object must not be unloaded. */
+/* The address is kept forever, so its object must not be unloaded. */
 static void keep_loaded(const void *address)
 {
 	Dl_info info;

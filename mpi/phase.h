@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * The brackets that wrappers put around operations: enter and leave for blocking
- * ones, begin and end for those that go on after the call.
+ * operations, begin and end for operations that continue after the call.
  */
 #ifndef PHASE_H
 #define PHASE_H
@@ -26,7 +26,7 @@ static inline bool phase_wanted(void)
 	return state == LIBRARY_UNKNOWN && !phase_nested && library_in_session();
 }
 
-/* Returns what phase_leave() takes. Without a class left the operation has no phase. */
+/* Returns the argument of phase_leave(). If no class is free, the operation has no phase. */
 int phase_enter(word comm, enum kind kind);
 void phase_leave(int place);
 

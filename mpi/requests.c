@@ -24,7 +24,7 @@ struct request {
 	struct request *next; /* in the bucket */
 	struct request *next_claimed;
 	word handle;
-	class_key key; /* of a persistent one; 0 when its communicator is gone */
+	class_key key; /* of a persistent one; 0 after its communicator was freed */
 	struct running running;
 	int position; /* in the array of the call that has claimed it */
 	bool persistent;

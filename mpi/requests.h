@@ -37,7 +37,7 @@ void requests_start(struct handles handles, int count);
 void requests_started(struct handles handles, int count, int result);
 
 /*
- * Around the call that completes requests: what it might, and if any, what it did.
+ * Around the call that completes requests: the requests that it may complete, and those that it did complete.
  * Both by address: the copy that passing them by value makes reads in wider pieces
  * than were just written, and waits for the writes.
  */
@@ -72,7 +72,7 @@ void requests_settle(const struct claims *claims, const struct outcome *outcome)
 /* Before MPI_Request_free. */
 void requests_forget(struct handles request);
 
-/* Before a communicator is freed: what persists of it has no class any more. */
+/* Before a communicator is freed: its persistent requests lose their class. */
 void requests_forget_comm(word comm);
 
 void requests_end_all(void);

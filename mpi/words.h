@@ -15,7 +15,7 @@
  *   (Apple's variant packs the stack: it is not supported.)
  *
  * Both leave the upper half of an int's word undefined. Passing the word on
- * preserves what the callee may look at; who reads an int must narrow it first.
+ * preserves all bits that the callee may use; readers of an int must narrow it first.
  */
 #ifndef WORDS_H
 #define WORDS_H

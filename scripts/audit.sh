@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Holds what is linked into Paceline against deny.toml. `make test` has a test for
+# Checks the crates that are linked into Paceline against deny.toml. `make test` has a test for
 # licences, sources and bans; this is cargo deny's own word, and the advisories, for which
 # it fetches their database (network). It takes minutes to build, once.
 set -euo pipefail

@@ -6,7 +6,7 @@
 # Into results/bench/: peers, control.txt, torch.txt, phases.txt, burst.txt, live-overhead.json, ns3,
 # simulator-speed.txt, transfer.txt, report, virtual/EXPERIMENT, virtual/small-bursts.csv and
 # kernels/SUITE.
-# What is to be kept goes to docs/results/EXPERIMENT by hand: results.json and table.txt.
+# Results to keep are copied to docs/results/EXPERIMENT by hand: results.json and table.txt.
 # Made to be left alone for hours on 2 cores.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"

@@ -19,7 +19,7 @@ run=("$paceline" lab run experiments/startup-pacing.toml --backend "$backend" --
 status=0
 if [ "$backend" = live ]; then
 	as_root "${run[@]}" || status=$?
-	# What root wrote belongs to whoever asked for it.
+	# Files that root wrote belong to the calling user.
 	[ ! -d "$out" ] || as_root chown -R "$(id -u):$(id -g)" "$out"
 else
 	"${run[@]}" || status=$?

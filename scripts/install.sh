@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Builds as whoever calls it, and installs below DESTDIR/PREFIX what scripts/stage.sh lists: the
-# binary with its man pages and completions, the phase library with its header and its Python
+# Builds as the calling user, and installs below DESTDIR/PREFIX the files that scripts/stage.sh
+# lists: the binary with its man pages and completions, the phase library with its header and its Python
 # module, the MPI shim, and the units of the agent and the gateway, which are neither enabled
 # nor started.
 set -euo pipefail
@@ -10,7 +10,7 @@ source scripts/stage.sh
 
 prefix=${PREFIX:-/usr/local}
 to=${DESTDIR:-}$prefix
-# BUILT: a directory with what is built already.
+# BUILT: a directory with the built programs.
 if [ -n "${BUILT:-}" ]; then paceline=$BUILT/paceline; else build; fi
 staged=$(mktemp -d)
 trap 'rm -rf "$staged"' EXIT

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Builds the Debian package, a tarball of the same files, where rpmbuild is installed an .rpm of
-# them, too, a wheel of the Python module with its library, and the list of what is linked in (SBOM, CycloneDX), into target/package or the directory given. The same source, compiler and
+# them, too, a wheel of the Python module with its library, and the list of linked components (SBOM, CycloneDX), into target/package or the directory given. The same source, compiler and
 # packages give the same bytes, wherever it is built.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -21,7 +21,7 @@ export LC_ALL=C TZ=UTC
 umask 022
 
 mkdir -p "$built"
-# BUILT: a directory with what is built already.
+# BUILT: a directory with the built programs.
 if [ -n "${BUILT:-}" ]; then
 	paceline=$BUILT/paceline
 else
@@ -82,7 +82,7 @@ level=${LEVEL:-6}
 # One thread: more cut the archive elsewhere, by the machine's number.
 dpkg-deb --root-owner-group -Zxz -z"$level" --threads-max=1 --build "$root" "$out/paceline_$version-1_$architecture.deb" >/dev/null
 
-# The same files for other systems, below a prefix of one's choice. `scripts/install.sh` puts
+# The same files for other systems, below any prefix. `scripts/install.sh` puts
 # the prefix into the units; here they have /usr.
 mv "$root/usr" "$work/$name"
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=posix \
@@ -112,7 +112,7 @@ if command -v rpmbuild >/dev/null; then
 	rm -r "$tree/usr/lib/python3"
 	mv "$tree/usr/share/zsh/vendor-completions/_paceline" "$tree/usr/share/zsh/site-functions/"
 	rmdir "$tree/usr/share/zsh/vendor-completions"
-	# There, rpm looks for what a library needs only if it may be executed.
+	# There, rpm finds the dependencies of a library only if it is executable.
 	chmod 755 "$tree"/usr/lib64/*.so "$tree"/usr/lib/paceline/*-*.so
 	install -m 644 LICENSE-APACHE LICENSE-MIT LICENSE-GPL-2.0 "$tree/usr/share/licenses/paceline/"
 	install -m 644 CHANGELOG.md "$tree/usr/share/doc/paceline/"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Prints the list of what is linked into the programs of Paceline (SBOM, CycloneDX 1.6), from
+"""Prints the list of components linked into the programs of Paceline (SBOM, CycloneDX 1.6), from
 cargo's own resolution of Cargo.lock. Its time is SOURCE_DATE_EPOCH, its number follows from its
 content: the same source gives the same bytes."""
 
@@ -51,7 +51,7 @@ def main():
             if key == "checksum":
                 lock[entry["name"], entry["version"]] = entry["checksum"]
 
-    # What tests alone need is in no program; what builds it may leave something in it.
+    # Dependencies of tests are in no program; build dependencies may leave code in it.
     todo = [package["id"] for package in metadata["packages"] if package["name"] in INSTALLED]
     linked = set()
     while todo:

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Installs what is missing of the tools to build Paceline and run its lab, on
-# Debian 12 and later and on Ubuntu 24.04; with the argument "package" those to package it,
-# too, with "test" those and those to test it, with "bench" also the peers that it is compared
-# with. Says what it installs
-# before it does.
+# Installs the missing tools to build Paceline and run its lab, on Debian 12 and later and on
+# Ubuntu 24.04; with the argument "package" also the tools to package it, with "test" in
+# addition the tools to test it, with "bench" also the peers that it is compared with. Prints
+# the list before it installs.
 # Exit status 2: something is missing that it cannot install.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -195,7 +194,7 @@ if [ "${1:-}" = test ]; then
 	fi
 fi
 
-# The list of what is linked in is written and checked by CycloneDX's own library.
+# CycloneDX's own library writes and checks the list of linked components.
 case ${1:-} in
 package | test)
 	cyclonedx=cyclonedx-python-lib

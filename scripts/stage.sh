@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Sourced: lays out what is installed, for `make install` and for packages alike.
+# Sourced: lays out the installed files, for `make install` and for packages.
 # shellcheck shell=bash disable=SC2154
 
 stage() { # directory, prefix: everything below the directory as it is below the prefix
 	local to=$1 prefix=$2 name zsh=site-functions
-	# Where Debian's zsh looks for what packages install.
+	# Where Debian's zsh looks for completions of packages.
 	[ "$prefix" != /usr ] || zsh=vendor-completions
 	local built
 	built=$(dirname "$paceline")

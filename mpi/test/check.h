@@ -47,7 +47,7 @@ static inline struct stub_counts check_since(void)
 	return since;
 }
 
-/* Prints where and what if the counts are others, and counts that as a failure. */
+/* Prints the place and the counts if they differ, and counts a failure. */
 static inline void check_counts(const char *file, int line, const char *what, int enters,
 				int begins, int ends, int news, int frees)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Every wrapped collective in its blocking, nonblocking and persistent form: what
- * the shim makes of it, and that it does what the library's own does.
+ * Every wrapped collective in its blocking, nonblocking and persistent form: its
+ * phase, and that it does the same as the library's own function.
  */
 #include <mpi.h>
 #ifdef OPEN_MPI

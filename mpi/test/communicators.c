@@ -145,7 +145,7 @@ static void more_than_there_are_classes(void)
 	MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
 	COUNTS("end of 1", 0, 0, 1, 0, 0);
 
-	/* All classes in use: what comes then runs without a phase. */
+	/* All classes in use: later operations run without a phase. */
 	for (i = 0; i < MANY; i++)
 		iallreduce(comms[i], &requests[i]);
 	CHECK(check_since().begins == CLASSES);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * An MPI library that does nothing: for what a real one cannot be made to do (fail
+ * An MPI library that does nothing: for cases that a real one cannot produce (fail
  * in MPI_Init, give a handle out again at once), and for the cost of the shim alone.
  */
 #ifndef FAKE_MPI_H

@@ -13,7 +13,7 @@ int main(void)
 	if (!maps)
 		return 1;
 	while (fgets(line, sizeof(line), maps)) {
-		copy = malloc(strlen(line) + 1); /* what AddressSanitizer replaces */
+		copy = malloc(strlen(line) + 1); /* a function that AddressSanitizer replaces */
 		loaded |= strstr(strcpy(copy, line), "libpaceline-mpi.so") != NULL;
 		free(copy);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* When the shim is on, and what it makes of calls that fail. */
+/* When the shim is on, and the phases of calls that fail. */
 #include <stdlib.h>
 
 #include "check.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Runs with what keeps the shim off: calls are passed on, and no more. */
+/* Runs with the shim disabled: calls are only passed on. */
 #include "check.h"
 #include "fake_mpi.h"
 

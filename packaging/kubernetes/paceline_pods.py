@@ -103,7 +103,7 @@ class Node:
                 self.done[uid] = (path, policies[str(path)], True)
 
     def settle(self, pods):
-        """Does what the pods ask for. Returns whether all of it is done."""
+        """Applies the policies that the pods request. Returns whether all were applied."""
         paths, complete = cgroups(self.arguments.cgroups), True
         asked = {uid: (name, policy) for uid, name, policy in pods}
         for uid in [uid for uid in self.done if uid not in paths]:
@@ -158,7 +158,7 @@ def main():
             complete = node.settle(pods_of(api, arguments.node, arguments.account))
             silent = False
         except (urllib.error.URLError, OSError, ValueError, KeyError) as error:
-            # Pods keep what they have.
+            # Pods keep their policies.
             if not silent:
                 log(f"cannot read the pods of {arguments.node} from {api}: {error}")
             silent = True

@@ -115,7 +115,7 @@ _state = _State()
 
 
 def _forget():
-    # As the library does: a child is a process of its own, in class 0.
+    # As the library does: a child is a new process, in class 0.
     global _state
     _state = _State()
 
@@ -179,7 +179,7 @@ def enter(class_id):
     number = _checked(class_id)
     _warn_if_in_vain()
     if _library is not None and _library.paceline_enter(number) == _EFULL:
-        # The library counts this enter all the same.
+        # The library counts this enter nevertheless.
         _library.paceline_leave()
         raise _full()
     thread = _state.thread
@@ -187,7 +187,7 @@ def enter(class_id):
 
 
 def leave():
-    """Leaves what the calling thread entered last.
+    """Leaves the phase that the calling thread entered last.
 
     Raises RuntimeError if it has entered nothing.
     """
@@ -218,7 +218,7 @@ def begin(class_id):
 
 
 def end(token):
-    """Ends what begin() began. Raises RuntimeError if that has ended, or never began."""
+    """Ends the phase that begin() began. Raises RuntimeError if it has ended, or never began."""
     with _state.lock:
         theirs = _state.begun.pop(token, None)
     if theirs is None:
@@ -228,7 +228,7 @@ def end(token):
 
 
 def class_new():
-    """A class of one's own, never 0, with nothing remembered: for libraries that must
+    """A new class, never 0, without learned state: for libraries that must
     not collide with the program's own numbers.
 
     Raises RuntimeError if all are given out.
@@ -250,7 +250,7 @@ def class_new():
 
 
 def class_free(class_id):
-    """Gives a class back: what was learned in it is forgotten.
+    """Frees a class and deletes its learned state.
 
     Raises ValueError for a class that class_new() did not give out.
     """

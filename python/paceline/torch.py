@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Phases of training with PyTorch: each kind of collective is a class of its own.
+"""Phases of training with PyTorch: each kind of collective has its own class.
 
     import paceline.torch
 
@@ -68,7 +68,7 @@ def classes():
 def _class(kind):
     global _process
     with _lock:
-        # A forked child has classes of its own.
+        # A forked child has its own classes.
         if _process != os.getpid():
             _classes.clear()
             _process = os.getpid()
@@ -125,7 +125,7 @@ def marked(hook, kind="all_reduce"):
 
 
 allreduce_hook = marked(default_hooks.allreduce_hook)
-"""What DDP does by itself, marked: for register_comm_hook(process_group or None, ...)."""
+"""DDP's default reduction, marked: for register_comm_hook(process_group or None, ...)."""
 
 
 def _marked_collective(function, kind):

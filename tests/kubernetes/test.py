@@ -175,7 +175,7 @@ def pods(paceline):
         check(Pods.asked[0] == (f"/api/v1/pods?fieldSelector=spec.nodeName%3D{NODE}", "Bearer secret"), Pods.asked[0])
         print("ok: pods have the policies that they ask for")
 
-        # It is killed, and its successor knows what it did.
+        # It is killed, and its successor finds the attached policies.
         first.kill()
         first.wait()
         asked = len(Pods.asked)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Agent, coordinator and gateway under a real Prometheus: what promtool says of their pages and
+"""Agent, coordinator and gateway under a real Prometheus: promtool's verdict on their pages and
 of the alert rules, whether Prometheus takes the pages, and whether each query of the dashboard
 and each alert's expression is answered by it. Needs root, and prometheus with promtool;
 argument: the paceline to test (default target/release/paceline)."""

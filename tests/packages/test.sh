@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # The Debian package: lintian; the same bytes when packed twice; the same files as `make
 # install`; installed, upgraded, removed and purged in a throw-away root. Needs root for the
-# last. Argument: directory with what is built (default target/release).
+# last. Argument: directory with the built programs (default target/release).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 built=$(realpath "${1:-target/release}")
@@ -17,7 +17,7 @@ fail() {
 
 echo "== packed twice, the same bytes"
 scripts/package.sh "$place/1" >/dev/null
-# The umask and the time zone of whoever packs are in no file.
+# The packager's umask and time zone do not affect any file.
 (umask 077 && TZ=Asia/Tokyo scripts/package.sh "$place/2" >/dev/null)
 (cd "$place/1" && sha256sum --check --quiet paceline-sha256sums)
 for file in "$place"/1/*; do
@@ -38,7 +38,7 @@ fi
 echo "== the .rpm"
 rpm=("$place"/1/*.rpm)
 if [ -e "${rpm[0]}" ]; then
-	# A root of its own, with a data base of its own.
+	# A separate root, with its own database.
 	database() { rpm --root "$place/rpm" "$@"; }
 	mkdir -p "$place/rpm"
 	database --initdb

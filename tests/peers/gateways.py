@@ -42,7 +42,7 @@ WANS = {
 }
 LONG_RESERVE = "19450kbit"
 
-# At the far host: counts what it reads, and tells on each line that it is given.
+# At the far host: counts the bytes that it reads, and prints the count for each input line.
 SINK = """
 import socket, sys, threading, time
 total = 0
@@ -164,7 +164,7 @@ def network(is_emulated):
 
 
 class Pair:
-    """A pair of gateways: what each end runs, and where the near host connects to."""
+    """A pair of gateways: the commands of both ends, and the address for the near host."""
 
     def __init__(self, near, far, to, congestion=None):
         self.commands = {"near": near, "far": far}

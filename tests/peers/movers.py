@@ -75,7 +75,7 @@ path = {sink}
 read only = no
 """
 
-# Run at the far host, and at the near one: what connections of both families have.
+# Runs at the far host, and at the near one: the settings of connections of both families.
 LISTENS = """
 import socket, sys
 listener = socket.create_server(("::", 7999), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -140,7 +140,7 @@ class Lab:
         sys.exit(f"nobody listens at {host}:{port}: see the logs of the servers")
 
     def congestion(self, name):
-        """Sets it at both hosts, and reads back what connections get: IPv4, IPv6."""
+        """Sets it at both hosts, and reads back the settings of connections: IPv4, IPv6."""
         for number, host in enumerate(("near0", "far0"), 1):
             # By routes: a namespace may not have every algorithm as its default (EPERM).
             for family, gateway in (("-4", f"10.{number}.0.254"), ("-6", f"fd00:9a:{number}::fe")):
@@ -159,7 +159,7 @@ class Lab:
         return found
 
     def connections(self):
-        """Family and congestion control of what sends much at the near host."""
+        """Family and congestion control of the connections that send much at the near host."""
         lines = self.run("near0", ["ss", "-tinHO", "state", "established"]).splitlines()
         found = set()
         for line in lines:
@@ -254,7 +254,7 @@ def serve(lab, paceline, place, sink):
 
 
 def measure(lab, host, command, sink, wanted):
-    """Seconds of the whole command, and what its connections were."""
+    """Seconds of the whole command, and the kind of its connections."""
     for path in sink.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     seen = set()

@@ -19,11 +19,11 @@ ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 3
 
 
 def timed(command):
-    """CPU seconds of a command, and what it printed."""
+    """CPU seconds of a command, and its output."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     out, err = process.stdout.read(), process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
-    # A claim that fails is none of this benchmark's business: exit status 1.
+    # This benchmark ignores failed claims: exit status 1.
     if os.waitstatus_to_exitcode(status) not in (0, 1):
         sys.exit(f"{command[0]} failed: {err}")
     return usage.ru_utime + usage.ru_stime, out, err

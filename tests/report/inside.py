@@ -36,7 +36,7 @@ def word(value, size=4):
 
 
 class Trials:
-    """The kernel side's counts of one job's bursts, by what was done with them."""
+    """The kernel side's counts of one job's bursts, by their treatment."""
 
     def __init__(self, job):
         descriptor = self.find()
@@ -75,7 +75,7 @@ class Trials:
             os.close(descriptor)
 
     def now(self):
-        """(bursts, sum of durations in us) of those under the policy, and of those held out."""
+        """(bursts, sum of durations in us) of bursts under the policy, and of held-out ones."""
         arms = []
         for lookups in self.lookups:
             bursts = sum_us = 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Whether `paceline report` is right: what it estimates from held-out bursts, against the
+"""Whether `paceline report` is right: its estimates from held-out bursts, against the
 difference between separate runs, in virtual labs drawn at random.
 
     tests/report/labs.py --paceline target/release/paceline --labs 20 --seed 1 --out DIR

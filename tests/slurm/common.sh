@@ -6,7 +6,7 @@
 place=$(mktemp --directory /tmp/paceline-slurm.XXXXXX)
 chmod 755 "$place"
 cp "$PACELINE_SLURM_TEST" "$place/paceline"
-# Where there is no compiler, the plugin comes with the test.
+# Without a compiler, the test brings a built plugin.
 if [ -n "${PACELINE_SLURM_PLUGIN:-}" ]; then
 	cp "$PACELINE_SLURM_PLUGIN" "$place/paceline_spank.so"
 else

@@ -27,7 +27,7 @@ switch_buffer = "256KiB"
 TOPOLOGY
 lab=slurm-nodes-$$
 "$paceline" lab up slurm-nodes.toml --name "$lab" >lab.log 2>&1 || fail "$(cat lab.log)"
-# Without a function: of what goes on in the background $! is then the process itself.
+# Not in a function, so that $! is the background process itself.
 exec_on=("$paceline" lab exec --lab "$lab")
 on() { "${exec_on[@]}" "$@"; } # node, command...
 cat >server.py <<'SERVER'

@@ -131,7 +131,7 @@ as_user srun --chdir=/ -n 128 --overcommit "${run[@]}" true || fail "128 ranks"
 echo "the agent's CPU time for 128 ranks, start and end: $(($(cpu "$agent") - before)) ms"
 until_true "no job" no_jobs
 until_true "no step" no_steps
-# What the last step left in the kernel, if anything, is seen from outside.
+# Leftovers of the last step in the kernel are visible from outside.
 jobs | python3 -c '
 import json, sys
 assert not json.load(sys.stdin)["congestion_controls"]' || fail "a congestion control stays"

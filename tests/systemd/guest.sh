@@ -117,7 +117,7 @@ rm /etc/default/paceline-agent
 systemctl restart paceline-agent.service
 echo "ok: metrics by the unit, and records of ended jobs after restarts"
 
-# ---- what the administrator may do, beside it
+# ---- changes by the administrator
 paceline doctor >/run/doctor || fail "doctor: $(cat /run/doctor)"
 systemctl stop paceline-agent.socket
 [ ! -e /run/paceline/jobs.sock ] || fail "the socket unit leaves its sockets"

@@ -44,7 +44,7 @@ exec switch_root /new /lib/systemd/systemd
 
 
 def closure(packages):
-    """The packages and all that they depend on, of what is installed."""
+    """The packages and all their installed dependencies."""
     depends = {}
     provides = {}
     fields = "${Package}\\t${Provides}\\t${Pre-Depends}, ${Depends}\\n"

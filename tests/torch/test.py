@@ -27,7 +27,7 @@ def ip(*words):
 def wheel(python, library, place):
     """Installs the wheel, which it builds, below `place`."""
     source = os.path.join(place, "source")
-    # Nothing of the build stays in the repository.
+    # No file of the build is left in the repository.
     subprocess.run(["cp", "-r", os.path.join(ROOT, "python"), source], check=True)
     environment = dict(os.environ, PACELINE_WHEEL_LIBRARY=library)
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# Longer than anything takes on a busy machine: what is not gone by then is left.
+# Longer than any cleanup takes on a busy machine: anything still there then is a leftover.
 PATIENCE_S = 60
 # In the environment of all that is started from here: other commands of Paceline on this
 # host, which come and go, are not counted.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Kills Paceline's processes at random moments, and looks what is left.
+"""Kills Paceline's processes at random moments, and looks for leftovers.
 
 Each round starts one of them, kills it with SIGKILL at a moment between its beginning
 and half as much again as it takes to be up, gives the next command its chance, and
@@ -55,7 +55,7 @@ def until_up(process):
 
 
 class Victim:
-    """One kind of process. `begin` returns what is killed, `up` waits until it is up, and
+    """One kind of process. `begin` returns the process to kill, `up` waits until it is up, and
     `after` is the next command, which must leave nothing."""
 
     def __init__(self, scene):
@@ -226,7 +226,7 @@ class Coordinator(Victim):
         )
 
     def after(self):
-        # What was not killed goes on: the other is started again, and they meet.
+        # The surviving side continues: the other is started again, and they connect.
         if self.processes[0].poll() is not None:
             self.processes[0] = self.scene.start("coordinate", "serve", "--listen", self.socket)
         if self.processes[1].poll() is not None:
@@ -263,7 +263,7 @@ def main():
         if Run(scene).jobs():
             print("kills.py: jobs of Paceline run on this host: end them first", file=sys.stderr)
             return 2
-        # What an earlier job left to the kernel to free is none of ours.
+        # Resources of an earlier job that the kernel still frees do not count.
         wait_until("the kernel frees what earlier jobs had", lambda: not Host.now().maps)
         before = Host.now()
         victims = [kind(scene) for kind in VICTIMS if options.only in (None, kind.name)]

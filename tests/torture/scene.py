@@ -32,7 +32,7 @@ while True:
 
 
 class Scene:
-    """What stays up for all rounds: two namespaces, a server, a directory."""
+    """The parts that stay up for all rounds: two namespaces, a server, a directory."""
 
     def __init__(self, paceline):
         self.tag = f"pltorture{os.getpid()}"

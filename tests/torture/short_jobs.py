@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs thousands of short jobs, and looks whether anything grows with their number.
+"""Runs thousands of short jobs, and checks that nothing grows with their number.
 
 Each job makes one connection to another host, sends a line and ends. Half of them are
 root's, half a user's by the agent; one job goes on all the time, so that the kernel side

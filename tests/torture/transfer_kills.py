@@ -97,7 +97,7 @@ class Scene:
 
 
 def data_of(path):
-    """Bytes of a file that were written: what is only allocated is a hole, too."""
+    """Bytes of a file that were written: allocated, unwritten blocks are holes, too."""
     data = at = 0
     try:
         with open(path, "rb") as file:
@@ -142,7 +142,7 @@ def process_of(head, name):
 
 
 def one(scene, name, moment):
-    """One kill: whether it hit, what is wrong, and bytes written before and sent again."""
+    """One kill: whether it hit, the errors, and bytes written before and sent again."""
     shutil.rmtree(scene.sink, ignore_errors=True)
     running = scene.start()
     time.sleep(moment)
