@@ -101,6 +101,7 @@ static __always_inline void pl_learn_burst(struct pl_start *s, struct pl_path *p
 	burst = tcp->delivered_segs - s->delivered0;
 	s->burst_segs = burst;
 	s->packet_segs = pl_packet_most(path, tcp);
+	s->capped = s->packet_segs || pl_is_short_alone(path);
 	s->held_segs = 0;
 	s->queueing = 1;
 	/* inflight_hi was in use without loss: a segment more. */
@@ -158,7 +159,7 @@ static __always_inline __u64 pl_aim_at_rate(struct pl_start *s, struct pl_path *
 	/* The initial window fills the path: no start, but many hosts may overflow a queue together. */
 	s->learning = 1;
 	if (rate && path->active <= 1 && path->expected <= 1)
-		s->held_segs = pl_less(pl_more(path->inflight_hi, 2 * PL_LEAD_SEGS) & pl_mask(path->inflight_hi), 255);
+		s->held_segs = pl_less(pl_more(path->inflight_hi, PL_LEAD_SEGS) & pl_mask(path->inflight_hi), 255);
 	s->turn_wants = pl_turn_wants(s, path, policy, tcp);
 	s->gap_us = s->turn_wants ? (__u32)pl_aged(path->gap_us, quiet_us, policy) : 0;
 	if (!s->turn_wants && pl_incast_begin(s, path, policy, tcp, quiet_us))

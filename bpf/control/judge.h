@@ -203,8 +203,9 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		else if (s->drained && s->probing && t.acked_us < t.sent_us - t.sent_us / 128)
 			rate += rate / 64;
 		else if (s->drained && pl_cautious(path, tcp->mss))
-			/* By additive increase: all connections add at once. */
-			rate += s->packet_segs && queued <= room / 4 ? rate / 16 : pl_rate(1, tcp->mss, path->min_rtt_us);
+			/* By additive increase: all connections add at once. Not where the path stretched the train. */
+			rate += measured && t.acked_us > t.sent_us + slack_us ? 0 :
+				s->packet_segs && queued <= room / 4 ? rate / 16 : pl_rate(1, tcp->mss, path->min_rtt_us);
 		else if (s->slow && queued * PL_EMPTY <= room)
 			/* Too slow for a probe: half the growth of slow start. */
 			rate += rate / 2;

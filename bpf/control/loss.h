@@ -45,13 +45,17 @@ static __always_inline void pl_become_trusted(struct pl_path *path)
 static __always_inline void pl_see_overflow(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u32 waited_us = pl_more(s->most_rtt_us, path->min_rtt_us) - path->min_rtt_us;
-	__u32 room = pl_bdp_segs(path->rate_bps, waited_us, tcp->mss) / 3;
+	__u32 queue = pl_bdp_segs(path->rate_bps, waited_us, tcp->mss), room = pl_more(queue / 3, PL_ROOM_LEAST_SEGS);
 
-	if (room < PL_ROOM_LEAST_SEGS)
-		room = PL_ROOM_LEAST_SEGS;
 	if (PL_ROOM_SHARE * room < pl_bdp_segs(path->rate_bps, path->min_rtt_us, tcp->mss))
 		room = 0;
 	path->room_segs = room < PL_QUEUE_SEGS || 8 * room < 5 * pl_device_packet(path, tcp) ? room : 0;
+	/* What the path and the queue hold is the first estimate of inflight_hi. */
+	if (!path->inflight_hi && pl_is_short_alone(path) && queue > PL_LEAD_SEGS) {
+		__u32 held = pl_bdp_segs(path->rate_bps, path->min_rtt_us + waited_us, tcp->mss);
+
+		path->inflight_hi = held - held / 16;
+	}
 }
 
 /* Whether a burst has lost more of `sent` segments than random loss explains: the loss threshold of BBRv3. */
@@ -116,8 +120,15 @@ static __always_inline __u32 pl_ssthresh_after_loss(struct pl_start *s, struct p
 
 		path->inflight_hi = held - held / 16;
 	}
-	if (s->learning || (s->state != PL_START_MEASURED && !(s->state == PL_START_BASE && s->rounds)))
+	if (s->learning || (s->state != PL_START_MEASURED && s->state != PL_START_BASE))
 		return base;
+	if (s->state == PL_START_BASE && !s->rounds) {
+		/* The base's growth overflowed the queue: the next burst knows how long it is. */
+		s->most_rtt_us = tcp->rtt_us;
+		if (path->active <= 1)
+			pl_see_overflow(s, path, tcp);
+		return base;
+	}
 	pl_see_overflow(s, path, tcp);
 	if (s->state == PL_START_MEASURED) {
 		/*
@@ -130,10 +141,10 @@ static __always_inline __u32 pl_ssthresh_after_loss(struct pl_start *s, struct p
 	}
 	/*
 	 * A connection alone at a short queue: the window that overflowed it bounds inflight_hi, as in
-	 * BBRv3. A loss below inflight_hi is due to cross traffic, and the base responds.
+	 * BBRv3. A loss below 7/8 of inflight_hi is due to cross traffic, and the base responds.
 	 */
-	if (s->state == PL_START_BASE && s->packet_segs && path->active <= 1) {
-		if (tcp->cwnd <= path->inflight_hi)
+	if (s->state == PL_START_BASE && s->capped && path->active <= 1) {
+		if (tcp->cwnd < path->inflight_hi - path->inflight_hi / 8)
 			return base;
 		path->inflight_hi = tcp->cwnd - tcp->cwnd / 16 - 1;
 		return path->inflight_hi;

@@ -163,6 +163,7 @@ struct pl_start {
 	__u8 queueing; /* 1: the last RTT sample is half as long again as the burst's minimum, or there is none yet */
 	__u8 held_segs; /* largest cwnd on a path that the initial window fills; 0: no limit */
 	__u8 packet_segs; /* longest TSO packet without pacing; 0: no limit */
+	__u8 capped; /* 1: into a short queue, and so the law bounds the base's growth */
 	__u8 turn_first; /* 1: the connection's first message, with a reduced initial window */
 	__u8 turn_held; /* 1: its message has a turn */
 	__u8 turn_wants; /* 1: its message waits for a turn on a path with losses */
@@ -374,6 +375,12 @@ static __always_inline __u32 pl_whole_start(__u32 mss)
 static __always_inline __u32 pl_packet_most(const struct pl_path *path, const struct pl_tcp *tcp)
 {
 	return tcp->device_segs > 1 && path->min_rtt_us >= PL_SHORTENED_US ? path->room_segs / 2 : 0;
+}
+
+/* A connection alone on a path with a short queue. 1 or 0. */
+static __always_inline __u32 pl_is_short_alone(const struct pl_path *path)
+{
+	return pl_mask(path->room_segs) & ~pl_mask(path->active >> 1) & ~pl_mask(path->expected >> 1) & 1;
 }
 
 /* Longest TSO packet, segments, where the law keeps packets short: a short RTT adds to it (tcp_tso_autosize). */

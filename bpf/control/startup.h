@@ -70,13 +70,16 @@ static __always_inline int pl_is_short_of_room(const struct pl_start *s, const s
 
 /*
  * inflight_hi: the largest window of a connection alone where a short queue overflowed (loss.h). A queue
- * does not overflow below the BDP: a smaller limit belongs to the time when the path was slower.
+ * does not overflow below the BDP: a smaller limit belongs to the time when the path was slower. Beyond the BDP a
+ * TSO packet needs room in the window, which the stack fills with at most a third of the window
+ * (tcp_tso_win_divisor): without it the path idles before each packet.
  */
 static __always_inline __u32 pl_inflight_hi(const struct pl_path *path, const struct pl_tcp *tcp)
 {
 	__u32 least = pl_bdp_segs(path->rate_bps, path->min_rtt_us, tcp->mss), hi = path->inflight_hi;
 
-	return hi | ~pl_mask(pl_more(hi, least) - least) | pl_mask(path->active >> 1);
+	return pl_more(hi, least + pl_less(tcp->gso_segs, least / 2)) | ~pl_mask(pl_more(hi, least) - least) |
+	       pl_mask(path->active >> 1);
 }
 
 /* Growth per round trip where a queue is short: slow start sends two segments for each delivered one. */
@@ -91,14 +94,15 @@ static __always_inline void pl_lead_window(const struct pl_start *s, const struc
 {
 	__u32 share = pl_share_window(path, tcp);
 	__u32 most = pl_amount(PL_WARY_GROWTH_SEGS, tcp->mss) / pl_active(path);
-	__u32 more = tcp->cwnd / PL_STEP, shorter = pl_mask(s->packet_segs);
+	__u32 more = tcp->cwnd / PL_STEP;
 
 	if (more > most)
 		more = most;
 	/* The cross traffic of the rate sample may be gone. */
 	if (path->wary && share < tcp->cwnd + more && !pl_is_short_of_room(s, path, tcp))
 		share = tcp->cwnd + more;
-	share = pl_less(share, pl_less(tcp->cwnd + pl_window_step(path, tcp->cwnd), pl_inflight_hi(path, tcp)) | ~shorter);
+	share = pl_less(share, (tcp->cwnd + pl_window_step(path, tcp->cwnd)) | ~pl_mask(s->packet_segs));
+	share = pl_less(share, pl_inflight_hi(path, tcp) | ~pl_mask(s->capped));
 	if (share > tcp->cwnd)
 		orders->ssthresh = share;
 }
@@ -130,19 +134,26 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 {
 	__u32 segs = path->acked_segs - s->round_segs;
 	__u32 active = pl_active(path);
+	int holds;
 
 	pl_note_rtt(s, tcp->rtt_us);
 	if (!tcp->unsent)
 		s->waited = 1;
 	if ((__s32)(tcp->una - s->round_end) < 0)
 		return;
-	s->rounds--;
+	/*
+	 * Alone at a short queue that it fills, only round trips with losses count: the base would grow until the
+	 * queue overflows. With many losses other flows share it, and the base competes as it does elsewhere.
+	 */
+	holds = s->capped && pl_is_short_alone(path) &&
+		pl_queued(path, path->rate_bps, tcp, s->most_rtt_us) >= pl_room(path, tcp->mss);
+	s->rounds -= !holds | tcp->recovering;
 	if (pl_lost_much(tcp->retransmitted_segs - s->retransmitted0, tcp->sent_segs - s->sent0))
 		s->overflowed = 1;
 	if (tcp->recovering && s->overflowed) {
 		/* The path is full, and the base recovers by itself; on a wary path that is too slow. */
 		pl_take_sample(s, path, path->rate_bps - path->rate_bps / 32, tcp->mss, 1);
-		if (!path->wary)
+		if (!path->wary && !holds)
 			s->rounds = 0;
 		pl_begin_round(s, path, tcp);
 		return;
@@ -276,7 +287,7 @@ static __always_inline void pl_pace_window(struct pl_start *s, const struct pl_p
 			window = fair;
 	}
 	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
-	orders->cwnd = pl_less(orders->cwnd, pl_inflight_hi(path, tcp) | ~pl_mask(s->packet_segs));
+	orders->cwnd = pl_less(orders->cwnd, pl_inflight_hi(path, tcp) | ~pl_mask(s->capped));
 	/* A slow path may become faster: the base's slow start finds out. */
 	if (!s->slow || path->wary)
 		orders->ssthresh = orders->cwnd;
@@ -381,7 +392,7 @@ static __always_inline __u32 pl_led_window(const struct pl_start *s, __u32 cwnd,
 	/* Without a queue of its own the limit is too small: the path has become faster, or longer. */
 	if (s->held_segs && cwnd > s->held_segs && s->queueing)
 		return s->held_segs;
-	return s->packet_segs && s->rounds && s->state == PL_START_BASE && cwnd > ssthresh ? ssthresh : cwnd;
+	return s->capped && s->rounds && s->state == PL_START_BASE && cwnd > ssthresh ? ssthresh : cwnd;
 }
 
 /* A connection without unsent data, or with a closed receive window, leaves its share. */

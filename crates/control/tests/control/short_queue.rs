@@ -221,6 +221,42 @@ fn on_a_path_of_few_segments_only_the_first_bursts_overflow_the_queue() {
     }
 }
 
+/// On a longer path, too, the base's window grew in each long burst until the queue overflowed.
+#[test]
+fn alone_at_a_short_queue_only_the_first_bursts_overflow_it() {
+    for (rate, rtt_us, buffer) in [
+        (32, 6_560, 22_800),
+        (40, 4_610, 22_800),
+        (56, 4_830, 22_800),
+        (40, 4_840, 64_000),
+    ] {
+        let link = Link::new(mbit(rate) * 96 / 100, rtt_us * 1000, buffer);
+        let mut world = World::new(link, delivery_rate(), 1);
+        let bursts: Vec<_> = (0..8).map(|_| world.burst(2072, SECOND)).collect();
+        let name = format!("{rate} Mbit/s, {rtt_us} us: {bursts:?}");
+        assert!(bursts[0].drops > 0, "{name}");
+        for burst in &bursts[2..] {
+            assert!(burst.drops == 0 && burst.permille() <= 1010, "{name}");
+        }
+    }
+}
+
+/// The bound of such a window is no bound of a path that carries ten times as much.
+#[test]
+fn an_overflowed_queue_does_not_limit_a_path_that_became_faster() {
+    let link = Link::new(mbit(38), 4_610_000, 22_800);
+    let mut world = World::new(link, delivery_rate(), 1);
+    for _ in 0..4 {
+        world.burst(2072, SECOND);
+    }
+    assert!(world.path.inflight_hi != 0);
+    world.link.rate = mbit(380);
+    world.link.buffer = 228_000;
+    let bursts: Vec<_> = (0..4).map(|_| world.burst(8000, SECOND)).collect();
+    assert!(bursts[0].permille() <= 2300, "{bursts:?}");
+    assert!(bursts[3].permille() <= 1050, "{bursts:?}");
+}
+
 /// Such a path carries ten times as much from one burst to the next.
 #[test]
 fn a_learned_queue_does_not_limit_a_path_that_became_faster() {
