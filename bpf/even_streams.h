@@ -26,7 +26,7 @@ static __noinline int share_evenly(struct sock *sk, struct pl_connection *conn)
 	bpf_spin_lock(&slot->lock);
 	pl_even_before_send(&conn->even, &slot->path, &tcp, &orders);
 	bpf_spin_unlock(&slot->lock);
-	obey(sk, conn, &orders);
+	apply_orders(sk, conn, &orders);
 	return 0;
 }
 

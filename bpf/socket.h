@@ -79,7 +79,7 @@ static __always_inline void see(const struct sock *sk, const struct pl_connectio
 	tcp->repairing = is_repairing(tp, conn);
 }
 
-static __always_inline void obey(struct sock *sk, struct pl_connection *conn, const struct pl_orders *orders)
+static __always_inline void apply_orders(struct sock *sk, struct pl_connection *conn, const struct pl_orders *orders)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 

@@ -104,7 +104,7 @@ static __noinline int follow_phase(struct sock *sk, struct pl_connection *conn)
 		bpf_spin_unlock(&slot->lock);
 	}
 	forget_how(&orders, sizeof(orders));
-	obey(sk, conn, &orders);
+	apply_orders(sk, conn, &orders);
 	return orders.settled;
 }
 
@@ -143,7 +143,7 @@ static __always_inline int start_before_send(struct sock *sk, struct pl_connecti
 			bpf_spin_unlock(&turn->lock);
 		}
 	}
-	obey(sk, conn, &orders);
+	apply_orders(sk, conn, &orders);
 	/* A message whose turn has come is not paced any more. */
 	if (conn->stopping)
 		stop_pacing(sk, conn);
@@ -366,7 +366,7 @@ static __always_inline int start_after_ack(struct sock *sk, struct pl_connection
 			forget_how(&orders, sizeof(orders));
 		}
 	}
-	obey(sk, conn, &orders);
+	apply_orders(sk, conn, &orders);
 	return orders.settled;
 }
 

@@ -206,7 +206,7 @@ impl Sender {
         }
     }
 
-    /// As `obey()` of the kernel side.
+    /// As `apply_orders()` of the kernel side.
     fn apply(&mut self, orders: &pl_orders) {
         if orders.cwnd != 0 {
             self.cwnd = orders.cwnd;

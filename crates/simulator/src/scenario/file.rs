@@ -162,7 +162,7 @@ pub struct SenderTable {
     /// Segments by which the window is inflated as recovery begins.
     #[schemars(range(max = 3))]
     pub inflation: Option<u32>,
-    /// The window after recovery is the data in flight, not ssthresh.
+    /// The window after recovery is at most the data in flight and a segment (RFC 6582, option 1), not ssthresh.
     pub exit_to_flight: Option<bool>,
     /// Limited transmit (RFC 3042).
     pub limited_transmit: Option<bool>,
