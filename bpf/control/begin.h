@@ -104,8 +104,9 @@ static __always_inline void pl_learn_burst(struct pl_start *s, struct pl_path *p
 	s->capped = s->packet_segs || pl_is_short_alone(path);
 	s->held_segs = 0;
 	s->queueing = 1;
-	/* inflight_hi was in use without loss: a segment more. */
-	if (path->inflight_hi && s->round_cwnd >= path->inflight_hi && tcp->retransmitted_segs == s->retransmitted0)
+	/* inflight_hi was in use without loss: a segment more, in one burst of several, drawn by their counter. */
+	if (path->inflight_hi && s->round_cwnd >= path->inflight_hi && tcp->retransmitted_segs == s->retransmitted0 &&
+	    ((tcp->sent_segs * PL_GOLDEN_RATIO) >> 16) % PL_SHORT_STARTS == 0)
 		path->inflight_hi++;
 	if (burst > PL_LEAD_SEGS) {
 		path->burst_segs -= path->burst_segs / 8;

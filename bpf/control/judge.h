@@ -9,6 +9,8 @@
 #include "loss.h"
 #include "path.h"
 
+#define PL_SHORT_STARTS 4 /* starts into a short queue for one segment more of rate or inflight_hi: one segment too many is a loss in each burst */
+
 /*
  * The first segment of a burst on a quiet path has waited behind more than a start leaves queued: a
  * standing queue of other flows.
@@ -115,6 +117,12 @@ struct pl_train {
 	__u64 sent_us, acked_us, arrived_bps;
 };
 
+/* The path did not stretch a measured train by more than jitter and a delayed ACK of two segments. */
+static __always_inline int pl_arrived_as_sent(const struct pl_train *t)
+{
+	return t->acked_us <= t->sent_us + t->sent_us / 32 + 2 * t->sent_us / t->sent;
+}
+
 /* The rate of a path that stretched the train, in bytes per second; 0 if the stretch is no sample of it. */
 static __always_inline __u64 pl_stretched(const struct pl_start *s, const struct pl_path *path,
 					  const struct pl_tcp *tcp, const struct pl_train *t, int lossy)
@@ -141,6 +149,41 @@ static __always_inline __u64 pl_stretched(const struct pl_start *s, const struct
 	return lossy ? given : pl_not_below_arrived(path, given, rate, tcp->mss);
 }
 
+/*
+ * Growth of the rate where the queue of lead and probe has drained before the train's end. A train that arrived faster
+ * than it left shows no more than that. But if nothing is queued, and the probe was slower than the train, then the
+ * application held the probe up, and nothing shows how much faster the path is. The round trips of a longer burst find
+ * out; if bursts fit into one, the growth doubles with each such start in a row, of which `row` came before this one.
+ */
+static __always_inline __u64 pl_drained_growth(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
+					       const struct pl_train *t, int empty, __u32 row)
+{
+	if (empty && s->probe_bps && s->probe_bps < s->rate_bps &&
+	    path->burst_segs <= pl_bdp_segs(s->rate_bps, path->min_rtt_us, tcp->mss)) {
+		s->found_empty = row + 1;
+		return s->rate_bps >> (5 - row);
+	}
+	return t->acked_us < t->sent_us - t->sent_us / 128 ? s->rate_bps / 64 : 0;
+}
+
+/*
+ * Growth of the rate on a cautious path after a train without loss and without a queue: a segment per RTT, because
+ * all connections add at once. Not where the path stretched the train. A connection alone at a short queue finds a
+ * faster path by its empty queue, and near the path's rate it grows slowly.
+ */
+static __always_inline __u64 pl_additive_growth(const struct pl_start *s, const struct pl_path *path,
+						const struct pl_tcp *tcp, const struct pl_train *t, int measured,
+						int empty)
+{
+	__u64 segment = pl_rate(1, tcp->mss, path->min_rtt_us);
+
+	if (measured && !pl_arrived_as_sent(t))
+		return 0;
+	if (!s->packet_segs)
+		return segment;
+	return empty ? s->rate_bps / 16 : segment / PL_SHORT_STARTS;
+}
+
 /* The rate sample of the train, once. */
 static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp)
 {
@@ -154,6 +197,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u32 room = pl_own_queue(path, rate, tcp);
 	__u32 least_segs = pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss);
 	__u32 queued;
+	__u32 row = pl_less(s->found_empty, 2);
 	int measured, lossy = s->overflowed;
 
 	if (s->rated || !s->train_acked_us || !path->rate_bps)
@@ -163,6 +207,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	if (!measured && pl_sharers(s) == 1 && !s->slow)
 		return;
 	s->rated = 1;
+	s->found_empty = 0;
 	/* An ACK of one segment may be a delayed one, 40 ms late. */
 	if (t.acked - s->train_took_segs == 1 && s->train_took_us) {
 		t.acked = s->train_took_segs;
@@ -177,8 +222,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		t.sent_us = t.sent_us * t.acked / t.sent;
 	t.arrived_bps = pl_rate(t.acked, tcp->mss, t.acked_us);
 	if (measured && !lossy)
-		pl_see_longer_path(s, path, tcp, t.acked_us <= t.sent_us + t.sent_us / 32 + 2 * t.sent_us / t.sent ||
-				   t.arrived_bps >= rate - rate / 8 ||
+		pl_see_longer_path(s, path, tcp, pl_arrived_as_sent(&t) || t.arrived_bps >= rate - rate / 8 ||
 				   (s->train_rtt_us && s->train_rtt_us <= s->min_rtt_us + t.sent_us / 16));
 	/* The queue of lead and probe has drained before the train's end. */
 	queued = s->train_rtt_us ? pl_queued(path, path->rate_bps, tcp, s->train_rtt_us) : room + 1;
@@ -200,12 +244,10 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 
 		if (probe > rate + (rate >> 4))
 			rate = probe < 2 * rate ? probe : 2 * rate;
-		else if (s->drained && s->probing && t.acked_us < t.sent_us - t.sent_us / 128)
-			rate += rate / 64;
+		else if (s->drained && s->probing)
+			rate += pl_drained_growth(s, path, tcp, &t, queued * PL_EMPTY <= room, row);
 		else if (s->drained && pl_cautious(path, tcp->mss))
-			/* By additive increase: all connections add at once. Not where the path stretched the train. */
-			rate += measured && t.acked_us > t.sent_us + slack_us ? 0 :
-				s->packet_segs && queued <= room / 4 ? rate / 16 : pl_rate(1, tcp->mss, path->min_rtt_us);
+			rate += pl_additive_growth(s, path, tcp, &t, measured, queued <= room / 4);
 		else if (s->slow && queued * PL_EMPTY <= room)
 			/* Too slow for a probe: half the growth of slow start. */
 			rate += rate / 2;

@@ -153,8 +153,7 @@ struct pl_start {
 	__u8 led; /* 1: this start went beyond the initial window */
 	__u8 learning; /* 1: the path was not known when the burst began */
 	__u8 leading; /* 1: this start has a lead, whose last ACK has not come */
-	__u8 probing; /* 1: and a probe */
-	__u8 slow; /* 1: and no probe, because a round trip is too short for one */
+	__u8 probing, slow; /* 1: and a probe; 1: and none, because a round trip is too short for one */
 	__u8 rated; /* 1: this train's stretch has been judged */
 	__u8 drained; /* 1: and the queue was nearly empty at its end */
 	__u8 rounds; /* round trips in which the law still leads cwnd */
@@ -174,6 +173,7 @@ struct pl_start {
 	__u8 gapped; /* 1: its segments are spaced by gaps */
 	__u8 spread_segs; /* of the message that is being spread (incast.h); 0: none */
 	__u8 overflowed; /* 1: a loss of this burst was no random one */
+	__u8 found_empty; /* starts in a row that found an empty queue and a rate that may be too low */
 	__u8 refilling; /* 1: the data that follows a pause of the application in this burst is paced (refill.h) */
 };
 

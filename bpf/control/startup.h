@@ -147,7 +147,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 	 */
 	holds = s->capped && pl_is_short_alone(path) &&
 		pl_queued(path, path->rate_bps, tcp, s->most_rtt_us) >= pl_room(path, tcp->mss);
-	s->rounds -= !holds | tcp->recovering;
+	s->rounds -= (!holds) | tcp->recovering;
 	if (pl_lost_much(tcp->retransmitted_segs - s->retransmitted0, tcp->sent_segs - s->sent0))
 		s->overflowed = 1;
 	if (tcp->recovering && s->overflowed) {
@@ -193,7 +193,8 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
  * segment in flight, or if that is a third of the window, and otherwise defers until the first ACK
  * (tcp_tso_should_defer). So later packets are half of the inflight, as long as the queue holds
  * the part of it that can wait; at a long RTT, where a full packet is a small part of the
- * window, they are full packets.
+ * window, they are full packets. In a start too short for a probe, before the queue is known, they are
+ * half of the inflight: a full packet can be the rest of a message, and its loss is repaired by a timer.
  */
 static __always_inline __u32 pl_packet_end(const struct pl_start *s, const struct pl_path *path,
 					   const struct pl_tcp *tcp, __u32 window)
@@ -202,7 +203,7 @@ static __always_inline __u32 pl_packet_end(const struct pl_start *s, const struc
 
 	if (path->min_rtt_us >= PL_NEAR_US && tcp->packets_out >= window / 2)
 		return window;
-	if (s->packet_segs && half > packet && half <= PL_PASSES * packet)
+	if (!packet || (s->packet_segs && half > packet && half <= PL_PASSES * packet))
 		packet = half;
 	return window < tcp->packets_out + packet ? window : tcp->packets_out + packet;
 }
@@ -291,7 +292,7 @@ static __always_inline void pl_pace_window(struct pl_start *s, const struct pl_p
 	/* A slow path may become faster: the base's slow start finds out. */
 	if (!s->slow || path->wary)
 		orders->ssthresh = orders->cwnd;
-	if (s->packet_segs || (path->room_segs && path->min_rtt_us < PL_SHORTENED_US))
+	if (s->packet_segs || (path->room_segs ? path->min_rtt_us < PL_SHORTENED_US : s->slow))
 		orders->cwnd = pl_packet_end(s, path, tcp, orders->cwnd);
 	/*
 	 * Connections that start at once would go on in step, and a packet of each would meet in the queue. So

@@ -135,6 +135,72 @@ fn with_tso_the_window_has_room_for_a_packet_that_waits() {
     }
 }
 
+/// The path's rate after each of `bursts` of 2048 segments that arrive as they were sent. Their probes leave at
+/// `probe_bps`.
+fn rates_after_probes_at(probe_bps: u64, first_rate: u64, bursts: u64) -> Vec<u64> {
+    const RTT_US: u64 = 63_000;
+    let mut path = pl_path {
+        rate_bps: first_rate,
+        confirmed_us: SECOND / 1000,
+        min_rtt_us: RTT_US as u32,
+        min_rtt_at_us: SECOND / 1000,
+        ..pl_path::default()
+    };
+    let mut startup = Startup::default();
+    let mut tcp = pl_tcp {
+        cwnd: 10,
+        ssthresh: 4000,
+        srtt_us: RTT_US as u32,
+        min_rtt_us: RTT_US as u32,
+        mss: MSS as u32,
+        ..pl_tcp::default()
+    };
+    let mut burst = |number: u64| {
+        tcp.now_us = number * SECOND / 1000;
+        tcp.unsent = 2048 * MSS as u32;
+        let rate = path.rate_bps;
+        let mut sent_us = Vec::new();
+        while tcp.unsent > 0 {
+            startup.before_send(&mut path, &delivery_rate(), &tcp);
+            let segment = sent_us.len() as u32;
+            sent_us.push(tcp.now_us);
+            let is_probe = (16..PL_TRAIN_FROM).contains(&segment);
+            tcp.now_us += MSS * 1_000_000 / if is_probe { probe_bps } else { rate };
+            tcp.unsent -= MSS as u32;
+            tcp.sent_segs += 1;
+            tcp.packets_out += 1;
+            tcp.nxt += MSS as u32;
+        }
+        // The first ACKs of the train come late, from a busy receiver.
+        let train = PL_TRAIN_FROM as usize - 1;
+        let held_until = sent_us[train] + RTT_US + 600;
+        for (segment, sent) in sent_us.into_iter().enumerate() {
+            let due = sent + RTT_US;
+            let is_held = segment >= train && due < held_until;
+            tcp.now_us = if is_held { held_until } else { due };
+            tcp.rtt_us = (tcp.now_us - sent) as u32;
+            tcp.delivered_segs += 1;
+            tcp.packets_out -= 1;
+            tcp.una += MSS as u32;
+            startup.on_ack(&mut path, &delivery_rate(), &tcp);
+        }
+        path.rate_bps
+    };
+    (1..=bursts).map(&mut burst).collect()
+}
+
+/// While a host writes the first packets slowly, the probe is slow, too. The trains after it show an empty queue.
+#[test]
+fn a_probe_that_the_application_slows_down_does_not_bound_the_rate() {
+    let rate = mbit(470);
+    let found: Vec<_> = rates_after_probes_at(mbit(290), rate, 5)
+        .into_iter()
+        .map(|found| found * 1000 / rate)
+        .collect();
+    // 1/32, 1/16, and 1/8 from then on.
+    assert_eq!(found, [1031, 1095, 1232, 1386, 1560]);
+}
+
 /// A packet of a millisecond of the rate would go past the probe's beginning.
 #[test]
 fn with_tso_too_a_probe_finds_twice_the_rate() {

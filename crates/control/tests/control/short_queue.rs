@@ -155,15 +155,18 @@ fn retransmitted_segments_give_no_minimum_rtt() {
     assert_eq!(exact_rtt(3_000, 2_560), 3_000);
 }
 
-/// Completion over the bound in thousandths, and segments lost of a thousand, of bursts on a path
-/// that is known. A host sends packets of up to 64 KB at 1 Gbit/s, and the receiver merges what
-/// comes within 20 us.
-fn with_long_packets(rate: u64, rtt_us: u64, buffer: u64, segs: u64) -> (u64, u64) {
-    let link = Link::new(mbit(rate) * 96 / 100, rtt_us * 1000, buffer)
+/// A host sends packets of up to 64 KB at 1 Gbit/s, and the receiver merges what comes within 20 us.
+fn near_link(rate: u64, rtt_us: u64, buffer: u64) -> Link {
+    Link::new(mbit(rate) * 96 / 100, rtt_us * 1000, buffer)
         .with_tso()
         .with_gro(20_000)
-        .with_edge(mbit(1000));
-    let mut world = World::new(link, delivery_rate(), 1);
+        .with_edge(mbit(1000))
+}
+
+/// Completion over the bound in thousandths, and segments lost of a thousand, of bursts on a path
+/// that is known.
+fn with_long_packets(rate: u64, rtt_us: u64, buffer: u64, segs: u64) -> (u64, u64) {
+    let mut world = World::new(near_link(rate, rtt_us, buffer), delivery_rate(), 1);
     // The first four learn the path and its queue.
     let known: Vec<_> = (0..12).map(|_| world.burst(segs, SECOND)).skip(4).collect();
     let count = known.len() as u64;
@@ -172,6 +175,20 @@ fn with_long_packets(rate: u64, rtt_us: u64, buffer: u64, segs: u64) -> (u64, u6
         known.iter().map(Burst::permille).sum::<u64>() / count,
         lost * 1000 / (segs * count),
     )
+}
+
+/// Of a message that is little longer than the lead a packet of TSO is the rest, whose loss only a timer
+/// repairs. While the queue is not known, packets grow with the inflight, as they do in slow start.
+#[test]
+fn a_message_of_few_segments_does_not_overflow_an_unknown_short_queue() {
+    for (rate, rtt_us) in [(206, 1_640), (120, 2_500), (261, 1_060), (150, 2_000)] {
+        for segs in [15, 21, 25] {
+            let mut world = World::new(near_link(rate, rtt_us, 22_800), delivery_rate(), 1);
+            let drops: Vec<_> = (0..8).map(|_| world.burst(segs, SECOND).drops).collect();
+            let name = format!("{rate} Mbit/s, {rtt_us} us, {segs} segments: {drops:?}");
+            assert!(drops.iter().all(|&drops| drops == 0), "{name}");
+        }
+    }
 }
 
 #[test]
