@@ -36,13 +36,10 @@ struct State {
     last_line: Instant,
 }
 
-/// At the mean speed so far. Steps differ by minutes: by the last ones alone, as in the bar's
-/// own estimate, years would be left after a long one.
-fn time_left(gone: Duration, done: u64, total: u64) -> Duration {
-    match done {
-        0 => Duration::ZERO,
-        _ => gone.mul_f64(total.saturating_sub(done) as f64 / done as f64),
-    }
+/// At the mean speed so far; `None` before the first step is done. Steps differ by minutes: by the
+/// last ones alone, as in the bar's own estimate, years would be left after a long one.
+fn time_left(gone: Duration, done: u64, total: u64) -> Option<Duration> {
+    (done > 0).then(|| gone.mul_f64(total.saturating_sub(done) as f64 / done as f64))
 }
 
 impl Progress {
@@ -106,13 +103,15 @@ impl Progress {
         self.whole.set_position(done);
         let total = self.whole.length().unwrap_or_default();
         let (gone, before) = (self.whole.elapsed(), state.before);
-        let left = time_left(gone, done - before, total - before).as_secs();
-        self.whole.set_message(format!(", about {left} s to go"));
+        let left = time_left(gone, done - before, total - before)
+            .map(|left| format!(", about {} s to go", left.as_secs()));
+        self.whole.set_message(left.clone().unwrap_or_default());
         if self.plain && (state.last_line.elapsed() >= PLAIN_PERIOD || done == total) {
             state.last_line = Instant::now();
             let percent = done * 100 / total.max(1);
+            let left = left.unwrap_or_else(|| format!(", {} s gone", gone.as_secs()));
             eprintln!(
-                "{percent:>3} %  {} {steps}/{}, about {left} s to go",
+                "{percent:>3} %  {} {steps}/{}{left}",
                 shard.name, shard.steps
             );
         }
@@ -157,8 +156,8 @@ mod tests {
     #[test]
     fn remaining_rounds_take_as_long_as_finished_ones() {
         let minute = Duration::from_secs(60);
-        assert_eq!(time_left(minute, 3, 9), 2 * minute);
-        assert_eq!(time_left(minute, 9, 9), Duration::ZERO);
-        assert_eq!(time_left(minute, 0, 9), Duration::ZERO);
+        assert_eq!(time_left(minute, 3, 9), Some(2 * minute));
+        assert_eq!(time_left(minute, 9, 9), Some(Duration::ZERO));
+        assert_eq!(time_left(minute, 0, 9), None);
     }
 }
