@@ -9,11 +9,15 @@ use paceline_report::results::{Hold, Results};
 
 /// Records whose variants a later run of some of them replaces: folder of the whole run,
 /// folder of the later one.
-const LATER: [(&str, &str); 4] = [
+const LATER: [(&str, &str); 8] = [
     ("alltoall-lan", "alltoall-lan/lfn"),
     ("incast/all", "incast"),
     ("ligon-alltoall", "ligon-alltoall/lfn"),
     ("npb-skeleton", "npb-skeleton/paceline"),
+    ("paths/seed-1", "paths/seed-1/paceline"),
+    ("paths/seed-2", "paths/seed-2/paceline"),
+    ("paths/seed-3", "paths/seed-3/paceline"),
+    ("paths/seed-4", "paths/seed-4/paceline"),
 ];
 /// Made by a benchmark, not by an experiment: no variants and no claims.
 const BENCHMARKS: [&str; 1] = ["live-overhead"];
