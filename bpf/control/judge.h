@@ -153,7 +153,8 @@ static __always_inline __u64 pl_stretched(const struct pl_start *s, const struct
  * Growth of the rate where the queue of lead and probe has drained before the train's end. A train that arrived faster
  * than it left shows no more than that. But if nothing is queued, and the probe was slower than the train, then the
  * application held the probe up, and nothing shows how much faster the path is. The round trips of a longer burst find
- * out; if bursts fit into one, the growth doubles with each such start in a row, of which `row` came before this one.
+ * out; if bursts fit into one, the growth is 1/32 and doubles with each such start in a row, of which `row`, at most two,
+ * came before this one.
  */
 static __always_inline __u64 pl_drained_growth(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
 					       const struct pl_train *t, int empty, __u32 row)
