@@ -6,7 +6,7 @@ use paceline_report::quantity;
 
 use super::record::Record;
 
-const SEEDS: [u32; 4] = [1, 2, 3, 4];
+const SEEDS: [u32; 5] = [1, 2, 3, 4, 5];
 
 /// A variant over the paths of several seeds.
 struct Pooled {
