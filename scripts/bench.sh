@@ -4,7 +4,7 @@
 # kernel (root, idle machine), the study's scenario in ns-3, and every experiment in full
 # on the virtual backend.
 # Into results/bench/: peers, control.txt, torch.txt, phases.txt, burst.txt, live-overhead.json, ns3,
-# simulator-speed.txt, transfer.txt, report, virtual/EXPERIMENT, virtual/small-bursts.csv and
+# simulator-speed.txt, transfer.txt, gateway.txt, report, virtual/EXPERIMENT, virtual/small-bursts.csv and
 # kernels/SUITE.
 # Results to keep are copied to docs/results/EXPERIMENT by hand: results.json and table.txt.
 # Made to be left alone for hours on 2 cores.
@@ -64,6 +64,9 @@ heading "transfer: memory for a million files of 1 KB, bytes sent of a sparse im
 
 heading "coordinator: 10,000 streams on 200 hosts"
 cargo bench --locked -p paceline-coordinator --bench scale | tee "$place/coordinator.txt"
+
+heading "gateways: Comet-TCP's path at its own size, simulated"
+cargo bench --locked -p paceline-gateway --bench paper | tee "$place/gateway.txt" || failed+=("gateway")
 
 heading "live: throughput over veth, CUBIC and Paceline in pairs"
 binary=$(cargo bench --locked -p paceline-lab --bench live_overhead --no-run 2>&1 |

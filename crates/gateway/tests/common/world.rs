@@ -55,6 +55,8 @@ pub struct World {
     /// Timers of the client's host go off at multiples of this; 0: at any time. It also sends
     /// when a datagram comes.
     pub tick: Nanos,
+    /// Longest datagram that a side may send, bytes.
+    longest: usize,
     scratch: Vec<u8>,
 }
 
@@ -79,6 +81,7 @@ impl World {
             events: Vec::new(),
             sleep: Nanos::MAX..Nanos::MAX,
             tick: 0,
+            longest: settings.datagram,
             scratch: Vec::new(),
         }
     }
@@ -228,7 +231,7 @@ impl World {
             let is_awake = has_arrival || self.tick == 0 || self.now.is_multiple_of(self.tick);
             has_arrival = false;
             while is_awake && self.client.transmit(self.now, &mut datagram) {
-                assert!(datagram.len() <= 1_350, "{} bytes", datagram.len());
+                assert!(datagram.len() <= self.longest, "{} bytes", datagram.len());
                 self.forth.send(self.now, &datagram);
             }
             let server_now = self.server_now();
