@@ -46,7 +46,7 @@ fn main() {
         ..Settings::new(Side::Client, Rate::Reserve(RESERVED))
     };
     let bound = RESERVED as f64 * payload_share(&settings);
-    println!("cut    before the cut      first byte  full rate  after it, of the line  CPU");
+    println!("cut    before the cut      first byte  full rate  after it, of the line  took");
     for cut in [100 * MS, SECOND, 3 * SECOND] {
         let begun = Instant::now();
         let (from, until) = (4 * SECOND, 4 * SECOND + cut);
