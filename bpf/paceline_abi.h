@@ -319,7 +319,8 @@ struct pl_path {
 	__u64 even_progress; /* segments that they delivered, each since it is one */
 	__u32 even_streams; /* that share the window */
 	__u32 even_segs; /* of the window */
-	__u32 even_full; /* 1: one of them has lost, or has left slow start */
+	__u16 even_full; /* 1: one of them has lost, or has left slow start */
+	__u16 contended; /* 1: long flows of others fill the path (judge.h) */
 	__u32 inflight_hi; /* segments: the largest window that a short queue is trusted with; 0: not known (loss.h) */
 };
 

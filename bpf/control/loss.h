@@ -8,6 +8,9 @@
 
 #include "path.h"
 
+#define PL_WARY_LOSS 50 /* a start that lost more than 1/50, the loss threshold of BBRv3, makes its path wary */
+#define PL_RANDOM_SEGS 2 /* lost segments of a slow start that has just begun, and are no share of it */
+
 /*
  * A start lost more than random loss explains: cross traffic shares the path. A start without spreading
  * probes later whether it is gone; if not, that start loses too and delays all by a round trip. So
@@ -47,6 +50,9 @@ static __always_inline void pl_see_overflow(const struct pl_start *s, struct pl_
 	__u32 waited_us = pl_more(s->most_rtt_us, path->min_rtt_us) - path->min_rtt_us;
 	__u32 queue = pl_bdp_segs(path->rate_bps, waited_us, tcp->mss), room = pl_more(queue / 3, PL_ROOM_LEAST_SEGS);
 
+	/* What others left of a queue is not its length. */
+	if (path->contended)
+		return;
 	if (PL_ROOM_SHARE * room < pl_bdp_segs(path->rate_bps, path->min_rtt_us, tcp->mss))
 		room = 0;
 	path->room_segs = room < PL_QUEUE_SEGS || 8 * room < 5 * pl_device_packet(path, tcp) ? room : 0;

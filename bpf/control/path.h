@@ -42,8 +42,6 @@
 #define PL_LED 1 /* rounds left when they are over and must not begin again */
 #define PL_ROUND_WEIGHT 4 /* weight 1/4 of a round's rate sample: its ACKs jitter by a packet of 64 KB */
 #define PL_FLIGHT_GROWTH 4 /* largest window of a start over the largest inflight delivered without loss */
-#define PL_WARY_LOSS 50 /* a start that lost more than 1/50, the loss threshold of BBRv3, makes its path wary */
-#define PL_RANDOM_SEGS 2 /* lost segments of a slow start that has just begun, and are no share of it */
 #define PL_WARY_STARTS 32 /* good starts in a row after which a path is no longer wary; */
 #define PL_WARY_BACKOFF 4 /* times as many if it lost again within as many good starts, */
 #define PL_WARY_STARTS_MAX 512 /* and no more than these: one burst in so many may lose */
@@ -173,6 +171,7 @@ struct pl_start {
 	__u8 gapped; /* 1: its segments are spaced by gaps */
 	__u8 spread_segs; /* of the message that is being spread (incast.h); 0: none */
 	__u8 overflowed; /* 1: a loss of this burst was no random one */
+	__u8 stretched; /* 1: the path stretched the last measured train, without a loss */
 	__u8 found_empty; /* starts in a row that found an empty queue and a rate that may be too low */
 	__u8 refilling; /* 1: the data that follows a pause of the application in this burst is paced (refill.h) */
 };
@@ -261,6 +260,7 @@ static __always_inline __u64 pl_rate_or_forget(struct pl_path *path, const struc
 		path->trusted = 0;
 		path->room_segs = 0;
 		path->inflight_hi = 0;
+		path->contended = 0;
 	}
 	return rate;
 }

@@ -167,7 +167,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			     tcp->packets_out + waiting >= s->round_cwnd;
 
 		/* The standing queue of other flows is no sample of the path's rate. */
-		if (full ? !pl_others_queue(path, path->rate_bps, tcp) :
+		if (full ? !path->contended :
 			   rate - (filled ? 0 : rate / 16) > path->rate_bps)
 			pl_take_sample(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, tcp->mss, PL_ROUND_WEIGHT);
 		path->confirmed_us = tcp->now_us;
@@ -182,6 +182,8 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			    path->window_bps < rate + rate / 16)
 				pl_grow_window(s, path);
 			pl_lead_window(s, path, tcp, orders);
+		} else if (path->contended) {
+			orders->ssthresh = tcp->cwnd + tcp->cwnd / PL_STEP;
 		}
 	}
 	pl_begin_round(s, path, tcp);
@@ -286,6 +288,9 @@ static __always_inline void pl_pace_window(struct pl_start *s, const struct pl_p
 		orders->pacing_bps = PL_BESIDE_SPEEDUP * s->share_bps;
 		if (window < fair)
 			window = fair;
+	} else if (path->contended) {
+		/* The share is a rate, and each round trip takes as long as their queue makes it. */
+		window = pl_more(window, pl_start_window(s->rate_bps, active, path->lead_rtt_us, tcp));
 	}
 	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
 	orders->cwnd = pl_less(orders->cwnd, pl_inflight_hi(path, tcp) | ~pl_mask(s->capped));

@@ -152,6 +152,8 @@ pub struct Path {
     pub active: u32,
     /// Good starts that it takes until the path is trusted again; 0: it is.
     pub wary_starts: u32,
+    /// Whether long flows of others fill the path.
+    pub contended: bool,
     /// Time over which messages that the initial window holds are spread, microseconds;
     /// 0: they are not.
     pub spread_us: u16,
@@ -467,6 +469,7 @@ fn path_of(key: &pl_path_key, path: &pl_path, policy: &pl_policy, now_us: u64) -
         min_rtt_us: path.min_rtt_us,
         active: path.active,
         wary_starts: u32::from(path.wary),
+        contended: path.contended != 0,
         spread_us: path.spread_us,
         gap_us: path.gap_us,
     }

@@ -206,6 +206,10 @@ fn paths(job: &JobStatus) -> String {
                     0 => String::new(),
                     _ => "backing off after loss".to_owned(),
                 },
+                match path.contended {
+                    false => String::new(),
+                    true => "shared with long flows of others".to_owned(),
+                },
                 match path.spread_us {
                     0 => String::new(),
                     spread => format!("short messages spread over {}", milliseconds(spread.into())),

@@ -2,7 +2,7 @@
 //! Somebody else's flow fills the queue of the path: what it takes is no news of what the
 //! path carries.
 
-use crate::support::{delivery_rate, mbit, Link, World, MS, SECOND};
+use crate::support::{delivery_rate, mbit, Link, World, MS, MSS, SECOND};
 
 /// 50 Mbit/s, 20 ms, a queue of 200 ms: a home's or an office's access link.
 fn access_link() -> Link {
@@ -35,5 +35,43 @@ fn a_standing_queue_does_not_make_a_path_slow() {
             "{bursts} bursts: {paced} ns, without us {plain}"
         );
         assert!(rate >= 50, "{bursts} bursts: the path is down to {rate} %");
+    }
+}
+
+/// Bursts beside an endless flow of the base, whose queue is a part of the BDP and never empties for long. Returns their mean
+/// over the bound in thousandths, from the fifth on, and the flow's goodput in percent of the link.
+fn beside_an_endless_flow(link: Link, governed: usize, segs: u64) -> (u64, u64) {
+    let rate = link.rate;
+    let mut world = World::new(link, delivery_rate(), 2);
+    world.governed = governed;
+    world.write(1, 10_000_000);
+    world.idle(10 * SECOND);
+    for _ in 0..4 {
+        world.burst_of(0..1, segs, SECOND);
+    }
+    let (began, before) = (world.now, world.senders[1].delivered);
+    let over: u64 = (0..8)
+        .map(|_| world.burst_of(0..1, segs, SECOND).permille())
+        .sum();
+    let got = (world.senders[1].delivered - before) * MSS * SECOND / (world.now - began);
+    (over / 8, got * 100 / rate)
+}
+
+/// A rate that followed the stretch of its trains would fall without end: a train of rate r among the packets of a flow that
+/// keeps a queue takes 1 + r/C times as long, whatever r is.
+#[test]
+fn bursts_beside_an_endless_flow_get_their_share_of_the_path() {
+    for (rate, rtt_us, share_of_bdp) in [(249, 20_900, 54), (96, 39_000, 135), (150, 9_900, 74)] {
+        for segs in [207, 2072] {
+            let buffer = mbit(rate) * rtt_us / 1_000_000 * share_of_bdp / 100;
+            let link = || Link::new(mbit(rate) * 96 / 100, rtt_us * 1000, buffer);
+            let (plain, _) = beside_an_endless_flow(link(), 0, segs);
+            let (ours, left) = beside_an_endless_flow(link(), 1, segs);
+            let name = format!("{rate} Mbit/s, {rtt_us} us, {segs} segments: {ours}, without us {plain}; {left} % left");
+            assert!(
+                ours <= 2600 && 3 * ours <= 2 * plain && left >= 60,
+                "{name}"
+            );
+        }
     }
 }
