@@ -13,16 +13,13 @@
 #define PL_SHORT_STARTS 4 /* starts into a short queue for one segment more of rate or inflight_hi: one segment too many is a loss in each burst */
 
 /*
- * All segments of a burst, the first one on a quiet path too, have waited behind more than a start leaves queued, or
- * for a part of the minimum RTT: a standing queue of other flows.
+ * The first segment of a burst on a quiet path has waited behind more than a start leaves queued: a
+ * standing queue of other flows.
  */
 static __always_inline int pl_others_queue(const struct pl_path *path, __u64 rate_bps, const struct pl_tcp *tcp)
 {
-	__u32 over_us = pl_more(path->lead_rtt_us, path->min_rtt_us) - path->min_rtt_us;
-	__u32 queued = pl_bdp_segs(rate_bps, over_us, tcp->mss);
-
-	return queued > pl_amount(PL_QUEUE_SEGS, tcp->mss) ||
-	       (queued > PL_ROOM_LEAST_SEGS && over_us > pl_more(path->min_rtt_us / PL_CONTENDED, PL_LEAD_LEAST_US));
+	return path->lead_rtt_us &&
+	       pl_queued(path, rate_bps, tcp, path->lead_rtt_us) > pl_amount(PL_QUEUE_SEGS, tcp->mss);
 }
 
 /*
@@ -128,20 +125,34 @@ static __always_inline int pl_arrived_as_sent(const struct pl_train *t)
 	return t->acked_us <= t->sent_us + t->sent_us / 32 + 2 * t->sent_us / t->sent;
 }
 
-/* Whether long flows of others fill the path. The train of one of several connections of the job shows too little. */
+/* The path stretched a measured train by more than jitter, and by less than a half: its rate is below half of the path's. */
+static __always_inline int pl_is_minor(const struct pl_train *t)
+{
+	return t->acked_us > t->sent_us + t->sent_us / 16 && 2 * t->acked_us < 3 * t->sent_us;
+}
+
+/*
+ * Whether long flows of others fill the path: all segments of a burst have waited for a part of the minimum RTT, the
+ * first one on a quiet path too, and the train was stretched. (Without a stretch it is the way back that is full.) The train
+ * of one of several connections of the job shows too little.
+ */
 static __always_inline void pl_see_others(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					  const struct pl_train *t, int lossy)
 {
+	__u32 over_us;
+
 	path->lead_rtt_us = pl_less(path->lead_rtt_us, s->min_rtt_us);
-	if (path->peak <= 1 && pl_others_queue(path, path->rate_bps, tcp))
-		path->contended = 1;
-	else if (path->peak > 1 || (!lossy && pl_arrived_as_sent(t)))
+	over_us = pl_more(path->lead_rtt_us, path->min_rtt_us) - path->min_rtt_us;
+	if (path->peak > 1 || (!lossy && pl_arrived_as_sent(t)))
 		path->contended = 0;
+	else if (t->acked_us > t->sent_us + t->sent_us / 16 && over_us > pl_more(path->min_rtt_us / PL_CONTENDED, PL_LEAD_LEAST_US) &&
+		 pl_bdp_segs(path->rate_bps, over_us, tcp->mss) > PL_ROOM_LEAST_SEGS)
+		path->contended = 1;
 }
 
 /* The rate of a path that stretched the train, in bytes per second. */
 static __always_inline __u64 pl_stretched(struct pl_start *s, const struct pl_path *path, const struct pl_tcp *tcp,
-					  const struct pl_train *t, int lossy, int again)
+					  const struct pl_train *t, int lossy, __u64 last_bps)
 {
 	__u64 rate = s->rate_bps, given = rate * t->sent_us / t->acked_us;
 
@@ -154,18 +165,20 @@ static __always_inline __u64 pl_stretched(struct pl_start *s, const struct pl_pa
 	else if (s->train_rtt_us > s->min_rtt_us + t->sent_us / 8)
 		given = t->arrived_bps;
 	/* By cross traffic that was there before: no sample of the path's rate. */
-	if (!lossy && given < rate && pl_others_queue(path, path->rate_bps, tcp))
-		return path->contended && 2 * t->acked_us < 3 * t->sent_us ? rate + rate / 4 : rate;
+	if (!lossy && given < rate && (path->contended || pl_others_queue(path, path->rate_bps, tcp)))
+		return path->contended && pl_is_minor(t) ? rate + rate / 4 : rate;
 	/*
 	 * Stretched although the rate is what the train before was stretched to: a train of rate r among the packets of
 	 * a flow that keeps a queue takes 1 + r/C times as long, whatever r is, and a rate that followed it would fall without end.
 	 */
-	s->stretched = !lossy && t->acked_us > t->sent_us + t->sent_us / 16 && 2 * t->acked_us < 3 * t->sent_us;
-	if (s->stretched && again)
+	if (!lossy && s->together <= 1 && pl_is_minor(t) && rate <= last_bps + last_bps / 64) {
+		s->stretched_bps = rate;
 		return rate;
+	}
 	/* A small stretch without loss may be ACK jitter. */
 	if (!lossy && t->acked_us < t->sent_us + t->sent_us / 8)
 		given = (given + rate) / 2;
+	s->stretched_bps = lossy ? 0 : given;
 	/* The ACKs of a short train may wait for the repair of others' losses. */
 	if ((s->together > 1 || t->sent < pl_amount(PL_LONG_TRAIN_SEGS, tcp->mss)) && given < rate / 2)
 		given = rate / 2;
@@ -221,7 +234,8 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	__u32 room = pl_own_queue(path, rate, tcp);
 	__u32 least_segs = pl_amount(PL_TRAIN_MIN_SEGS, tcp->mss);
 	__u32 queued;
-	__u32 row = pl_less(s->found_empty, 2), again = s->stretched;
+	__u32 row = pl_less(s->found_empty, 2);
+	__u64 last_bps = s->stretched_bps;
 	int measured, lossy = s->overflowed;
 
 	if (s->rated || !s->train_acked_us || !path->rate_bps)
@@ -232,7 +246,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		return;
 	s->rated = 1;
 	s->found_empty = 0;
-	s->stretched = 0;
+	s->stretched_bps = 0;
 	/* An ACK of one segment may be a delayed one, 40 ms late. */
 	if (t.acked - s->train_took_segs == 1 && s->train_took_us) {
 		t.acked = s->train_took_segs;
@@ -257,7 +271,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 	/* A delayed ACK at either end, of two segments, is much of a short train. */
 	slack_us = s->drained && t.sent ? t.sent_us / 8 + 2 * t.sent_us / t.sent : t.sent_us / 64;
 	if (measured && t.acked_us > t.sent_us + slack_us && (lossy || !path->wary)) {
-		rate = pl_stretched(s, path, tcp, &t, lossy, again);
+		rate = pl_stretched(s, path, tcp, &t, lossy, last_bps);
 	} else if (!lossy && s->together > 1) {
 		/* All connections see the same queue, and aim at a short one. */
 		if (!s->drained)
@@ -276,8 +290,6 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		else if (s->slow && queued * PL_EMPTY <= room)
 			/* Too slow for a probe: half the growth of slow start. */
 			rate += rate / 2;
-		else if (path->contended)
-			rate += rate / 4;
 	}
 	if (path->wary && path->wary + PL_WARY_STARTS / 2 > path->wary_for && path->burst_segs < pl_amount(PL_WARY_BURST_SEGS, tcp->mss) &&
 	    rate > s->rate_bps + s->rate_bps / 4)

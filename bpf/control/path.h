@@ -112,6 +112,7 @@ struct pl_start {
 	__u64 probe_bps; /* rate by the spacing of the probe's ACKs; 0: not known */
 	__u64 lead_bps; /* rate by the queueing delay of the lead's last segment; 0: not known */
 	__u64 share_bps; /* rate of the last start, for status */
+	__u64 stretched_bps; /* rate that the stretch of the last measured train showed, without a loss; 0: none */
 	__u64 round_us; /* when this round trip began */
 	__u64 spread_until_us; /* of a spread message (incast.h): the end of the spread time */
 	__u64 began_us; /* start of this burst */
@@ -171,7 +172,6 @@ struct pl_start {
 	__u8 gapped; /* 1: its segments are spaced by gaps */
 	__u8 spread_segs; /* of the message that is being spread (incast.h); 0: none */
 	__u8 overflowed; /* 1: a loss of this burst was no random one */
-	__u8 stretched; /* 1: the path stretched the last measured train, without a loss */
 	__u8 found_empty; /* starts in a row that found an empty queue and a rate that may be too low */
 	__u8 refilling; /* 1: the data that follows a pause of the application in this burst is paced (refill.h) */
 };

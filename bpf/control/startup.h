@@ -167,7 +167,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
 			     tcp->packets_out + waiting >= s->round_cwnd;
 
 		/* The standing queue of other flows is no sample of the path's rate. */
-		if (full ? !path->contended :
+		if (full ? !path->contended && !(path->peak > 1 && pl_others_queue(path, path->rate_bps, tcp)) :
 			   rate - (filled ? 0 : rate / 16) > path->rate_bps)
 			pl_take_sample(s, path, rate < 2 * s->rate_bps ? rate : 2 * s->rate_bps, tcp->mss, PL_ROUND_WEIGHT);
 		path->confirmed_us = tcp->now_us;
