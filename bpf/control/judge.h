@@ -133,8 +133,7 @@ static __always_inline int pl_is_minor(const struct pl_train *t)
 
 /*
  * Whether long flows of others fill the path: all segments of a burst have waited for a part of the minimum RTT, the
- * first one on a quiet path too, and the train was stretched. (Without a stretch it is the way back that is full.) The train
- * of one of several connections of the job shows too little.
+ * first one on a quiet path too, and the train was stretched. (Without a stretch it is the way back that is full.)
  */
 static __always_inline void pl_see_others(const struct pl_start *s, struct pl_path *path, const struct pl_tcp *tcp,
 					  const struct pl_train *t, int lossy)
@@ -143,7 +142,7 @@ static __always_inline void pl_see_others(const struct pl_start *s, struct pl_pa
 
 	path->lead_rtt_us = pl_less(path->lead_rtt_us, s->min_rtt_us);
 	over_us = pl_more(path->lead_rtt_us, path->min_rtt_us) - path->min_rtt_us;
-	if (path->peak > 1 || (!lossy && pl_arrived_as_sent(t)))
+	if (!lossy && pl_arrived_as_sent(t))
 		path->contended = 0;
 	else if (t->acked_us > t->sent_us + t->sent_us / 16 && over_us > pl_more(path->min_rtt_us / PL_CONTENDED, PL_LEAD_LEAST_US) &&
 		 pl_bdp_segs(path->rate_bps, over_us, tcp->mss) > PL_ROOM_LEAST_SEGS)
