@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Tests of the module, with the library that PACELINE_LIBRARY names, and without.
 
-That a class reaches the kernel side is tested in crates/cli/tests/jobs/phases.rs.
+That a class reaches the kernel side is tested in tests/jobs/phases.rs.
 """
 
 import os

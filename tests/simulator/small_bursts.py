@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Small bursts into short queues, drawn at random, on the virtual backend: what the
-simulator is held against (crates/lab/tests/simulated.rs). 15 to 60 KB from each of 1 to 16
+simulator is held against (tests/lab/simulated.rs). 15 to 60 KB from each of 1 to 16
 connections, every 20 to 250 ms, into queues of 8 to 30 packets. Cells whose run is void
 (exit status 3) are drawn again, and counted.
 

@@ -8,7 +8,7 @@
 
 #![allow(clippy::single_range_in_vec_init, reason = "a path with one cut")]
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../../tests/gateway/common/mod.rs"]
 mod common;
 
 use std::time::Instant;

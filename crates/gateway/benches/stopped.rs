@@ -4,7 +4,7 @@
 //!
 //! `cargo bench -p paceline-gateway --bench stopped`
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../../tests/gateway/common/mod.rs"]
 mod common;
 
 use nix::time::{clock_gettime, ClockId};
