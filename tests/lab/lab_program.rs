@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `[[program]]`: a real program, MPI's or a server and its client, as the workload of a live experiment, seen from
-//! outside: by `paceline status` while it runs, by its results, and by what it leaves.
+//! `[[program]]`: a real program, MPI's or a server and its client, as the workload of an experiment, live and in a guest,
+//! seen from outside: by `paceline status` while it runs, by its results, and by what it leaves.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,6 +18,8 @@ use serde_json::Value;
 /// Collectives of each rank of `mpi/examples/phases.c`.
 const ALLTOALLS: u64 = 5;
 const ALLREDUCES: u64 = 7;
+/// In a guest: seconds, within which somebody looks at their phases.
+const MANY_ALLREDUCES: u64 = 150;
 const RANKS: usize = 4;
 
 const NETWORK: &str = r#"
@@ -316,18 +318,65 @@ fn each_failure_is_one_error() {
 }
 
 #[test]
-fn the_virtual_backend_has_no_programs() {
+fn a_guest_runs_the_same_program_and_twice_with_the_same_results() {
+    let Some(place) = Place::new() else { return };
+    // Its file `go` is one that it is given.
+    let program = format!(
+        "[virtual]\nshift = -2\n[[program]]\ndirectory = \"input\"\n\
+         command = [{:?}, \"{ALLTOALLS}\", \"50000\", \"{MANY_ALLREDUCES}\", \"says\"]\n\
+         result = {{ values = {{ all-reduces = \"([0-9]+) all-reduces\" }} }}\n",
+        place.tools.program
+    );
+    let run = |variants: &str| {
+        let mut command = place.command(&program, variants);
+        let (code, errors) = finish(command.args(["--backend", "virtual"]).spawn().unwrap());
+        // Invalid, where the start of so short a program is most of the run.
+        assert!(matches!(code, Some(0 | 3)), "{errors}");
+        place.results()
+    };
+    let results = run(&format!("{PACELINE}{CUBIC}"));
+    let median = |variant: &str, metric: &str| {
+        let metric = &results["variants"][variant][metric];
+        metric["median"]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{variant} {metric}"))
+    };
+    for variant in ["paceline", "cubic"] {
+        assert_eq!(
+            median(variant, "speed/phases/all-reduces"),
+            MANY_ALLREDUCES as f64
+        );
+    }
+    assert!(median("paceline", "connections/phases") >= RANKS as f64);
+    assert!(
+        median("paceline", "phases/phases") > 0.0,
+        "the shim is there"
+    );
+    let again = run(CUBIC);
+    assert_eq!(again["variants"]["cubic"], results["variants"]["cubic"]);
+    assert_eq!(fs::read_dir(place.path("tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_no_guest_can_run_is_told_before_one_starts() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("experiment.toml");
-    let program = "[[program]]\ncommand = [\"hpcc\"]\n";
-    fs::write(&file, format!("{NETWORK}\n{program}\n{CUBIC}")).unwrap();
-    let run = common::output(&["lab", "run", file.to_str().unwrap()]);
-    let errors = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(2));
-    assert!(
-        errors.contains("[[program]] hpcc") && errors.contains("--backend live"),
-        "{errors}"
-    );
+    let refused = |program: &str, problem: &str| {
+        fs::write(&file, format!("{NETWORK}\n[[program]]\n{program}\n{CUBIC}")).unwrap();
+        let run = common::output(&["lab", "run", file.to_str().unwrap()]);
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(problem), "{errors}");
+    };
+    let missing = "[[program]] no-such-program: cannot start no-such-program";
+    refused("command = [\"no-such-program\"]", missing);
+    let hostname = "command = [\"hostname\"]";
+    let polls = "[[program]] hostname: MPICH's ranks poll";
+    refused(&format!("{hostname}\nmpi = \"mpich\""), polls);
+    let files = |path: &str| format!("{hostname}\n[virtual]\nfiles = [\"{path}\"]");
+    let missing = "[[program]] hostname: /no/such/library is not on this machine";
+    refused(&files("/no/such/library"), missing);
+    refused(&files("lib"), "virtual.files: must be an absolute path");
 }
 
 #[test]

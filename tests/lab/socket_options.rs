@@ -100,7 +100,7 @@ fn main() {
         patience: Duration::from_secs(600),
         log: None,
     };
-    boot(&machine, &plans[0], &|_| (), &|| false).unwrap_or_else(|error| panic!("{error}"));
+    boot(&machine, &plans[0], &[], &|_| (), &|| false).unwrap_or_else(|error| panic!("{error}"));
     println!("{NAME}: ok");
 }
 

@@ -99,7 +99,7 @@ fn a_silent_machine_is_given_up(path: &Path) {
         patience: Duration::ZERO,
         log: None,
     };
-    let outcome = boot(&machine, &plans[0], &|_| (), &|| false);
+    let outcome = boot(&machine, &plans[0], &[], &|_| (), &|| false);
     assert!(
         matches!(outcome, Err(VirtualError::Silent { seconds: 0, .. })),
         "{outcome:?}"

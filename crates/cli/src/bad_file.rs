@@ -21,7 +21,7 @@ pub fn is_cause_of(error: &anyhow::Error) -> bool {
             || cause.is::<ConfigError>()
             || matches!(
                 cause.downcast_ref(),
-                Some(RunError::Experiment(_) | RunError::OnlyLive { .. })
+                Some(RunError::Experiment(_) | RunError::Program { .. })
             )
             || matches!(
                 cause.downcast_ref(),

@@ -12,6 +12,8 @@ use crate::launcher;
 const VARIABLE: &str = "LD_PRELOAD";
 /// The MPI shim, by which the collectives of a program are its phases.
 pub const SHIM: &str = "libpaceline-mpi.so";
+/// What the shim loads, from beside itself.
+pub const PHASES: &str = "libpaceline.so";
 /// Makes ranks that wait sleep instead of spin: for labs, whose hosts share their CPUs.
 pub const YIELD: &str = "libpaceline-yield.so";
 

@@ -10,11 +10,12 @@ pub const EXECUTABLE: u32 = 0o100_755;
 pub const FILE: u32 = 0o100_644;
 /// Mode bits of a symbolic link, whose content is where it leads.
 pub const LINK: u32 = 0o120_777;
-const DIRECTORY: u32 = 0o040_755;
+/// Mode bits of a directory.
+pub const DIRECTORY: u32 = 0o040_755;
 const TRAILER: &str = "TRAILER!!!";
 
-/// An archive being written. Times, owners and inode numbers are the same in
-/// each run, so that equal contents give equal bytes.
+/// An archive being written. Owners and inode numbers are the same in each run, and times are
+/// those of the files that have one, so that equal contents give equal bytes.
 #[derive(Debug, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -25,15 +26,20 @@ pub struct Archive {
 impl Archive {
     /// Adds a file and the directories above it. `path` has no leading slash.
     pub fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
+        self.dated(path, mode, 0, content);
+    }
+
+    /// The same, last modified so many seconds after the epoch.
+    pub fn dated(&mut self, path: &str, mode: u32, modified: u32, content: &[u8]) {
         self.parents(path);
-        self.entry(path, mode, content);
+        self.entry(path, mode, modified, content);
     }
 
     /// Adds a directory and the directories above it.
     pub fn directory(&mut self, path: &str) {
         self.parents(path);
         if self.directories.insert(path.to_owned()) {
-            self.entry(path, DIRECTORY, &[]);
+            self.entry(path, DIRECTORY, 0, &[]);
         }
     }
 
@@ -41,7 +47,7 @@ impl Archive {
     /// when they are concatenated.
     pub fn finish(mut self) -> Vec<u8> {
         self.inode = 0;
-        self.entry(TRAILER, 0, &[]);
+        self.entry(TRAILER, 0, 0, &[]);
         self.bytes
     }
 
@@ -49,12 +55,12 @@ impl Archive {
         for (at, _) in path.match_indices('/') {
             let parent = &path[..at];
             if self.directories.insert(parent.to_owned()) {
-                self.entry(parent, DIRECTORY, &[]);
+                self.entry(parent, DIRECTORY, 0, &[]);
             }
         }
     }
 
-    fn entry(&mut self, path: &str, mode: u32, content: &[u8]) {
+    fn entry(&mut self, path: &str, mode: u32, modified: u32, content: &[u8]) {
         self.inode += 1;
         let links = if mode == DIRECTORY { 2 } else { 1 };
         // magic, inode, mode, uid, gid, links, mtime, size, four device numbers,
@@ -65,7 +71,7 @@ impl Archive {
             0,
             0,
             links,
-            0,
+            modified,
             u32::try_from(content.len()).expect("a file in the guest is below 4 GiB"),
             0,
             0,

@@ -6,23 +6,19 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use nix::fcntl::{Flock, FlockArg};
 use paceline_experiment::hash::hash_of;
 
-use super::cpio::{Archive, EXECUTABLE, FILE, LINK};
-use super::elf;
+use super::cpio::Archive;
+use super::entry::{libraries_of, Entry};
 use super::kernel::{self, Choice, Kernel};
 use super::{VirtualError, Wrong};
 use crate::guest::{GATEWAY_MODULES, INIT, MODULES};
 
 /// Images of older builds that are kept: another checkout may be using them.
 const IMAGES_KEPT: usize = 8;
-/// The program that runs, for a command in the guest.
-const OWN_NAME: &str = "/usr/bin/paceline";
 
 /// The files that QEMU boots.
 #[derive(Clone)]
@@ -34,22 +30,6 @@ pub struct Image {
     pub initramfs: Vec<u8>,
     /// Why its kernel may not be the one of today.
     pub stale: Option<String>,
-}
-
-/// A file in the guest.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    /// Its path, absolute.
-    path: String,
-    mode: u32,
-    content: Vec<u8>,
-}
-
-impl Entry {
-    /// Adds it to an archive.
-    pub fn put_into(&self, archive: &mut Archive) {
-        archive.file(self.path.trim_start_matches('/'), self.mode, &self.content);
-    }
 }
 
 /// The image for this program and a kernel, from the cache if it is there.
@@ -71,9 +51,9 @@ pub fn prepare(choice: &Choice) -> Result<Image, VirtualError> {
     let mut parts = Vec::new();
     for entry in &contents {
         parts.extend([
-            entry.path.as_bytes(),
-            if entry.mode == EXECUTABLE { b"x" } else { b"-" },
-            entry.content.as_slice(),
+            entry.path().as_bytes(),
+            if entry.is_executable() { b"x" } else { b"-" },
+            entry.content(),
         ]);
     }
     let images = cache.join("images");
@@ -141,73 +121,19 @@ fn contents(kernel: &Kernel) -> Result<Vec<Entry>, VirtualError> {
     programs.extend(find_program("nft").map(|nft| (nft, "/usr/sbin/nft")));
     for (path, name) in &programs {
         libraries.extend(libraries_of(path)?);
-        entries.push(entry(path, name)?);
+        entries.push(Entry::copy(path, name)?);
     }
     for library in libraries {
-        entries.push(entry(&library, &library.to_string_lossy())?);
+        entries.push(Entry::copy(&library, &library.to_string_lossy())?);
     }
     for (from, to) in [("modules", MODULES), ("gateway-modules", GATEWAY_MODULES)] {
         for module in kernel.modules(from)? {
             let name = module.file_name().unwrap_or_default().to_string_lossy();
-            entries.push(Entry {
-                path: format!("/{to}/{name}"),
-                mode: FILE,
-                content: fs::read(&module).wrong("read", &module)?,
-            });
+            let content = fs::read(&module).wrong("read", &module)?;
+            entries.push(Entry::file(format!("/{to}/{name}"), content));
         }
     }
     Ok(entries)
-}
-
-/// Files of this machine for a command in the guest, beside the image: each of `files` at
-/// its own path, programs with their libraries, directories with their content. The program
-/// that runs is there under its own path and as `paceline`.
-///
-/// # Errors
-/// If one of them cannot be read.
-pub fn files_for_guest(files: &[PathBuf]) -> Result<Vec<Entry>, VirtualError> {
-    let own = std::env::current_exe().wrong("find", Path::new("/proc/self/exe"))?;
-    let mut entries: Vec<Entry> = [own.to_string_lossy().into_owned(), OWN_NAME.to_owned()]
-        .map(|path| Entry {
-            path,
-            mode: LINK,
-            content: INIT.into(),
-        })
-        .into();
-    let mut wanted: Vec<PathBuf> = files.to_vec();
-    let mut taken = BTreeSet::from([own]);
-    while let Some(path) = wanted.pop() {
-        if !taken.insert(path.clone()) {
-            continue;
-        }
-        if path.is_dir() {
-            for inside in fs::read_dir(&path).wrong("list", &path)? {
-                wanted.push(inside.wrong("list", &path)?.path());
-            }
-            continue;
-        }
-        let entry = entry(&path, &path.to_string_lossy())?;
-        if entry.content.starts_with(b"\x7fELF") {
-            wanted.extend(libraries_of(&path)?);
-        }
-        entries.push(entry);
-    }
-    Ok(entries)
-}
-
-/// A file of this machine as `name` in the guest, without a debugger's parts.
-fn entry(path: &Path, name: &str) -> Result<Entry, VirtualError> {
-    let mut content = fs::read(path).wrong("read", path)?;
-    let mode = fs::metadata(path).wrong("look at", path)?.permissions();
-    elf::strip(&mut content);
-    Ok(Entry {
-        path: name.to_owned(),
-        mode: match mode.mode() & 0o111 {
-            0 if !content.starts_with(b"\x7fELF") => FILE,
-            _ => EXECUTABLE,
-        },
-        content,
-    })
 }
 
 /// Where a program of this machine is.
@@ -225,45 +151,4 @@ pub fn find_program(name: &str) -> Result<PathBuf, VirtualError> {
             program: name.to_owned(),
             source: std::io::ErrorKind::NotFound.into(),
         })
-}
-
-/// Shared libraries, loader included, under the names by which they are looked for.
-fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, VirtualError> {
-    let output = Command::new("ldd")
-        .arg(program)
-        .env("LC_ALL", "C")
-        .output()
-        .map_err(|source| VirtualError::Start {
-            program: "ldd".to_owned(),
-            source,
-        })?;
-    // A static program makes ldd fail: no libraries.
-    Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))
-}
-
-fn parse_ldd(text: &str) -> Vec<PathBuf> {
-    text.lines()
-        .filter_map(|line| {
-            let path = line.split_once("=>").map_or(line, |(_, path)| path).trim();
-            let path = path.split(" (0x").next()?;
-            path.starts_with('/').then(|| PathBuf::from(path))
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_ldd() {
-        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
-        let expected = [
-            "/lib/x86_64-linux-gnu/libz.so.1",
-            "/lib64/ld-linux-x86-64.so.2",
-        ]
-        .map(PathBuf::from);
-        assert_eq!(parse_ldd(text), expected);
-        assert!(parse_ldd("\tstatically linked\n").is_empty());
-    }
 }

@@ -8,8 +8,10 @@
 
 #![deny(unsafe_code)]
 
+mod carried;
 mod cpio;
 mod elf;
+mod entry;
 #[allow(unsafe_code, reason = "the first process of a guest")]
 pub mod guest;
 mod image;
@@ -22,7 +24,9 @@ mod qemu;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use image::{files_for_guest, find_program, prepare, Entry, Image};
+pub use carried::files_for_guest;
+pub use entry::Entry;
+pub use image::{find_program, prepare, Image};
 pub use kernel::{Choice, Suite, UnknownKernel, SUITES};
 pub use qemu::{clean_stale, execute, inputs, run, Machine};
 

@@ -15,7 +15,8 @@ use paceline_experiment::record::{Record, Stream};
 use paceline_net::{process, scratch};
 
 use super::cpio::{Archive, FILE};
-use super::image::{Entry, Image};
+use super::entry::Entry;
+use super::image::Image;
 use super::processor::Processor;
 use super::{VirtualError, Wrong};
 use crate::guest::command::Command as GuestCommand;
@@ -29,6 +30,10 @@ const DOUBLE_FAULT: &str = "double fault";
 /// See docs/experiments.md.
 const QEMU_FAULT: &str = "A double fault is most likely one of QEMU before 8.0 (CMPXCHG16B): \
      take QEMU 8.0 or later, or another --seed.";
+/// No RDRAND or RDSEED, and the same features on every host.
+const CPU: &str = "Nehalem";
+/// The same without the instruction that QEMU before 8.0 gets wrong.
+const CPU_WITHOUT_CMPXCHG16B: &str = "Nehalem,-cx16";
 const CONSOLE_LINES_SHOWN: usize = 20;
 /// The guest kernel's command line.
 const COMMAND_LINE: [&str; 9] = [
@@ -70,11 +75,12 @@ pub struct Machine {
     pub log: Option<String>,
 }
 
-/// A hash of all that goes into a run on this machine, but for the plan.
+/// A hash of all that goes into a run on this machine, but for the plan; `files` are those
+/// beside the image's.
 ///
 /// # Errors
 /// If QEMU cannot be run for its version, or does not print it.
-pub fn inputs(machine: &Machine) -> Result<u64, VirtualError> {
+pub fn inputs(machine: &Machine, files: &[Entry]) -> Result<u64, VirtualError> {
     let qemu = Command::new(PROGRAM)
         .arg("--version")
         .output()
@@ -89,34 +95,60 @@ pub fn inputs(machine: &Machine) -> Result<u64, VirtualError> {
         });
     }
     let image = &machine.image;
-    Ok(hash_of(&[
+    let shift = machine.shift.to_le_bytes();
+    let mut parts: Vec<&[u8]> = vec![
         &qemu.stdout,
         image.kernel.as_os_str().as_encoded_bytes(),
         &image.initramfs,
-        &machine.shift.to_le_bytes(),
+        &shift,
         machine.log.as_deref().unwrap_or_default().as_bytes(),
-    ]))
+    ];
+    for file in files {
+        parts.extend([file.path().as_bytes(), file.content()]);
+    }
+    Ok(hash_of(&parts))
 }
 
-/// Runs `plan` in a machine of its own. `progress` gets the steps done so far;
-/// the machine is ended early once `stop` returns true.
+/// Runs `plan` in a machine of its own, with `files` beside the image's. `progress` gets the
+/// steps done so far; the machine is ended early once `stop` returns true.
 ///
 /// # Errors
 /// If QEMU cannot be started, the guest fails, dies or is silent for too long.
 pub fn run(
     machine: &Machine,
     plan: &Plan,
+    files: &[Entry],
     progress: &dyn Fn(u64),
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<Record>, VirtualError> {
-    let mut records = Vec::new();
-    let mut take = |record| match record {
-        Record::Progress { done } => progress(done),
-        record => records.push(record),
-    };
+    let name = plan.shard_name();
     let task = Task::Plan(Box::new(plan.clone()));
-    attend(machine, &plan.shard_name(), &task, &[], &mut take, stop)?;
-    Ok(records)
+    let attempt = |cpu: &str| {
+        let mut records = Vec::new();
+        let mut take = |record| match record {
+            Record::Progress { done } => progress(done),
+            record => records.push(record),
+        };
+        attend((machine, cpu), &name, &task, files, &mut take, stop)?;
+        Ok(records)
+    };
+    match attempt(CPU) {
+        // The same run would meet it again.
+        Err(fault) if is_fault_of_qemu(&fault) => {
+            eprintln!("paceline: {name}: a fault of QEMU before 8.0 ended the guest: once more, on a CPU without CMPXCHG16B");
+            match attempt(CPU_WITHOUT_CMPXCHG16B) {
+                // A kernel that needs the instruction has other errors then.
+                Err(error) if !matches!(error, VirtualError::Interrupted) => Err(fault),
+                outcome => outcome,
+            }
+        }
+        outcome => outcome,
+    }
+}
+
+/// Whether a guest ended as [`QEMU_FAULT`] says.
+fn is_fault_of_qemu(error: &VirtualError) -> bool {
+    matches!(error, VirtualError::Died { console, .. } if console.ends_with(QEMU_FAULT))
 }
 
 /// Runs `command` in a machine of its own, with `files` beside the image's. `print` gets
@@ -142,17 +174,17 @@ pub fn execute(
         _ => {}
     };
     let task = Task::Command(command.clone());
-    attend(machine, name, &task, files, &mut take, stop)?;
+    attend((machine, CPU), name, &task, files, &mut take, stop)?;
     ended.ok_or_else(|| VirtualError::Guest {
         shard: name.to_owned(),
         message: "the command has no end".to_owned(),
     })
 }
 
-/// Boots a machine for `task`, called `name` in messages, and hands its records to `take`
-/// until the last one.
+/// Boots a machine with such a CPU for `task`, called `name` in messages, and hands its records
+/// to `take` until the last one.
 fn attend(
-    machine: &Machine,
+    (machine, cpu): (&Machine, &str),
     name: &str,
     task: &Task,
     beside: &[Entry],
@@ -164,7 +196,7 @@ fn attend(
     let directory =
         scratch::make(&temporary, DIRECTORY_PREFIX).wrong("make a directory in", &temporary)?;
     let files = Files::create(directory.path(), &machine.image, task, beside)?;
-    let mut guest = Guest::start(machine, &files)?;
+    let mut guest = Guest::start((machine, cpu), &files, memory_mib(beside))?;
     let mut last_word = Instant::now();
     let mut records = LineReader::open(&files.records)?;
     let mut console = match machine.log {
@@ -216,6 +248,14 @@ fn attend(
         }
         std::thread::sleep(POLL);
     }
+}
+
+/// Memory of a guest with these files beside its image, MiB. They are in it twice until the
+/// archive is unpacked, and its root may be half of the memory.
+fn memory_mib(files: &[Entry]) -> usize {
+    const WITHOUT: usize = 2048;
+    let bytes: usize = files.iter().map(|file| file.content().len()).sum();
+    WITHOUT + 3 * (bytes >> 20)
 }
 
 /// Removes the temporary files of killed runs.
@@ -323,7 +363,11 @@ struct Guest {
 }
 
 impl Guest {
-    fn start(machine: &Machine, files: &Files) -> Result<Self, VirtualError> {
+    fn start(
+        (machine, cpu): (&Machine, &str),
+        files: &Files,
+        memory_mib: usize,
+    ) -> Result<Self, VirtualError> {
         let mut command = Command::new(PROGRAM);
         command
             .args([
@@ -335,14 +379,14 @@ impl Guest {
                 "-nic",
                 "none",
             ])
-            .args(["-accel", "tcg,thread=single", "-smp", "1", "-m", "2048"])
+            .args(["-accel", "tcg,thread=single", "-smp", "1"])
+            .args(["-m", &memory_mib.to_string()])
             .args([
                 "-icount",
                 &format!("shift={},sleep=off", machine.shift.max(0)),
             ])
             .args(["-rtc", "clock=vm,base=2026-01-01"])
-            // No RDRAND or RDSEED, and the same features on every host.
-            .args(["-cpu", "Nehalem", "-seed", "1"])
+            .args(["-cpu", cpu, "-seed", "1"])
             .arg("-kernel")
             .arg(&machine.image.kernel)
             .arg("-initrd")
@@ -438,6 +482,13 @@ mod tests {
         let shown = last_lines(&console);
         assert!(shown.starts_with("1\n2\n"), "{shown}");
         assert!(shown.ends_with("or another --seed."), "{shown}");
+        let died = |console: &str| VirtualError::Died {
+            shard: "cubic".to_owned(),
+            status: ExitStatus::default(),
+            console: last_lines(console),
+        };
+        assert!(is_fault_of_qemu(&died(&console)));
+        assert!(!is_fault_of_qemu(&died("Kernel panic: no init")));
         assert_eq!(last_lines("a\n\nb\n"), "a\nb");
     }
 }

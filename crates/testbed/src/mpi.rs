@@ -2,6 +2,7 @@
 //! Settings of an MPI launcher for a lab: variables of its environment, which its
 //! command line overrides.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use paceline_experiment::plan::Library;
@@ -51,6 +52,48 @@ impl Launcher {
                 "no launcher of {name} in PATH (looked for {tried})"
             ))
         })
+    }
+
+    /// What launcher and ranks need of this machine where there is nothing else, as in a guest:
+    /// programs, and directories of plug-ins and settings.
+    ///
+    /// # Errors
+    /// [`TestbedError::NoLauncher`] for MPICH, whose ranks poll: all ranks of a guest have one
+    /// CPU. And where the library does not say where its files are.
+    pub fn files(&self) -> Result<Vec<PathBuf>, TestbedError> {
+        let problem = |text: &str| TestbedError::NoLauncher(text.to_owned());
+        if self.library == Library::Mpich {
+            return Err(problem(
+                "MPICH's ranks poll, and in a guest all have one CPU: take mpi = \"openmpi\", or --backend live",
+            ));
+        }
+        let output = Command::new("ompi_info")
+            .args(["--parsable", "--path", "all"])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| problem(&format!("cannot run ompi_info of Open MPI: {error}")))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let place = |name: &str| {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(&format!("path:{name}:")));
+            line.map(PathBuf::from)
+                .ok_or_else(|| problem(&format!("ompi_info says no path of {name}")))
+        };
+        let programs = place("bindir")?;
+        let mut files = vec![programs.join(self.program), programs.join("orted")];
+        for name in ["pkglibdir", "pkgdatadir", "sysconfdir"] {
+            files.push(place(name)?);
+        }
+        // PMIx is a library of its own in distributions, with its plug-ins beside it.
+        let libraries = place("libdir")?;
+        let pmix = libraries.ancestors().find_map(|directory| {
+            let library = std::fs::canonicalize(directory.join("libpmix.so.2")).ok()?;
+            Some(library.parent()?.join("pmix"))
+        });
+        files.extend(pmix);
+        files.retain(|path| path.exists());
+        Ok(files)
     }
 
     /// Its environment to start ranks on the hosts that `launching` lists, when it is started

@@ -174,13 +174,17 @@ pub enum Offload {
 }
 
 /// The virtual backend's machine.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// One instruction takes 2^shift ns, -3 to 4.
     #[serde(default)]
     #[schemars(range(min = -3, max = 4))]
     pub shift: i8,
+    /// What programs need in the guest besides themselves and their libraries: files and
+    /// directories of this machine, by absolute paths.
+    #[serde(default)]
+    pub files: Vec<PathBuf>,
 }
 
 /// Many senders answer at once; each number of senders runs with each size.

@@ -222,6 +222,14 @@ const TAIL: &str = "must have only letters, digits, -, _ and .: it is part of a 
 pub(super) fn check(file: &File, place: &Place<'_>) {
     let clusters = file.link.clusters.iter();
     let hosts = clusters.fold(0, |sum: u32, hosts| sum.saturating_add(*hosts));
+    for (index, path) in file.machine.files.iter().enumerate() {
+        if !path.is_absolute() {
+            let problem = "must be an absolute path, such as \"/usr/lib/python3.11\"; \
+                a program's own input files are in its directory";
+            let files = place.key("virtual").key("files");
+            files.item(index).wrong(problem);
+        }
+    }
     if !file.program.is_empty() && file.link.ip != 4 {
         let problem = "[[program]] needs ip = 4: MPI libraries use IPv4";
         place.key("link").key("ip").wrong(problem);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs an experiment on a backend and makes its report.
 
+mod carried;
 mod progress;
 mod rounds;
 pub mod unfinished;
@@ -12,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use paceline_collect::{CollectError, Origin, ShardRecords};
-use paceline_experiment::plan::{Plan, Workload};
+use paceline_experiment::plan::Plan;
 use paceline_experiment::record::Record;
 use paceline_experiment::{Experiment, ExperimentError};
 use paceline_machine::{self, Choice, Machine, VirtualError};
@@ -93,11 +94,13 @@ pub enum RunError {
     /// The simulator.
     #[error(transparent)]
     Simulated(#[from] SimulatedError),
-    /// A guest has no MPI library, and one CPU.
-    #[error("[[program]] {program} is a real MPI program, and the virtual backend has none: sudo paceline lab run ... --backend live")]
-    OnlyLive {
+    /// What a guest must have for a program is not on this machine.
+    #[error("[[program]] {program}: {problem}")]
+    Program {
         /// Its name.
         program: String,
+        /// What is missing.
+        problem: String,
     },
     /// The records.
     #[error(transparent)]
@@ -131,14 +134,6 @@ pub fn run(path: &Path, options: &Options, stop: &AtomicBool) -> Result<Report, 
         command: command(path, options),
         partial: !options.variants.is_empty() || !left_out.is_empty(),
     };
-    let programs = plans.iter().flat_map(|plan| &plan.workloads);
-    let program = programs
-        .filter(|workload| matches!(workload, Workload::RealProgram(_)))
-        .map(|workload| workload.label().to_owned())
-        .next();
-    if let Some(program) = program.filter(|_| options.backend != Backend::Live) {
-        return Err(RunError::OnlyLive { program });
-    }
     let shards = match options.backend {
         Backend::Virtual => run_virtual(&experiment, plans, options, stop)?,
         Backend::Sim => run_sim(plans, options, stop)?,
@@ -204,9 +199,10 @@ fn run_virtual(
         patience: PATIENCE,
         log: options.log.clone(),
     };
-    let inputs = paceline_machine::inputs(&machine)?;
+    let files = carried::files(&plans, &experiment.file.machine.files)?;
+    let inputs = paceline_machine::inputs(&machine, &files)?;
     run_cases(plans, options, inputs, stop, &|plan, step, halt| {
-        Ok(paceline_machine::run(&machine, plan, step, halt)?)
+        Ok(paceline_machine::run(&machine, plan, &files, step, halt)?)
     })
 }
 

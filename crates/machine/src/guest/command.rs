@@ -15,7 +15,7 @@ use paceline_net::namespace::batch;
 use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
 
-use super::{mount_new, GuestError};
+use super::{furnish, GuestError};
 
 /// Interval of checks for output and end: guest time, which passes at once when idle.
 const POLL: Duration = Duration::from_millis(10);
@@ -37,10 +37,7 @@ pub struct Command {
 
 /// Runs `command`; passes on its output and its exit status.
 pub fn run(command: &Command, sink: Sink) -> Result<(), GuestError> {
-    for (kind, place) in [("devpts", "/dev/pts"), ("tmpfs", "/dev/shm")] {
-        mount_new(kind, place)?;
-    }
-    std::fs::create_dir_all("/root").doing("making /root")?;
+    furnish()?;
     batch("ip", "link set lo up\n")?;
     let (program, arguments) = command.words.split_first().ok_or(GuestError::NoProgram)?;
     let mut outputs = Vec::new();

@@ -17,7 +17,7 @@ use nix::mount::{mount, MsFlags};
 use nix::sys::reboot::{reboot, RebootMode};
 use nix::sys::resource::{setrlimit, Resource};
 use nix::sys::termios::{cfmakeraw, tcdrain, tcgetattr, tcsetattr, SetArg};
-use paceline_experiment::plan::Plan;
+use paceline_experiment::plan::{Plan, Workload};
 use paceline_experiment::record::{Record, Sink};
 use paceline_net::Doing;
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,32 @@ fn begin(work: Work, sink: Sink) -> Result<(), GuestError> {
         }
         std::fs::write(TCP_MEM, TCP_MEM_PAGES).doing("raising tcp_mem")?;
     }
+    let mut workloads = plan.workloads.iter();
+    if workloads.any(|workload| matches!(workload, Workload::RealProgram(_))) {
+        furnish()?;
+        std::env::set_var("HOME", "/root");
+    }
     work(&plan, sink).map_err(GuestError::Work)
+}
+
+/// What programs of a distribution expect, beside their own files.
+fn furnish() -> Result<(), GuestError> {
+    for (kind, place) in [("devpts", "/dev/pts"), ("tmpfs", "/dev/shm")] {
+        mount_new(kind, place)?;
+    }
+    for directory in ["/root", "/etc"] {
+        std::fs::create_dir_all(directory).doing(format!("making {directory}"))?;
+    }
+    for (path, content) in [
+        ("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
+        ("/etc/group", "root:x:0:\n"),
+        ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+    ] {
+        if !Path::new(path).exists() {
+            std::fs::write(path, content).doing(format!("writing {path}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Lets ksoftirqd run before programs. Under load the kernel hands its network work to
