@@ -193,7 +193,7 @@ static __always_inline void pl_follow_round(struct pl_start *s, struct pl_path *
  * A paced packet must not be longer than a short queue: cwnd ends with it, and the pacing timer
  * calls again. The stack sends less than a full TSO packet only within half an RTT of the oldest
  * segment in flight, or if that is a third of the window, and otherwise defers until the first ACK
- * (tcp_tso_should_defer). So later packets are half of the inflight, as long as the queue holds
+ * (tcp_tso_should_defer). So later packets are full, or half of the inflight, as long as the queue holds
  * the part of it that can wait; at a long RTT, where a full packet is a small part of the
  * window, they are full packets. In a start too short for a probe, before the queue is known, they are
  * half of the inflight: a full packet can be the rest of a message, and its loss is repaired by a timer.
@@ -202,11 +202,14 @@ static __always_inline __u32 pl_packet_end(const struct pl_start *s, const struc
 					   const struct pl_tcp *tcp, __u32 window)
 {
 	__u32 packet = path->room_segs, half = (tcp->packets_out + 1) / 2;
+	__u32 passes = pl_less(half, pl_device_packet(path, tcp));
 
 	if (path->min_rtt_us >= PL_NEAR_US && tcp->packets_out >= window / 2)
 		return window;
-	if (!packet || (s->packet_segs && half > packet && half <= PL_PASSES * packet))
+	if (!packet)
 		packet = half;
+	else if (s->packet_segs && passes > packet && passes <= PL_PASSES * packet)
+		packet = passes;
 	return window < tcp->packets_out + packet ? window : tcp->packets_out + packet;
 }
 
