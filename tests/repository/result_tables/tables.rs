@@ -49,7 +49,7 @@ struct Comparison {
     paceline: &'static str,
 }
 
-const GAINS: [Comparison; 10] = [
+const GAINS: [Comparison; 11] = [
     Comparison {
         what: "1 MB after a pause",
         folder: "startup-pacing",
@@ -79,6 +79,12 @@ const GAINS: [Comparison; 10] = [
         folder: "servers-live",
         metric: "time_s/nginx/1MB",
         paceline: "paceline",
+    },
+    Comparison {
+        what: "PyTorch (Gloo): four ranks reduce 1 MiB",
+        folder: "gloo",
+        metric: "time_s/all_reduce/p50",
+        paceline: "lfn",
     },
     Comparison {
         what: "MPI: one rank sends 50 MB right after an all-to-all",
