@@ -75,8 +75,8 @@ const GAINS: [Comparison; 11] = [
         paceline: "paceline",
     },
     Comparison {
-        what: "nginx sends 1 MB after a pause (live)",
-        folder: "servers-live",
+        what: "nginx sends 1 MB after a pause",
+        folder: "servers",
         metric: "time_s/nginx/1MB",
         paceline: "paceline",
     },
