@@ -202,7 +202,7 @@ static __always_inline __u32 pl_packet_end(const struct pl_start *s, const struc
 					   const struct pl_tcp *tcp, __u32 window)
 {
 	__u32 packet = path->room_segs, half = (tcp->packets_out + 1) / 2;
-	__u32 passes = pl_less(half, pl_device_packet(path, tcp));
+	__u32 passes = pl_less(half, pl_gso_segs(pl_device_packet(path, tcp), tcp->device_segs, path->min_rtt_us));
 
 	if (path->min_rtt_us >= PL_NEAR_US && tcp->packets_out >= window / 2)
 		return window;

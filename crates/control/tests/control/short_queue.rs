@@ -206,11 +206,11 @@ fn in_a_queue_shorter_than_a_packet_bursts_lose_next_to_nothing() {
     }
 }
 
-/// Without segmentation offload a packet has eight segments, which the stack sends as soon as the window has room for
-/// them, and not a part of them: a window that ended with less than that kept the path idle for the rest of a round trip, in
+/// Where the stack makes packets of eight segments, it sends one as soon as the window has room for
+/// all of it, and not a part of it: a window that ended with less than that kept the path idle for the rest of a round trip, in
 /// each burst. 300 KB took 1.46 times as long as over an empty path (560 Mbit/s, on Linux 6.1).
 #[test]
-fn packets_of_a_device_without_offload_do_not_wait_for_room_that_they_have() {
+fn packets_shorter_than_the_queue_takes_do_not_wait_for_the_first_ack() {
     for (rate, rtt_us, buffer) in [
         (560, 1_330, 22_800),
         (540, 1_300, 23_700),
