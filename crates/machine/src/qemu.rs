@@ -34,6 +34,8 @@ const QEMU_FAULT: &str = "A double fault is most likely one of QEMU before 8.0 (
 const CPU: &str = "Nehalem";
 /// The same without the instruction that QEMU before 8.0 gets wrong.
 const CPU_WITHOUT_CMPXCHG16B: &str = "Nehalem,-cx16";
+const ONCE_MORE: &str = "a fault of QEMU before 8.0 ended the guest: run once more, on a CPU \
+     without CMPXCHG16B";
 const CONSOLE_LINES_SHOWN: usize = 20;
 /// The guest kernel's command line.
 const COMMAND_LINE: [&str; 9] = [
@@ -132,18 +134,29 @@ pub fn run(
         attend((machine, cpu), &name, &task, files, &mut take, stop)?;
         Ok(records)
     };
-    match attempt(CPU) {
+    once_more_if_qemu_fails(&name, attempt)
+}
+
+/// The records of `attempt` with the usual CPU or, after a fault of QEMU, with the other one:
+/// the first of them says so then.
+fn once_more_if_qemu_fails(
+    shard: &str,
+    attempt: impl Fn(&str) -> Result<Vec<Record>, VirtualError>,
+) -> Result<Vec<Record>, VirtualError> {
+    let fault = match attempt(CPU) {
         // The same run would meet it again.
-        Err(fault) if is_fault_of_qemu(&fault) => {
-            eprintln!("paceline: {name}: a fault of QEMU before 8.0 ended the guest: once more, on a CPU without CMPXCHG16B");
-            match attempt(CPU_WITHOUT_CMPXCHG16B) {
-                // A kernel that needs the instruction has other errors then.
-                Err(error) if !matches!(error, VirtualError::Interrupted) => Err(fault),
-                outcome => outcome,
-            }
-        }
-        outcome => outcome,
-    }
+        Err(fault) if is_fault_of_qemu(&fault) => fault,
+        outcome => return outcome,
+    };
+    eprintln!("paceline: {shard}: {ONCE_MORE}");
+    let mut records = match attempt(CPU_WITHOUT_CMPXCHG16B) {
+        // A kernel that needs the instruction has other errors then.
+        Err(error) if !matches!(error, VirtualError::Interrupted) => return Err(fault),
+        outcome => outcome?,
+    };
+    let text = ONCE_MORE.to_owned();
+    records.insert(0, Record::Warning { text });
+    Ok(records)
 }
 
 /// Whether a guest ended as [`QEMU_FAULT`] says.
@@ -475,6 +488,8 @@ mod tests {
 
     #[test]
     fn a_double_fault_is_explained_wherever_it_is_printed() {
+        assert!(is_fault_of_qemu(&double_fault()));
+        assert!(!is_fault_of_qemu(&died("Kernel panic: no init")));
         let mut console = "PANIC: double fault, error_code: 0x0\r\n\r\n".to_owned();
         for line in 1..=CONSOLE_LINES_SHOWN {
             console += &format!("{line}\r\n");
@@ -482,13 +497,52 @@ mod tests {
         let shown = last_lines(&console);
         assert!(shown.starts_with("1\n2\n"), "{shown}");
         assert!(shown.ends_with("or another --seed."), "{shown}");
-        let died = |console: &str| VirtualError::Died {
+        assert_eq!(last_lines("a\n\nb\n"), "a\nb");
+    }
+    #[test]
+    fn a_run_on_another_cpu_is_told_in_its_records() {
+        let begin = || Record::Begin {
+            kernel: "6.1".to_owned(),
+        };
+        let records = once_more_if_qemu_fails("cubic", |cpu| match cpu {
+            CPU => Err(double_fault()),
+            _ => Ok(vec![begin()]),
+        });
+        let records = records.unwrap();
+        assert!(matches!(&records[0], Record::Warning { text } if text == ONCE_MORE));
+        assert_eq!(records[1..], [begin()]);
+
+        let records = once_more_if_qemu_fails("cubic", |cpu| match cpu {
+            CPU => Ok(vec![begin()]),
+            _ => Err(died("not needed")),
+        });
+        assert_eq!(records.unwrap(), [begin()]);
+    }
+
+    #[test]
+    fn what_another_cpu_cannot_mend_is_the_first_error() {
+        let failed = once_more_if_qemu_fails("cubic", |cpu| match cpu {
+            CPU => Err(double_fault()),
+            _ => Err(died("Kernel panic: no CMPXCHG16B")),
+        });
+        assert!(is_fault_of_qemu(&failed.unwrap_err()));
+
+        let failed = once_more_if_qemu_fails("cubic", |cpu| match cpu {
+            CPU => Err(died("Kernel panic: no init")),
+            _ => Ok(Vec::new()),
+        });
+        assert!(!is_fault_of_qemu(&failed.unwrap_err()));
+    }
+
+    fn double_fault() -> VirtualError {
+        died("PANIC: double fault, error_code: 0x0")
+    }
+
+    fn died(console: &str) -> VirtualError {
+        VirtualError::Died {
             shard: "cubic".to_owned(),
             status: ExitStatus::default(),
             console: last_lines(console),
-        };
-        assert!(is_fault_of_qemu(&died(&console)));
-        assert!(!is_fault_of_qemu(&died("Kernel panic: no init")));
-        assert_eq!(last_lines("a\n\nb\n"), "a\nb");
+        }
     }
 }

@@ -82,17 +82,19 @@ impl Launcher {
         };
         let programs = place("bindir")?;
         let mut files = vec![programs.join(self.program), programs.join("orted")];
-        for name in ["pkglibdir", "pkgdatadir", "sysconfdir"] {
+        for name in ["pkglibdir", "pkgdatadir"] {
             files.push(place(name)?);
         }
+        // Those may be built in or left out.
+        let mut optional = vec![place("sysconfdir")?];
         // PMIx is a library of its own in distributions, with its plug-ins beside it.
         let libraries = place("libdir")?;
         let pmix = libraries.ancestors().find_map(|directory| {
             let library = std::fs::canonicalize(directory.join("libpmix.so.2")).ok()?;
             Some(library.parent()?.join("pmix"))
         });
-        files.extend(pmix);
-        files.retain(|path| path.exists());
+        optional.extend(pmix);
+        files.extend(optional.into_iter().filter(|path| path.exists()));
         Ok(files)
     }
 
