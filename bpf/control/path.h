@@ -128,7 +128,7 @@ struct pl_start {
 	__u32 train_took_us; /* from train_acked_us to the last ACK but one of the train, */
 	__u32 train_took_segs; /* and the segments that it delivered */
 	__u32 train_rtt_us; /* minimum RTT of the train's second half; 0: none yet */
-	__u32 base_cwnd; /* the base's cwnd while lead and probe leave */
+	__u32 base_cwnd, ended_cwnd; /* the base's cwnd while lead and probe leave; cwnd when the last burst ended */
 	__u32 round_end; /* snd_nxt when this round trip began */
 	__u32 round_segs; /* the path's acked_segs at that moment */
 	__u32 round_cwnd; /* and cwnd */

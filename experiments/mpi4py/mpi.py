@@ -14,7 +14,7 @@ BLOCKS = {"64KiB": 64 << 10, "256KiB": 256 << 10, "1MiB": 1 << 20}
 ASKED = 6
 FIRST = 2
 PAUSE_S = 0.7
-STEADY_S = 2.0
+STEADY_S = 10.0
 
 world = MPI.COMM_WORLD
 first = world.rank == 0

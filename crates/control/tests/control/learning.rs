@@ -187,6 +187,51 @@ fn a_message_that_the_initial_window_holds_is_learned_from_its_last_ack() {
     assert_eq!(path.flight_segs, 10);
 }
 
+/// The window of the second of two messages of 12 segments, for which the kernel has restarted
+/// the initial one after a pause.
+fn window_after(pause_us: u64, lost: u32, min_rtt_us: u32, expected: u32) -> u32 {
+    let mut startup = Startup::default();
+    let mut path = pl_path {
+        min_rtt_us,
+        ..pl_path::default()
+    };
+    let message = pl_tcp {
+        now_us: 1_000_000,
+        cwnd: 10,
+        mss: MSS as u32,
+        unsent: 12 * MSS as u32,
+        ..pl_tcp::default()
+    };
+    startup.before_send(&mut path, &delivery_rate(), &message);
+    let mut tcp = message;
+    tcp.unsent = 0;
+    tcp.sent_segs = 12 + lost;
+    tcp.retransmitted_segs = lost;
+    for (delivered, cwnd) in [(2, 12), (10, 20), (12, 22)] {
+        tcp.now_us += u64::from(min_rtt_us);
+        tcp.delivered_segs = delivered;
+        tcp.packets_out = 12 - delivered;
+        tcp.cwnd = cwnd;
+        startup.on_ack(&mut path, &delivery_rate(), &tcp);
+    }
+    assert_eq!((startup.state(), path.rate_bps), (State::Idle, 0));
+    path.expected = expected;
+    tcp.now_us += pause_us;
+    tcp.cwnd = message.cwnd;
+    tcp.unsent = message.unsent;
+    let orders = startup.before_send(&mut path, &delivery_rate(), &tcp);
+    orders.cwnd
+}
+
+#[test]
+fn a_pause_below_the_usual_rto_leaves_the_window_of_an_unknown_path() {
+    assert_eq!(window_after(150_000, 0, 5_000, 1), 22);
+    assert_eq!(window_after(250_000, 0, 5_000, 1), 0, "nor does the kernel");
+    assert_eq!(window_after(150_000, 1, 5_000, 1), 0, "one was lost");
+    assert_eq!(window_after(150_000, 0, 500, 1), 0, "incast");
+    assert_eq!(window_after(150_000, 0, 5_000, 2), 0, "two at once");
+}
+
 /// A receiver's host that does nothing for the second time in each first one, in microseconds.
 const STALLS_US: [(u64, u64); 6] = [
     (1000, 300),
