@@ -77,7 +77,7 @@ as_root "$binary" --out "$place/live-overhead.json" || failed+=("live_overhead")
 
 for experiment in experiments/*.toml; do
 	name=$(basename "$experiment" .toml)
-	# Real programs run on this machine's kernel only, and need their own packages.
+	# Real programs need packages of their own.
 	! grep -q '^\[\[program\]\]' "$experiment" || continue
 	# Scenarios of the simulator.
 	if grep -q '^\[flows\.' "$experiment"; then
