@@ -173,7 +173,7 @@ struct pl_start {
 	__u8 spread_segs; /* of the message that is being spread (incast.h); 0: none */
 	__u8 overflowed; /* 1: a loss of this burst was no random one */
 	__u8 found_empty; /* starts in a row that found an empty queue and a rate that may be too low */
-	__u8 refilling; /* round trips in which the data after a pause of the application in this burst is paced (refill.h), with this one */
+	__u8 refilling; /* 1: the data that follows a pause of the application in this burst is paced (refill.h) */
 };
 
 /* Minimum and maximum without a branch: the verifier follows each branch to the end. */

@@ -2,8 +2,8 @@
 /*
  * A window that has emptied within a burst, because the application had nothing to send for a part of a round
  * trip: rings of all-reduce, pipelined requests, streams. No ACK is left to clock the next write, and a
- * whole window of it would leave at the rate of the host's interface. So it is paced at the path's rate for some
- * round trips. RFC 7661 (4.4.1) recommends such pacing, and BBR always paces.
+ * whole window of it would leave at the rate of the host's interface. Until its own ACKs come, a round trip
+ * later, it is paced at the path's rate. RFC 7661 (4.4.1) recommends such pacing, and BBR always paces.
  *
  * Its condition is tp->app_limited, not the room in the window alone: one ACK for many segments, as GRO makes
  * them in a transfer, has the same effect and needs no pacing, because the ACK clock goes on around it.
@@ -14,8 +14,6 @@
 #include "begin.h"
 #include "learning.h"
 #include "path.h"
-
-#define PL_REFILL_ROUNDS 3 /* round trips that are paced, if the window is not full before */
 
 /* Whether more than an initial window, which any TCP may send at once, may leave now; or it is leaving. */
 static __always_inline int pl_wants_refill(const struct pl_start *s, int app_limited, __u32 cwnd, __u32 in_flight,
@@ -55,29 +53,17 @@ static __always_inline void pl_refill(struct pl_start *s, const struct pl_path *
 	/* The ACKs of a start's train come first: they end where the start did (paced_end). */
 	if (!s->refilling && s->state == PL_START_BASE)
 		s->paced_end = tcp->nxt;
-	if (!s->refilling)
-		s->refilling = 1;
+	s->refilling = 1;
 	s->pacing = 1;
 	s->waited = 1;
 	/* It joins the path, if at all, with an ACK (pl_keep_share). */
 	orders->pacing_bps = rate / (path->active + !pl_on_path(s, path));
 }
 
-/*
- * Whether the window has been refilled for long enough. ACKs of the first round trip are no clock yet: the window has
- * room for more than they take out of it, and the writes that follow would leave as fast as the base allows, 1.2 windows
- * per RTT. An all-reduce of 1 MiB over 100 Mbit/s and 19 ms lost four segments in each step, and took 245 ms
- * instead of 214.
- */
-static __always_inline int pl_is_refilled(struct pl_start *s, const struct pl_tcp *tcp)
+/* Whether an ACK of a paced segment has come: ACKs are the clock again. */
+static __always_inline int pl_is_refilled(const struct pl_start *s, const struct pl_tcp *tcp)
 {
-	if (!s->refilling || (__s32)(tcp->una - s->paced_end) <= 0)
-		return 0;
-	if (s->refilling >= PL_REFILL_ROUNDS)
-		return 1;
-	s->refilling++;
-	s->paced_end = tcp->nxt;
-	return 0;
+	return s->refilling && (__s32)(tcp->una - s->paced_end) > 0;
 }
 
 #endif

@@ -475,12 +475,11 @@ static __always_inline void pl_measure(struct pl_start *s, struct pl_path *path,
  */
 static __always_inline void pl_end_pacing(struct pl_start *s, const struct pl_tcp *tcp, struct pl_orders *orders)
 {
-	int refilled = pl_is_refilled(s, tcp);
 	int growing = !s->slow && (orders->ssthresh || tcp->cwnd < tcp->ssthresh);
 
 	if (s->pacing && s->state == PL_START_BASE && !(s->learning && s->rounds > PL_LED) &&
 	    ((tcp->packets_out + pl_amount(PL_PROBE_SEGS, tcp->mss) >= tcp->cwnd && !growing) || !tcp->unsent ||
-	     tcp->recovering || refilled)) {
+	     tcp->recovering || pl_is_refilled(s, tcp))) {
 		orders->stop = 1;
 		s->pacing = 0;
 		s->refilling = 0;
