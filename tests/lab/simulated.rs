@@ -227,8 +227,8 @@ fn small_bursts_into_short_queues_are_as_with_a_real_kernel_or_not_judged() {
     assert_eq!((near, cells), (judged, 30));
     assert!(judged >= 4, "{judged}: then the rule judges nothing");
     // Of those that are not judged, too: it may get better, not worse.
-    assert!(wrong.len() <= 2, "{wrong:#?}");
-    assert!(near_of_all >= 24, "{near_of_all}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(near_of_all >= 27, "{near_of_all}");
 }
 
 #[test]
