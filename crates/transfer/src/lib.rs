@@ -2,6 +2,7 @@
 //! The parts of a transfer of files. The crate `mover` has the connections, and the two sides that
 //! use this.
 //!
+//! - [`identity`]: the same command is the same transfer;
 //! - [`chunk`]: bites of files, their hashes, and their division among streams;
 //! - [`wire`]: messages and frames, and their limits;
 //! - [`read`]: the source's files;
@@ -12,6 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod chunk;
+pub mod identity;
 pub mod read;
 pub mod store;
 pub mod wire;

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use paceline_transfer::identity::identity;
 use paceline_transfer::wire::{
     Direction, EntryKind, Intent, Message, Options, Reason, Start, Summary,
 };
 use tokio::sync::{mpsc, Notify};
 
-use super::identity::identity;
 use super::pool::{Making, Pool, Supply};
 use super::progress::{shown, Event, Progress};
 use super::tuning::{Streams, Tuning};

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::identity::{absolute, host_name, identity};
 use super::pool::{Making, Pool, Supply, Way};
 use super::progress::Progress;
 use super::sink::{self, Target};
@@ -19,6 +18,7 @@ use paceline_conduit::control::{Control, Inbox, Outbox};
 use paceline_conduit::draw;
 use paceline_conduit::ssh::{Helper, Ssh, SshHost};
 use paceline_conduit::{Error, Result};
+use paceline_transfer::identity::{absolute, host_name, identity};
 use paceline_transfer::read::{Filter, Tops};
 use paceline_transfer::wire::{Access, Direction, Intent, Message, Options, Ready, Start, Summary};
 

@@ -4,7 +4,6 @@
 mod across;
 mod client;
 mod counts;
-mod identity;
 mod pool;
 mod progress;
 mod receiver;
@@ -26,7 +25,8 @@ pub use paceline_conduit::ssh::{Ssh, SshHost};
 pub use across::{across, Across};
 pub use client::{receive, send, Remote, Transfer};
 pub use counts::{Counted, Counts};
-pub use identity::{identity, short_identity};
+pub use paceline_transfer::identity::identity;
+pub use paceline_transfer::store::short as short_identity;
 pub use progress::{shown, Event, Progress};
 pub use receiver::{Receiver, ReceiverConfig};
 pub use sandbox::{confine, Sandbox};

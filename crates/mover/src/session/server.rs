@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 
 use super::across::{own_supply, report};
 use super::counts::Counts;
-use super::identity::host_name;
 use super::progress::Progress;
 use super::sink::{self, Bounds, Target};
 use super::source;
@@ -20,6 +19,7 @@ use paceline_conduit::control::{BoxedRead, BoxedWrite, Control, Inbox, Outbox, S
 use paceline_conduit::data_port::{DataPort, Ports};
 use paceline_conduit::stream::Stream;
 use paceline_conduit::{Error, Result};
+use paceline_transfer::identity::host_name;
 use paceline_transfer::read::{Filter, Tops};
 use paceline_transfer::wire::{Access, Direction, Intent, Message, Ready, Reason, Start};
 

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use paceline_transfer::identity::identity;
 use paceline_transfer::wire::{
     Direction, Entry, EntryKind, Message, Options, Reason, Start, Summary, Update, Verify, Want,
     Wanted, MOST_ENTRIES_BYTES, MOST_SMALL,
@@ -21,7 +22,6 @@ use tokio::sync::{watch, Notify};
 use tokio::task::JoinSet;
 
 use super::across::{across_as, end_both, pass_on, Across, Side, Sides};
-use super::identity::identity;
 use super::progress::{Event, Progress};
 use super::share::{is_large, weight, Load, Shares};
 use super::tuning::Tuning;

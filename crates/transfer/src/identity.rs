@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use paceline_transfer::wire::Options;
+use crate::wire::Options;
 
 /// Of a transfer from `sources` on the host `from` to `destination` on the host `to`. Only
 /// options that change the result count.
@@ -25,20 +25,15 @@ pub fn identity(
     *hasher.finalize().as_bytes()
 }
 
-/// The first 16 hexadecimal digits, as they are in the names of files.
-pub fn short_identity(id: &[u8; 32]) -> String {
-    paceline_transfer::store::short(id)
-}
-
 /// An absolute path, so that the same command in another directory is another one.
-pub(super) fn absolute(path: &Path) -> Vec<u8> {
+pub fn absolute(path: &Path) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     absolute.as_os_str().as_bytes().to_vec()
 }
 
 /// This host's name.
-pub(super) fn host_name() -> String {
+pub fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }
