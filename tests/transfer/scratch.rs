@@ -21,7 +21,9 @@ pub struct Ended(pub Output);
 impl Ended {
     #[track_caller]
     pub fn ok(self) -> Output {
-        assert_eq!(self.0.status.code(), Some(0), "{}", text(&self.0.stderr));
+        // With `--json` the errors are among the events.
+        let said = text(&self.0.stderr) + &text(&self.0.stdout);
+        assert_eq!(self.0.status.code(), Some(0), "{said}");
         self.0
     }
 

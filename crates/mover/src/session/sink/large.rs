@@ -301,6 +301,10 @@ impl Sink {
             self.progressed.notify_waiters();
             return;
         }
+        if own.is_closed {
+            // `complete_whole` was first. The commit has its temporary file, or has renamed it.
+            return;
+        }
         let begun = self
             .temporary(&mut own, n, &path, stamp, dense)
             .and_then(|_| {
@@ -313,11 +317,9 @@ impl Sink {
             drop(own);
             return self.fail(n, &Failure::Io(error));
         }
-        if !own.is_closed {
-            own.complete = Some(complete);
-            if own.is_ready() {
-                self.close(n, &large, own);
-            }
+        own.complete = Some(complete);
+        if own.is_ready() {
+            self.close(n, &large, own);
         }
     }
 
@@ -410,7 +412,50 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{open, Job, Slot, Target};
     use super::*;
+    use crate::session::fixtures;
+
+    /// The source's message about a file that the sink has completed itself comes with the rename.
+    #[test]
+    fn a_file_that_is_being_placed_is_not_begun_anew() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let job = Job {
+            target: Target::Operator(directory.path().to_owned()),
+            filter: Default::default(),
+            options: Default::default(),
+            id: [1; 32],
+            secret: [2; 32],
+        };
+        let (progress, _) = fixtures::progress();
+        let sink = fixtures::runtime().block_on(async {
+            let (_, own) = fixtures::controls().await;
+            let opened = open::open(job, false, own.outbox, progress);
+            opened.expect("ours").0
+        });
+        let (n, size) = (7, 1 << 20);
+        let stamp = Stamp {
+            size,
+            ..Stamp::default()
+        };
+        let mut tree = Tree::default();
+        tree.add(0, size, [0; 32]);
+        let mut large = Large::resumed(tree, size);
+        large.is_closed = true; // the commit has taken the temporary file
+        let slot = Slot {
+            path: b"f".to_vec(),
+            stamp,
+            mode: 0o600,
+            dense: false,
+            attributes: Vec::new(),
+            owner: None,
+            large: Some(Arc::new(Mutex::new(large))),
+        };
+        held(&sink.files).insert(n, slot);
+        sink.complete_whole(n, stamp, 0o600);
+        assert_eq!(held(&sink.summary).failed, 0);
+        assert!(held(&sink.files).contains_key(&n), "the commit ends it");
+    }
 
     /// The first attempt's bites are cut longer than those that are sent again.
     #[test]
