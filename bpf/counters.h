@@ -124,6 +124,7 @@ static __noinline int pl_count_timeout(const struct pl_connection *conn)
 	return 0;
 }
 
+#define PL_USUAL_RTO_US 200000 /* TCP_RTO_MIN, include/net/tcp.h */
 #define PL_HALVINGS 20 /* of a window of 2^20 segments */
 
 /*

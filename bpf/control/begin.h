@@ -12,8 +12,6 @@
 #include "path.h"
 #include "turns.h"
 
-#define PL_USUAL_RTO_US 200000 /* the usual minimum RTO: TCP_RTO_MIN, include/net/tcp.h */
-
 /* Pacing rate of a start: `rate_bps`, on a wary path at most a burst per half RTT. */
 static __always_inline __u64 pl_spread(const struct pl_path *path, __u64 rate_bps, __u32 mss)
 {
@@ -47,23 +45,6 @@ static __always_inline __u64 pl_not_below_flight(const struct pl_path *path, __u
 	    path->burst_segs > 3 * PL_LEAD_SEGS || path->min_rtt_us < 2 * PL_LEAD_LEAST_US || path->expected > 1)
 		return rate_bps;
 	return pl_rate(path->flight_segs, mss, path->min_rtt_us);
-}
-
-/*
- * cwnd at the end of the last burst; 0: not to be kept. The kernel halves it once per RTO without transmission
- * (tcp_cwnd_restart). A policy's RTO is short: after a pause of some milliseconds each message would begin with an
- * initial window again, and one of 12 segments takes a round trip more. So the window is kept for as long
- * as the usual RTO keeps it. Not after a loss, and not where others begin at the same moment: connections of this
- * path, or on a local network many hosts (incast.h).
- */
-static __always_inline __u32 pl_kept_window(const struct pl_start *s, const struct pl_path *path,
-					    const struct pl_policy *policy, const struct pl_tcp *tcp)
-{
-	if (policy->base == PL_BASE_BBR || !s->learning || tcp->retransmitted_segs != s->retransmitted0 ||
-	    path->wary || path->expected > 1 || path->min_rtt_us <= PL_SPREAD_RTT_US ||
-	    tcp->now_us - s->went_us > PL_USUAL_RTO_US || s->ended_cwnd <= tcp->cwnd)
-		return 0;
-	return s->ended_cwnd;
 }
 
 /* Resets the state of a burst. */
@@ -194,7 +175,6 @@ static __always_inline int pl_start_burst(struct pl_start *s, struct pl_path *pa
 					  const struct pl_tcp *tcp, struct pl_orders *orders)
 {
 	__u64 quiet_us = tcp->now_us - path->started_us, idle_us = tcp->now_us - s->began_us;
-	__u32 kept = pl_kept_window(s, path, policy, tcp);
 	__u64 rate;
 
 	pl_learn_burst(s, path, policy, tcp);
@@ -205,8 +185,6 @@ static __always_inline int pl_start_burst(struct pl_start *s, struct pl_path *pa
 		rate = pl_aim_at_ssthresh(s, policy, tcp, orders);
 	else
 		rate = pl_aim_at_rate(s, path, policy, tcp, orders, quiet_us, idle_us);
-	if (!rate && !s->turn_wants && !orders->cwnd)
-		orders->cwnd = kept;
 	if (!rate || tcp->now_us < s->breaker_until_us)
 		return 0;
 	s->rate_bps = policy->target == PL_TARGET_SSTHRESH ? rate : pl_spread(path, rate, tcp->mss);

@@ -34,6 +34,18 @@ static __always_inline __u64 pl_block_rate(const struct pl_path *path, const str
 }
 
 /*
+ * The segments of this block left faster than they arrived: the later ones waited longer, by half of the time
+ * between their ACKs at least. After idle the kernel calls the whole first window app-limited, although a message
+ * may have written it at once. Segments that the application wrote one by one have no queue.
+ */
+static __always_inline int pl_is_train(const struct pl_path *path, const struct pl_tcp *tcp)
+{
+	__u32 queued_us = tcp->rtt_us - pl_less(tcp->rtt_us, path->block_rtt_us);
+
+	return 2 * queued_us >= tcp->now_us - path->block_us;
+}
+
+/*
  * Rate samples by the ACK spacing of all connections of a path together. On an unknown path a block
  * begins with a train of ACKs without a pause, and its size doubles each time; on a known one the blocks
  * follow each other. The fastest block of the largest size counts.
@@ -53,10 +65,12 @@ static __always_inline void pl_see_arrivals(struct pl_start *s, struct pl_path *
 	if (!paused && (segs < path->block_segs || tcp->now_us - path->block_us < PL_BLOCK_MIN_US))
 		return;
 	if (paused) {
-		path->block_segs = pl_amount(PL_BLOCK_MIN_SEGS, tcp->mss);
+		path->block_segs = pl_amount(PL_BLOCK_MIN_SEGS / (1 + s->learning), tcp->mss);
 	} else {
 		rate = pl_block_rate(path, tcp, segs);
-		if (path->block_segs > path->learned_segs) {
+		if (tcp->app_limited && !pl_is_train(path, tcp))
+			rate = 0;
+		if (rate && path->block_segs > path->learned_segs) {
 			path->learned_segs = path->block_segs;
 			path->learned_bps = rate;
 		} else if (path->block_segs == path->learned_segs && rate > path->learned_bps) {
@@ -91,8 +105,7 @@ static __always_inline void pl_learn(struct pl_start *s, struct pl_path *path, c
 	 * and an earlier train is the better sample.
 	 */
 	if (!s->rounds && (!s->overflowed || !pl_learned_long(path, tcp->mss)))
-		/* Single messages with pauses are samples of the application's rate, not of the path's. */
-		pl_see_arrivals(s, path, tcp, 1, tcp->app_limited ? 0 : path->min_rtt_us / 8);
+		pl_see_arrivals(s, path, tcp, 1, path->min_rtt_us / 8);
 }
 
 /*

@@ -33,7 +33,7 @@
 #define PL_NEAR_SHIFT 9 /* net.ipv4.tcp_tso_rtt_log */
 #define PL_SHORTENED_US 512 /* minimum RTT below which TSO packets are 64 KB at any pacing rate (tcp_tso_autosize) */
 #define PL_NEAR_US 2560 /* minimum RTT below which TSO packets exceed a millisecond of the pacing rate, by 64 KB >> (RTT >> 9) (tcp_tso_autosize) */
-#define PL_BLOCK_MIN_SEGS 16 /* shortest block of ACKs that is a rate sample */
+#define PL_BLOCK_MIN_SEGS 16 /* shortest block of ACKs that is a rate sample; half of that on an unknown path: an initial window has one */
 #define PL_BLOCK_MIN_US 10 /* shortest duration of such a block: one late ACK is no rate sample */
 #define PL_BLOCK_MAX_SEGS 512 /* longest block: in a longer one a late ACK matters less */
 #define PL_ARRIVED_SEGS 64 /* shortest block that is a rate sample of all connections of a path together */
@@ -128,7 +128,7 @@ struct pl_start {
 	__u32 train_took_us; /* from train_acked_us to the last ACK but one of the train, */
 	__u32 train_took_segs; /* and the segments that it delivered */
 	__u32 train_rtt_us; /* minimum RTT of the train's second half; 0: none yet */
-	__u32 base_cwnd, ended_cwnd; /* the base's cwnd while lead and probe leave; cwnd when the last burst ended */
+	__u32 base_cwnd; /* the base's cwnd while lead and probe leave */
 	__u32 round_end; /* snd_nxt when this round trip began */
 	__u32 round_segs; /* the path's acked_segs at that moment */
 	__u32 round_cwnd; /* and cwnd */

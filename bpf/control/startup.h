@@ -530,7 +530,6 @@ static __always_inline void pl_start_on_ack(struct pl_start *s, struct pl_path *
 	pl_end_pacing(s, tcp, orders);
 	if (over) {
 		pl_keep_learned(s, path, tcp);
-		s->ended_cwnd = tcp->cwnd;
 		pl_leave_path(s, path);
 		s->state = PL_START_IDLE;
 		if (s->pacing)

@@ -187,49 +187,62 @@ fn a_message_that_the_initial_window_holds_is_learned_from_its_last_ack() {
     assert_eq!(path.flight_segs, 10);
 }
 
-/// The window of the second of two messages of 12 segments, for which the kernel has restarted
-/// the initial one after a pause.
-fn window_after(pause_us: u64, lost: u32, min_rtt_us: u32, expected: u32) -> u32 {
+/// The rate after one message of 12 segments, all called app-limited by the kernel, whose ACKs come
+/// 100 us apart, each with an RTT `more_us` longer than the one before.
+fn rate_after(more_us: u32) -> u64 {
     let mut startup = Startup::default();
     let mut path = pl_path {
-        min_rtt_us,
+        min_rtt_us: 5_001,
         ..pl_path::default()
     };
-    let message = pl_tcp {
+    let mut tcp = pl_tcp {
         now_us: 1_000_000,
         cwnd: 10,
         mss: MSS as u32,
         unsent: 12 * MSS as u32,
         ..pl_tcp::default()
     };
-    startup.before_send(&mut path, &delivery_rate(), &message);
-    let mut tcp = message;
-    tcp.unsent = 0;
-    tcp.sent_segs = 12 + lost;
-    tcp.retransmitted_segs = lost;
-    for (delivered, cwnd) in [(2, 12), (10, 20), (12, 22)] {
-        tcp.now_us += u64::from(min_rtt_us);
+    startup.before_send(&mut path, &delivery_rate(), &tcp);
+    tcp.app_limited = 1;
+    for delivered in 1..=12 {
+        tcp.now_us += 100;
+        tcp.unsent = 0;
+        tcp.sent_segs = 12;
         tcp.delivered_segs = delivered;
         tcp.packets_out = 12 - delivered;
-        tcp.cwnd = cwnd;
+        tcp.rtt_us = 5_001 + delivered * more_us;
         startup.on_ack(&mut path, &delivery_rate(), &tcp);
     }
-    assert_eq!((startup.state(), path.rate_bps), (State::Idle, 0));
-    path.expected = expected;
-    tcp.now_us += pause_us;
-    tcp.cwnd = message.cwnd;
-    tcp.unsent = message.unsent;
-    let orders = startup.before_send(&mut path, &delivery_rate(), &tcp);
-    orders.cwnd
+    assert_eq!(startup.state(), State::Idle);
+    path.rate_bps
 }
 
 #[test]
-fn a_pause_below_the_usual_rto_leaves_the_window_of_an_unknown_path() {
-    assert_eq!(window_after(150_000, 0, 5_000, 1), 22);
-    assert_eq!(window_after(250_000, 0, 5_000, 1), 0, "nor does the kernel");
-    assert_eq!(window_after(150_000, 1, 5_000, 1), 0, "one was lost");
-    assert_eq!(window_after(150_000, 0, 500, 1), 0, "incast");
-    assert_eq!(window_after(150_000, 0, 5_000, 2), 0, "two at once");
+fn a_message_that_left_at_once_shows_the_rate_and_an_application_that_writes_slowly_does_not() {
+    let link = MSS * 10_000;
+    let at_once = rate_after(100) * 100 / link;
+    assert!((85..=100).contains(&at_once), "{at_once} %");
+    assert_eq!(rate_after(0), 0, "as it was written");
+    assert_eq!(rate_after(49), 0, "hardly slower");
+}
+
+/// From the second one on it takes one round trip, where it began with an initial window again.
+#[test]
+fn messages_a_little_longer_than_the_initial_window_show_the_rate() {
+    for (rate, rtt_us) in [(50, 5_000), (200, 1_500), (90, 40_000), (400, 70_000)] {
+        for (connections, segs) in [(1, 11), (1, 15), (4, 11), (8, 13), (16, 11)] {
+            let link = Link::new(mbit(rate), rtt_us * 1000, 400 * MSS);
+            let mut world = World::new(link, delivery_rate(), connections);
+            let name = format!("{rate} Mbit/s, {rtt_us} us, {connections} of {segs}");
+            world.burst(segs, SECOND);
+            let percent = world.path.rate_bps * 100 / world.link.rate;
+            assert!((80..=100).contains(&percent), "{name}: {percent} %");
+            for _ in 0..3 {
+                let permille = world.burst(segs, SECOND).permille();
+                assert!(permille <= 1200, "{name}: {permille}");
+            }
+        }
+    }
 }
 
 /// A receiver's host that does nothing for the second time in each first one, in microseconds.
