@@ -295,7 +295,8 @@ static __always_inline void pl_pace_window(struct pl_start *s, const struct pl_p
 		/* The share is a rate, and each round trip takes as long as their queue makes it. */
 		window = pl_more(window, pl_start_window(s->rate_bps, active, path->lead_rtt_us, tcp));
 	}
-	orders->cwnd = window > s->base_cwnd ? window : s->base_cwnd;
+	/* Not less than the base has, but where the windows of all are longer than path and queue. */
+	orders->cwnd = pl_more(window, s->base_cwnd & (pl_is_volley(path, active) - 1));
 	orders->cwnd = pl_less(orders->cwnd, pl_inflight_hi(path, tcp) | ~pl_mask(s->capped));
 	/* A slow path may become faster: the base's slow start finds out. */
 	if (!s->slow || path->wary)

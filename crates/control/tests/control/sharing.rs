@@ -220,8 +220,9 @@ fn a_connection_that_has_sent_everything_leaves_its_share() {
 }
 
 /// All start in the same moment, with the same gap between their packets. In step, each packet of all would meet
-/// the others in the queue, and the rate would fall for losses that it does not cause: on these paths the
-/// mean was 1.68 of the bound.
+/// the others in the queue, and the rate would fall for losses that it does not cause: on the first twelve paths the
+/// mean was 1.68 of the bound. Nor do their initial windows, which together are longer than path and queue, leave beyond
+/// their shares: on these paths 4.6 % were lost, and 1.2 % are.
 #[test]
 fn connections_that_start_together_do_not_stay_in_step() {
     const COUNT: u64 = 20;
@@ -238,8 +239,12 @@ fn connections_that_start_together_do_not_stay_in_step() {
         (5, 50, 200, 10, 8),
         (5, 50, 200, 10, 9),
         (10, 50, 300, 10, 12),
+        (8, 11, 206, 2, 15),
+        (4, 21, 100, 3, 15),
+        (8, 11, 32, 7, 15),
+        (16, 21, 300, 5, 20),
     ];
-    let mut sum = 0;
+    let (mut sum, mut lost) = (0, 0);
     for (connections, segs, rate, rtt_ms, queue) in paths {
         let link = Link::new(mbit(rate), rtt_ms * MS, queue * MSS);
         let policy = pl_policy {
@@ -251,11 +256,15 @@ fn connections_that_start_together_do_not_stay_in_step() {
         for _ in 0..6 {
             world.burst(segs, 100 * MS);
         }
-        let bursts = (0..COUNT).map(|_| world.burst(segs, 100 * MS).permille());
-        sum += bursts.sum::<u64>();
+        for _ in 0..COUNT {
+            let burst = world.burst(segs, 100 * MS);
+            sum += burst.permille();
+            lost += burst.drops * 1000 / (segs * connections as u64);
+        }
     }
-    let mean = sum / (COUNT * paths.len() as u64);
-    assert!(mean <= 1500, "{mean}");
+    let count = COUNT * paths.len() as u64;
+    let (mean, lost) = (sum / count, lost / count);
+    assert!(mean <= 1350 && lost <= 20, "{mean} {lost}");
 }
 
 /// Where the first packet is a segment, so that the others find room, a message of a segment leaves the
