@@ -42,7 +42,7 @@ static __always_inline int pl_is_train(const struct pl_path *path, const struct 
 {
 	__u32 queued_us = tcp->rtt_us - pl_less(tcp->rtt_us, path->block_rtt_us);
 
-	return 2 * queued_us >= tcp->now_us - path->block_us;
+	return path->block_rtt_us && 2 * queued_us >= tcp->now_us - path->block_us;
 }
 
 /*
