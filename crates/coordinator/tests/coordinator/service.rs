@@ -68,6 +68,17 @@ async fn status(socket: &Path) -> Status {
     serde_json::from_str(&answer).expect("JSON")
 }
 
+/// Waits until more than `before` have been refused or dismissed.
+async fn until_refused(socket: &Path, before: u64) {
+    for _ in 0..3000 {
+        if status(socket).await.refused > before {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("nobody was refused");
+}
+
 fn place() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("s.sock");
@@ -316,18 +327,20 @@ async fn limits_of_clients_groups_and_streams() {
     until("windows", || host.max_of(1) == Some(10)).await;
     // A second one is told, and tries again when there is room.
     let second_host = Host::with(vec![sample(1, 30), sample(2, 30)]);
+    let before = status(&socket).await.refused;
     let second = member(&socket, "two", &second_host);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until_refused(&socket, before).await;
     assert_eq!(second_host.applied(), 0);
     first.abort();
     until("room", || second_host.max_of(1) == Some(30)).await;
     // A third stream is too much: it is dismissed, and comes back without it.
+    let before = status(&socket).await.refused;
     second_host
         .streams
         .lock()
         .expect("no panic")
         .push(sample(3, 30));
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until_refused(&socket, before).await;
     assert_eq!(second_host.max_of(3), None);
     second_host.streams.lock().expect("no panic").pop();
     let before = second_host.applied();
