@@ -279,9 +279,14 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 			rate += queued > room / 2 ? rate / 32 : rate / 16;
 	} else if (!lossy) {
 		__u64 probe = s->probe_bps - (s->probe_bps >> 4);
+		int stretched = measured && !pl_arrived_as_sent(&t);
 
-		if (probe > rate + (rate >> 4))
+		/* A train is the longer sample. */
+		if (probe > rate + (rate >> 4) && !stretched)
 			rate = probe < 2 * rate ? probe : 2 * rate;
+		else if (s->drained && stretched && !s->slow)
+			/* The counterpart of the growth below: ACKs come too close or too far apart alike. */
+			rate -= path->contended ? 0 : rate / 64;
 		else if (s->drained && s->probing)
 			rate += pl_drained_growth(s, path, tcp, &t, queued * PL_EMPTY <= room, row);
 		else if (s->drained && pl_cautious(path, tcp->mss))

@@ -204,3 +204,35 @@ fn a_pause_does_not_hide_the_rate_of_a_busy_path() {
         );
     }
 }
+
+/// Data that goes the other way delays ACKs. They then come closer together, and a probe shows too much. Each train takes a
+/// little longer than at its sender, too little for a queue to be seen.
+#[test]
+fn a_rate_slightly_above_the_path_falls_again() {
+    for (rate, rtt_ms, segs) in [
+        (94, 20, 120),
+        (94, 20, 150),
+        (47, 40, 130),
+        (188, 10, 110),
+        (470, 5, 120),
+    ] {
+        for (over, wary) in [(108, 0), (112, 0), (108, 500), (112, 500)] {
+            let link = Link::new(mbit(rate), rtt_ms * 1_000_000, 100 * MSS);
+            let mut world = World::new(link, delivery_rate(), 1);
+            for _ in 0..4 {
+                world.burst(segs, SECOND);
+            }
+            world.path.rate_bps = mbit(rate) * over / 100;
+            world.path.wary = wary;
+            world.path.wary_for = wary;
+            for _ in 0..12 {
+                world.burst(segs, SECOND);
+            }
+            let percent = world.path.rate_bps * 100 / mbit(rate);
+            assert!(
+                (98..=106).contains(&percent),
+                "{rate} Mbit/s, {rtt_ms} ms, {segs} segments, from {over} %, wary {wary}: {percent} %"
+            );
+        }
+    }
+}
