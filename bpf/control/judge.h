@@ -208,12 +208,11 @@ static __always_inline __u64 pl_drained_growth(struct pl_start *s, const struct 
  * faster path by its empty queue, and near the path's rate it grows slowly.
  */
 static __always_inline __u64 pl_additive_growth(const struct pl_start *s, const struct pl_path *path,
-						const struct pl_tcp *tcp, const struct pl_train *t, int measured,
-						int empty)
+						const struct pl_tcp *tcp, int stretched, int empty)
 {
 	__u64 segment = pl_rate(1, tcp->mss, path->min_rtt_us);
 
-	if (measured && !pl_arrived_as_sent(t))
+	if (stretched)
 		return 0;
 	if (!s->packet_segs)
 		return segment;
@@ -290,7 +289,7 @@ static __always_inline void pl_judge_rate(struct pl_start *s, struct pl_path *pa
 		else if (s->drained && s->probing)
 			rate += pl_drained_growth(s, path, tcp, &t, queued * PL_EMPTY <= room, row);
 		else if (s->drained && pl_cautious(path, tcp->mss))
-			rate += pl_additive_growth(s, path, tcp, &t, measured, queued <= room / 4);
+			rate += pl_additive_growth(s, path, tcp, stretched, queued <= room / 4);
 		else if (s->slow && queued * PL_EMPTY <= room)
 			/* Too slow for a probe: half the growth of slow start. */
 			rate += rate / 2;
