@@ -4,17 +4,20 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::UnixCredentials;
 
+use super::keeper::COMMAND;
 use super::mark::{end_orphans, own_marks, Process};
 use super::socket::{self, Reply, Request};
 use super::{doing, node, require_root, State, TestbedError};
 
 /// A keeper that is still building answers when it is done.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// Between two looks at a process that is ending.
+const INTERVAL: Duration = Duration::from_millis(5);
 
 /// The result of `lab down`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +135,8 @@ pub fn down(lab: Option<&str>) -> Result<Down, TestbedError> {
         }
         match Connection::open(&lab) {
             Ok(connection) => {
-                end_keeper(&connection).map_err(doing("ending the lab's keeper"))?;
+                end_keeper(&lab, connection.peer.pid())
+                    .map_err(doing("ending the lab's keeper"))?;
                 ended = Some(lab);
             }
             Err(TestbedError::NoSuchLab { .. }) => {}
@@ -146,22 +150,46 @@ pub fn down(lab: Option<&str>) -> Result<Down, TestbedError> {
     })
 }
 
-fn end_keeper(connection: &Connection) -> io::Result<()> {
-    let process = match u32::try_from(connection.peer.pid()) {
-        Ok(pid) if pid > 0 => Process::open(pid),
-        _ => Err(io::Error::other("it is in another PID namespace")),
+/// Ends a lab's keeper. Has ended already is success, also where the kernel has not closed its
+/// sockets yet: with many processes they were seen open for 60 ms after it had been reaped
+/// (Linux 6.18).
+fn end_keeper(lab: &str, keeper: i32) -> io::Result<()> {
+    let number = match u32::try_from(keeper) {
+        Ok(number) if number > 0 => number,
+        _ => return Err(io::Error::other("it is in another PID namespace")),
     };
-    // Only now: the connection's other end is the keeper's alone, so if that is open,
-    // the keeper lives, and had its number all the time.
-    if !is_open(&connection.stream) {
-        return Ok(());
+    let process = match Process::open(number) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+        process => process?,
+    };
+    // Only now: the number may be another process's. While the descriptor is open it is nobody
+    // else's.
+    if is_keeper(lab, number, &process)? {
+        process.kill()?;
+        if !process.wait()? {
+            return Err(io::Error::other("the process does not end"));
+        }
     }
-    let process = process?;
-    process.kill()?;
-    match process.wait()? {
-        true => Ok(()),
-        false => Err(io::Error::other("the process does not end")),
+    Ok(())
+}
+
+/// Whether this process is the keeper of that lab. One that is ending, or in the middle of
+/// `exec`, has no arguments: that is waited for, since a lab's processes count as orphans only
+/// when its keeper has ended.
+fn is_keeper(lab: &str, number: u32, process: &Process) -> io::Result<bool> {
+    let keeper = ["paceline", "lab", COMMAND, lab, ""].map(str::as_bytes);
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        match std::fs::read(format!("/proc/{number}/cmdline")) {
+            Ok(arguments) if arguments.is_empty() => {}
+            Ok(arguments) => return Ok(arguments.split(|byte| *byte == 0).eq(keeper)),
+            Err(_) => return Ok(false),
+        }
+        if process.wait_for(INTERVAL)? {
+            return Ok(false);
+        }
     }
+    Err(io::Error::other("the process does not end"))
 }
 
 struct Connection {
@@ -236,4 +264,37 @@ fn names() -> Result<Vec<String>, TestbedError> {
     // One that has gone meanwhile has no owner, nor has one that accepts no connections.
     labs.retain(|lab| matches!(socket::owner(lab), Ok(0)));
     Ok(labs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// A process with these arguments, which ends with its input.
+    fn process(name: &str, script: &str, more: &[&str]) -> std::process::Child {
+        let mut process = Command::new("sh");
+        process.arg0(name).stdin(Stdio::piped());
+        process.args(["-c", script]).args(more).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_keeper_that_has_been_reaped_has_ended() {
+        let mut gone = process("sh", ":", &[]);
+        gone.wait().unwrap();
+        let number = i32::try_from(gone.id()).unwrap();
+        end_keeper("two", number).unwrap();
+        assert!(end_keeper("two", 0).is_err());
+    }
+
+    #[test]
+    fn another_process_with_the_number_of_a_keeper_is_not_ended() {
+        let mut other = process("paceline", "read line", &["lab", COMMAND, "two"]);
+        end_keeper("two", i32::try_from(other.id()).unwrap()).unwrap();
+        assert_eq!(other.try_wait().unwrap(), None, "it was ended");
+        drop(other.stdin.take());
+        other.wait().unwrap();
+    }
 }
