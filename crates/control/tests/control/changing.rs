@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Paths whose round trip and rate change, as after a failover.
 
-use crate::support::{about_to_send, delivery_rate, mbit, Link, World, MSS, SECOND};
-use paceline_control::Startup;
+use crate::support::{
+    about_to_send, delivery_rate, mbit, send_and_acknowledge, Link, World, MSS, SECOND,
+};
 
 fn world(rate: u64, rtt_us: u64, buffer: u64) -> World {
     let link = Link::new(mbit(rate), rtt_us * 1000, buffer);
@@ -140,40 +141,36 @@ fn an_inflight_that_loses_is_not_allowed_again_on_a_slower_path() {
 /// sender pauses for `pause_us` before segment `at` of its 584.
 fn left_after_a_pause(at: u64, pause_us: u64) -> u64 {
     const SEGS: u64 = 584;
-    let (rate, arriving) = (mbit(90), mbit(36));
-    let (mut path, mut tcp) = about_to_send(1_000_000, 74_000, SEGS as u32);
-    path.rate_bps = rate;
+    let arriving = mbit(36);
+    let (mut path, tcp) = about_to_send(1_000_000, 74_000, SEGS as u32);
+    path.rate_bps = mbit(90);
     path.confirmed_us = tcp.now_us;
-    let policy = delivery_rate();
-    let mut startup = Startup::default();
-    let took_us = |segs: u64, rate: u64| segs * MSS * 1_000_000 / rate;
-    let begin_us = tcp.now_us;
-    let (mut left_us, mut arrived_us, mut busy_until_us) = (Vec::new(), Vec::new(), 0);
+    let (mut left_us, mut acked_us, mut busy_until_us) = (Vec::new(), Vec::new(), 0);
     for n in 0..SEGS {
         let paused_us = if n >= at { pause_us } else { 0 };
-        tcp.now_us = begin_us + took_us(n, rate) + paused_us;
-        startup.before_send(&mut path, &policy, &tcp);
-        busy_until_us = tcp.now_us.max(busy_until_us) + took_us(1, arriving);
-        left_us.push(tcp.now_us);
-        arrived_us.push(busy_until_us + 184_000);
-        tcp.sent_segs += 1;
-        tcp.packets_out += 1;
-        tcp.nxt += MSS as u32;
-        tcp.unsent -= MSS as u32;
+        let left = tcp.now_us + takes_us(n, path.rate_bps) + paused_us;
+        busy_until_us = left.max(busy_until_us) + takes_us(1, arriving);
+        left_us.push(left);
+        acked_us.push(busy_until_us + 184_000);
     }
-    for n in (1..SEGS as usize).step_by(2) {
-        tcp.now_us = arrived_us[n];
-        tcp.rtt_us = (tcp.now_us - left_us[n]) as u32;
-        tcp.delivered_segs += 2;
-        tcp.packets_out -= 2;
-        tcp.una += 2 * MSS as u32;
-        if n == 533 {
-            tcp.recovering = 1;
-            startup.ssthresh_after_loss(&mut path, &tcp, 20, 300);
-        }
-        startup.on_ack(&mut path, &policy, &tcp);
-    }
+    send_and_acknowledge(
+        &mut path,
+        tcp,
+        &left_us,
+        &acked_us,
+        |n, startup, path, tcp| {
+            if n == 533 {
+                tcp.recovering = 1;
+                startup.ssthresh_after_loss(path, tcp, 20, 300);
+            }
+        },
+    );
     path.rate_bps
+}
+
+/// Time in which so many segments leave at a rate.
+fn takes_us(segs: u64, rate: u64) -> u64 {
+    segs * MSS * 1_000_000 / rate
 }
 
 /// Where the path stays busy, what arrived is its rate, whenever and however long the sender pauses; where it runs
@@ -202,6 +199,36 @@ fn a_pause_does_not_hide_the_rate_of_a_busy_path() {
             "idle, {at} {pause_ms}: {} kbit/s",
             left / 125
         );
+    }
+}
+
+/// ACKs that data of the other direction held up come close together. Those of a probe show too much, where the train
+/// takes a little longer than at its sender: that is the longer sample.
+#[test]
+fn a_compressed_probe_does_not_raise_the_rate_against_its_train() {
+    const SEGS: u64 = 160;
+    let rate = mbit(94);
+    let after = |stretch: u64| {
+        let (mut path, tcp) = about_to_send(1_000_000, 20_000, SEGS as u32);
+        path.rate_bps = rate;
+        path.confirmed_us = tcp.now_us;
+        let left = |n| tcp.now_us + takes_us(n, rate);
+        // Lead and probe leave at twice the rate: their first segments wait for the last ones of the probe.
+        let acked = |n: u64| match n {
+            0..30 => left(30) - takes_us(30 - n, rate) / 2 + 20_000,
+            _ => left(30) + takes_us(n - 30, rate) * stretch / 1000 + 20_000,
+        };
+        let (left_us, acked_us): (Vec<u64>, Vec<u64>) =
+            (0..SEGS).map(|n| (left(n), acked(n))).unzip();
+        send_and_acknowledge(&mut path, tcp, &left_us, &acked_us, |_, _, _, _| {});
+        path.rate_bps * 1000 / rate
+    };
+    // A train that arrives as it left does not contradict the probe.
+    let raised = after(1000);
+    assert!((1050..1200).contains(&raised), "{raised}");
+    for stretch in [1050, 1080, 1110] {
+        let left = after(stretch);
+        assert!((950..=1000).contains(&left), "{stretch}: {left}");
     }
 }
 

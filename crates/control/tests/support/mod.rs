@@ -10,6 +10,7 @@ pub mod world;
 
 use paceline_abi::{pl_path, pl_policy, pl_target};
 use paceline_control::pl_tcp;
+use paceline_control::Startup;
 
 pub use link::Link;
 pub use world::World;
@@ -65,4 +66,33 @@ pub fn about_to_send(now_us: u64, rtt_us: u32, segs: u32) -> (pl_path, pl_tcp) {
         ..pl_tcp::default()
     };
     (path, tcp)
+}
+
+/// A burst by hand: its segments leave and are acknowledged, two at a time, at these times. `before_ack` is called
+/// with the number of the segment that each ACK is for.
+pub fn send_and_acknowledge(
+    path: &mut pl_path,
+    mut tcp: pl_tcp,
+    left_us: &[u64],
+    acked_us: &[u64],
+    mut before_ack: impl FnMut(usize, &mut Startup, &mut pl_path, &mut pl_tcp),
+) {
+    let (policy, mut startup) = (delivery_rate(), Startup::default());
+    for left in left_us {
+        tcp.now_us = *left;
+        startup.before_send(path, &policy, &tcp);
+        tcp.sent_segs += 1;
+        tcp.packets_out += 1;
+        tcp.nxt += MSS as u32;
+        tcp.unsent -= MSS as u32;
+    }
+    for n in (1..acked_us.len()).step_by(2) {
+        tcp.now_us = acked_us[n];
+        tcp.rtt_us = (acked_us[n] - left_us[n]) as u32;
+        tcp.delivered_segs += 2;
+        tcp.packets_out -= 2;
+        tcp.una += 2 * MSS as u32;
+        before_ack(n, &mut startup, path, &mut tcp);
+        startup.on_ack(path, &policy, &tcp);
+    }
 }
