@@ -55,8 +55,6 @@
 #define PL_CONFIDENCE 4 /* in a rate just confirmed; it halves every half-life, and a rate with 1 is forgotten */
 #define PL_RATE_MIN_BPS 12500 /* 100 kbit/s: below it a start is left to the base */
 #define PL_USEC_PER_SEC 1000000ull
-#define PL_MIN_RTT_AGE_US (300 * PL_USEC_PER_SEC) /* as net.ipv4.tcp_min_rtt_wlen: routes change */
-#define PL_TIMESTAMP_US 1000 /* a tick of TCP's timestamps (TCP_TS_HZ in tcp.h) */
 #define PL_MIN_RTT_NEAR 32 /* a sample within 1/32 confirms the minimum RTT: timers jitter */
 #define PL_MIN_RTT_ROSE 8 /* the path is longer if all RTTs of a start exceed the minimum RTT by 1/8, with no queue */
 #define PL_USUAL_MSS 1448 /* bytes; MTU 1500 with timestamps: the unit of the amounts of data above */
@@ -263,41 +261,6 @@ static __always_inline __u64 pl_rate_or_forget(struct pl_path *path, const struc
 		path->contended = 0;
 	}
 	return rate;
-}
-
-/*
- * An RTT sample that the law may use; 0: none. The RTT of a retransmitted segment comes from TCP's
- * timestamps, in whole ticks (tcp_rtt_tsopt_us in tcp_input.c): on a path of 1.5 ms it is 1 or 2 ms,
- * and must not become a minimum RTT. One in a thousand of the other RTTs is a whole tick, too. Above
- * the burst's minimum `least` a sample in ticks measures the queue: in incast most samples are such.
- */
-static __always_inline __u32 pl_exact_rtt(__u32 rtt_us, __u32 least)
-{
-	return rtt_us % PL_TIMESTAMP_US || (least && rtt_us > least) ? rtt_us : 0;
-}
-
-/*
- * The path's minimum RTT, of all connections. Its date is that of the last sample within 1/32 of it:
- * the kernel's value is a minimum over 300 s and has no date.
- */
-static __always_inline void pl_see_rtt(struct pl_path *path, __u32 rtt_us, __u64 now_us)
-{
-	__u32 least = path->min_rtt_us;
-
-	if (!rtt_us)
-		return;
-	if (!least || rtt_us < least || now_us - path->min_rtt_at_us > PL_MIN_RTT_AGE_US)
-		path->min_rtt_us = rtt_us;
-	else if (rtt_us > least + least / PL_MIN_RTT_NEAR)
-		return;
-	path->min_rtt_at_us = now_us;
-}
-
-/* The RTT of a new connection's handshake, and on a new path any RTT. */
-static __always_inline void pl_see_first_rtt(struct pl_path *path, const struct pl_tcp *tcp)
-{
-	if (!path->min_rtt_us || !tcp->sent_segs)
-		pl_see_rtt(path, tcp->min_rtt_us, tcp->now_us);
 }
 
 static __always_inline int pl_on_path(const struct pl_start *s, const struct pl_path *path)

@@ -56,6 +56,7 @@
 #include "judge.h"
 #include "learning.h"
 #include "loss.h"
+#include "min_rtt.h"
 #include "refill.h"
 #include "turns.h"
 #include "wanted.h"
