@@ -373,11 +373,18 @@ static __always_inline __u32 pl_device_packet(const struct pl_path *path, const 
 	return segs < tcp->device_segs ? (__u32)segs : tcp->device_segs;
 }
 
-/* Queued segments above which the path is full: fewer where its queue is short. */
+/*
+ * Queued segments above which the path is full: fewer where its queue is short. Beside long flows of others its length
+ * is not known: what they leave of it, at a share of the path's rate, looks short. A start that found more than two thirds
+ * of what is believed to be the whole queue shows them.
+ */
 static __always_inline __u32 pl_room(const struct pl_path *path, __u32 mss)
 {
 	__u32 room = pl_amount(PL_QUEUE_SEGS, mss);
+	__u32 waited_us = pl_more(path->lead_rtt_us, path->min_rtt_us) - path->min_rtt_us;
 
+	if (path->contended || pl_bdp_segs(path->rate_bps, waited_us, mss) > 2 * path->room_segs)
+		return room;
 	return path->room_segs && path->room_segs < room ? path->room_segs : room;
 }
 
