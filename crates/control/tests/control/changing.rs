@@ -2,7 +2,7 @@
 //! Paths whose round trip and rate change, as after a failover.
 
 use crate::support::{
-    about_to_send, delivery_rate, mbit, send_and_acknowledge, Link, World, MSS, SECOND,
+    about_to_send, delivery_rate, mbit, send_and_acknowledge, takes_us, Link, World, MSS, SECOND,
 };
 
 fn world(rate: u64, rtt_us: u64, buffer: u64) -> World {
@@ -166,11 +166,6 @@ fn left_after_a_pause(at: u64, pause_us: u64) -> u64 {
         },
     );
     path.rate_bps
-}
-
-/// Time in which so many segments leave at a rate.
-fn takes_us(segs: u64, rate: u64) -> u64 {
-    segs * MSS * 1_000_000 / rate
 }
 
 /// Where the path stays busy, what arrived is its rate, whenever and however long the sender pauses; where it runs

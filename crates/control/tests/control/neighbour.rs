@@ -3,7 +3,8 @@
 //! path carries.
 
 use crate::support::{
-    about_to_send, delivery_rate, mbit, send_and_acknowledge, Link, World, MS, MSS, SECOND,
+    about_to_send, delivery_rate, mbit, send_and_acknowledge, takes_us, Link, World, MS, MSS,
+    SECOND,
 };
 
 const RTT_US: u32 = 20_000;
@@ -88,8 +89,8 @@ fn bursts_beside_an_endless_flow_get_their_share_of_the_path() {
 
 /// The path's rate, in thousandths of the one before, after the train of one of four connections of a path. Its segments
 /// arrive as they left, and each waited for 8 segments. The room of the path's queue is 4, and the first
-/// segment of the last burst found `found_us` of queue on the quiet path.
-fn after_a_train_behind_a_queue(found_us: u32) -> u64 {
+/// segment of the last burst found `found_us` of queue on the quiet path. `contended`: others were seen to fill it.
+fn after_a_train_behind_a_queue(found_us: u32, contended: bool) -> u64 {
     const SEGS: u64 = 60;
     let before = mbit(40);
     let (mut path, tcp) = about_to_send(1_000_000, RTT_US, SEGS as u32);
@@ -98,12 +99,14 @@ fn after_a_train_behind_a_queue(found_us: u32) -> u64 {
     path.room_segs = 4;
     path.lead_rtt_us = RTT_US + found_us;
     path.lead_us = tcp.now_us;
+    path.contended = contended.into();
     (path.active, path.peak) = (3, 3);
-    let takes_us = |segs: u64| segs * MSS * 1_000_000 / before;
-    let left_us: Vec<u64> = (0..SEGS).map(|n| tcp.now_us + 4 * takes_us(n)).collect();
+    let left_us: Vec<u64> = (0..SEGS)
+        .map(|n| tcp.now_us + 4 * takes_us(n, before))
+        .collect();
     let acked_us: Vec<u64> = left_us
         .iter()
-        .map(|left| left + u64::from(RTT_US) + takes_us(8))
+        .map(|left| left + u64::from(RTT_US) + takes_us(8, before))
         .collect();
     send_and_acknowledge(&mut path, tcp, &left_us, &acked_us, |_, _, _, _| {});
     path.rate_bps * 1000 / before
@@ -113,8 +116,10 @@ fn after_a_train_behind_a_queue(found_us: u32) -> u64 {
 /// queue is no sign that the connections of a job send too fast.
 #[test]
 fn a_standing_queue_of_others_does_not_lower_the_rate_of_several() {
-    let own = after_a_train_behind_a_queue(0);
+    let own = after_a_train_behind_a_queue(0, false);
     assert!((900..1000).contains(&own), "{own}");
-    let beside = after_a_train_behind_a_queue(6000);
-    assert!(beside >= 1000, "{beside}");
+    for (found_us, contended) in [(6000, false), (0, true)] {
+        let beside = after_a_train_behind_a_queue(found_us, contended);
+        assert!(beside >= 1000, "{found_us} {contended}: {beside}");
+    }
 }

@@ -3,7 +3,7 @@
 //! are experiments/paths-sim.toml.
 
 use crate::support::world::Burst;
-use crate::support::{delivery_rate, mbit, Link, World, MSS, SECOND};
+use crate::support::{delivery_rate, mbit, takes_us, Link, World, MSS, SECOND};
 use paceline_abi::pl_path;
 use paceline_control::{exact_rtt, pl_tcp, Startup, State};
 
@@ -53,17 +53,12 @@ fn started(path: &mut pl_path, segs: u32, waited_us: u32) -> (Startup, pl_tcp) {
     (startup, tcp)
 }
 
-/// Time in which so many segments leave at a rate.
-fn takes_us(segs: u64, rate_bps: u64) -> u32 {
-    (segs * MSS * 1_000_000 / rate_bps) as u32
-}
-
 #[test]
 fn a_third_of_what_waited_at_a_loss_is_the_room_of_a_short_queue() {
     let rate = mbit(320);
     for (waited, room) in [(16, 5), (24, 8), (2, 4), (0, 4), (75, 0)] {
         let mut path = path(rate);
-        let (mut startup, tcp) = started(&mut path, 60, takes_us(waited, rate));
+        let (mut startup, tcp) = started(&mut path, 60, takes_us(waited, rate) as u32);
         startup.ssthresh_after_loss(&mut path, &tcp, 0, 70);
         // What waited is rounded up to a segment.
         let found = u64::from(path.room_segs);

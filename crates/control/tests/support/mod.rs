@@ -9,8 +9,7 @@ pub mod sender;
 pub mod world;
 
 use paceline_abi::{pl_path, pl_policy, pl_target};
-use paceline_control::pl_tcp;
-use paceline_control::Startup;
+use paceline_control::{pl_tcp, Startup};
 
 pub use link::Link;
 pub use world::World;
@@ -24,6 +23,11 @@ pub const SECOND: u64 = 1_000_000_000;
 /// Bytes per second from Mbit/s.
 pub const fn mbit(rate: u64) -> u64 {
     rate * 125_000
+}
+
+/// Microseconds in which so many segments leave at a rate, in bytes per second.
+pub const fn takes_us(segs: u64, rate: u64) -> u64 {
+    segs * MSS * 1_000_000 / rate
 }
 
 /// As the preset `pace`, with a breaker that opens early: 2 % twice, for 10 s.
